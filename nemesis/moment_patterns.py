@@ -13,12 +13,11 @@ Rules
    expect: the pattern ends sessions at its end, so that later metadata goes to every broker.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 from floodmark.harness.schedule.failpoints import CRASH, DELAY, DROP, DUPLICATE, HOLD, POINTS, REPORT
-from floodmark.harness.schedule.patterns import FaultPattern, PatternScope, Step
+from floodmark.harness.schedule.patterns import FaultPattern, PatternScope, Step, act
 from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.nemesis.grudges import apart
 
@@ -36,19 +35,19 @@ _GROUPS = (ELECTION, ELECTION, ELECTION, ISR, ISR, TRAFFIC, TRAFFIC, REGISTRATIO
 _OF_NO_PARTITION = frozenset({"D.ckpt_done", "B.registered"})
 
 
-@dataclass(slots=True, kw_only=True)
 class _Scene:
     """One pattern while it is drawn. at: the node that is armed; other: the node that is struck with it (the
     same if no other is free)."""
 
-    scope: PatternScope
-    at: str
-    other: str
-    arms: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)  # node, point
-    steps: list[Step] = field(default_factory=list)
-    down: set[str] = field(default_factory=set)  # killed by a step
-    paused: set[str] = field(default_factory=set)
-    cut: bool = False
+    def __init__(self, scope: PatternScope) -> None:
+        self.scope, self.random = scope, scope.random
+        self.at = scope.victim()
+        self.other = self.random.choice([node for node in scope.free if node != self.at] or [self.at])
+        self.arms: list[tuple[str, Mapping[str, Any]]] = []  # node, point
+        self.steps: list[Step] = []
+        self.down: set[str] = set()  # killed by a step
+        self.paused: set[str] = set()
+        self.cut = False
 
     @property
     def may_ask_controller(self) -> bool:
@@ -59,133 +58,116 @@ class _Scene:
         return not (self.down | self.paused) or (
             len(self.scope.free) > 2 and node not in self.down | self.paused)
 
-    def add(self, at_s: float, f: str, nodes: Sequence[str] = (), sooner: Mapping[str, Any] | None = None,
-            **args: Any) -> None:
-        self.steps.append(Step(at_s=round(at_s, 3), f=f, nodes=tuple(nodes), args=args, sooner=sooner))
+    def add(self, at_s: float, f: str, *nodes: str, **args: Any) -> None:
+        self.steps.append(act(round(at_s, 3), f, *nodes, **args))
+
+    def arm(self, group: str, node: str, at_s: float) -> None:
+        """Arm a failpoint of the group. A second one at the same place is left out, because it would be
+        refused."""
+        random, scope = self.random, self.scope
+        name = random.choice(_POINTS[group])
+        on = CONTROLLER if POINTS[name].of_controller else node
+        action = random.choice([action for action in POINTS[name].actions if action != REPORT])
+        point: dict[str, Any] = {"name": name, "action": action}
+        if name == "C.elected":
+            point["peer"] = random.choice((self.at, self.other))
+        elif name not in _OF_NO_PARTITION and random.random() < 0.1:
+            point["partition"] = random.choice(scope.partitions)
+        if skipped := random.choice((0, 0, 0, 0, 0, 1, 4)):
+            point["skip"] = skipped
+        if action == DELAY:
+            point["for_ms"] = random.randint(20, round(1500 * scope.session_s))
+        if action in (HOLD, DELAY, DROP, DUPLICATE) and (times := random.choice((1, 1, 3, 0))) != 1:
+            point["times"] = times
+        if action in (HOLD, DELAY) and on != CONTROLLER and random.random() < 0.2:
+            point["scope"] = "broker"
+        if not any(armed == on and other["name"] == name for armed, other in self.arms):
+            self.arms.append((on, point))
+            self.add(at_s, "arm", on, point=point)
+
+    def cause(self, group: str, at_s: float) -> None:
+        """Cause an event of the protocol that passes the failpoint."""
+        ways = ["kill"] if self.may_take_down(self.other) and self.other != self.at else []
+        ways += ["expire", "expire at", "elect"] if self.may_ask_controller else []
+        if group == REGISTRATION and self.may_ask_controller:
+            ways = ["expire at"]
+        way = self.random.choice(ways) if ways else None
+        if way == "kill":
+            self.down.add(self.other)
+            self.add(at_s, "kill", self.other)
+            # otherwise its session would have to end first
+            if self.random.random() < 0.5 and self.may_ask_controller:
+                self.add(at_s + 0.01, "expire", self.other)
+        elif way == "elect":
+            self.add(at_s, "elect", partitions=list(self.scope.partitions))
+        elif way is not None:
+            self.add(at_s, "expire", self.at if way == "expire at" else self.other)
+
+    def strike(self, latest_s: float) -> None:
+        """Strike at a moment, or at latest_s if that comes first."""
+        random, scope = self.random, self.scope
+        sooner = self.state() if random.random() < 0.3 else self.met()
+        node = random.choice((self.at, self.other))
+        ways = ["expire", "expire", "elect"] if self.may_ask_controller else []
+        if self.may_take_down(node):
+            ways.append("kill")
+            ways += [] if any(armed == node for armed, _ in self.arms) else ["pause"]
+        if scope.links_cut and not self.cut:
+            ways.append("cut")
+        way = random.choice(ways) if ways else None
+        if way == "elect":
+            self.add(latest_s, "elect", sooner=sooner, partitions=list(scope.partitions))
+        elif way == "cut":
+            self.cut = True
+            grudge = apart([node], [*scope.nodes, *random.choice(([], [CONTROLLER]))])
+            self.add(latest_s, "cut", sooner=sooner, kind="severed",
+                     grudge=grudge or apart([node], [CONTROLLER]))
+        elif way is not None:
+            self.add(latest_s, way, node, sooner=sooner)
+            self.down |= {node} if way == "kill" else set()
+            self.paused |= {node} if way == "pause" else set()
+
+    def met(self) -> Mapping[str, Any]:
+        node, point = self.random.choice(self.arms)
+        return {"at": "failpoint", "node": node, "name": point["name"]}
+
+    def state(self) -> Mapping[str, Any]:
+        """A state of one partition that elections and ISR changes cause now and then."""
+        node = self.random.choice((self.at, self.other))
+        partition = self.random.choice(self.scope.partitions)
+        fields: list[dict[str, Any]] = [
+            {"field": "leader", "is": "==", "value": node}, {"field": "leader", "is": "!=", "value": node},
+            {"field": "isr", "is": "lacks", "value": node}, {"field": "isr", "is": "contains", "value": node},
+            *({"replica": node, "field": field, "is": "<", "value": {"replica": "leader", "field": field}}
+              for field in ("leo", "hw", "epoch"))]
+        return {"at": "state", "partition": partition, **self.random.choice(fields)}
+
+    def mend_all(self, at_s: float) -> None:
+        """Release, resume, heal, start, in this order."""
+        self.add(at_s, "release", *sorted({node for node, _ in self.arms}))
+        if self.paused:
+            self.add(at_s + 0.01, "resume", *sorted(self.paused))
+        if self.cut:
+            self.add(at_s + 0.02, "heal")
+        may_be_down = self.down | {node for node, point in self.arms if point["action"] == CRASH}
+        if may_be_down:
+            self.add(at_s + self.scope.while_s(0.03, 1.0), "start", *sorted(may_be_down))
+        if any(point["name"] == "C.elected" and point["action"] == DROP for _, point in self.arms):
+            self.add(self.steps[-1].at_s + 0.1, "expire", *sorted({self.at, self.other}))
 
 
 def moments(scope: PatternScope) -> FaultPattern:
     """One failpoint or a pair, an event that passes it, and a strike at that moment."""
-    random = scope.random
-    at = scope.victim()
-    other = random.choice([node for node in scope.free if node != at] or [at])
-    scene = _Scene(scope=scope, at=at, other=other)
+    random, scene = scope.random, _Scene(scope)
     group = random.choice(_GROUPS)
-    _arm(scene, group, at, 0.0)
+    scene.arm(group, scene.at, 0.0)
     if random.random() < 0.4:
-        _arm(scene, random.choice(_GROUPS), random.choice((at, other)), 0.01)
+        scene.arm(random.choice(_GROUPS), random.choice((scene.at, scene.other)), 0.01)
     at_s = scope.while_s(0.02, 0.4)
     if group != TRAFFIC or random.random() < 0.4:
-        _cause(scene, group, at_s)
-    strikes = random.choice((0, 1, 1, 2))
-    for _ in range(strikes):
+        scene.cause(group, at_s)
+    for _ in range(random.choice((0, 1, 1, 2))):
         at_s += scope.while_s(0.1, scope.session_s)
-        _strike(scene, at_s)
-    _mend_all(scene, at_s + scope.while_s(0.5, max(scope.longest_s, scope.session_s)))
-    return FaultPattern(steps=tuple(scene.steps), touches=tuple(sorted({at, other})))
-
-
-def _arm(scene: _Scene, group: str, node: str, at_s: float) -> None:
-    """Arm a failpoint of the group. A second one at the same place is left out, because it would be
-    refused."""
-    random, scope = scene.scope.random, scene.scope
-    name = random.choice(_POINTS[group])
-    on = CONTROLLER if POINTS[name].of_controller else node
-    action = random.choice([action for action in POINTS[name].actions if action != REPORT])
-    point: dict[str, Any] = {"name": name, "action": action}
-    if name == "C.elected":
-        point["peer"] = random.choice((scene.at, scene.other))
-    elif name not in _OF_NO_PARTITION and random.random() < 0.1:
-        point["partition"] = random.choice(scope.partitions)
-    if skipped := random.choice((0, 0, 0, 0, 0, 1, 4)):
-        point["skip"] = skipped
-    if action == DELAY:
-        point["for_ms"] = random.randint(20, round(1500 * scope.session_s))
-    if action in (HOLD, DELAY, DROP, DUPLICATE) and (times := random.choice((1, 1, 3, 0))) != 1:
-        point["times"] = times
-    if action in (HOLD, DELAY) and on != CONTROLLER and random.random() < 0.2:
-        point["scope"] = "broker"
-    if not any(armed == on and other["name"] == name for armed, other in scene.arms):
-        scene.arms.append((on, point))
-        scene.add(at_s, "arm", (on,), point=point)
-
-
-def _cause(scene: _Scene, group: str, at_s: float) -> None:
-    """Cause an event of the protocol that passes the failpoint."""
-    random, partitions = scene.scope.random, list(scene.scope.partitions)
-    ways = ["kill"] if scene.may_take_down(scene.other) and scene.other != scene.at else []
-    ways += ["expire", "expire at", "elect"] if scene.may_ask_controller else []
-    if group == REGISTRATION and scene.may_ask_controller:
-        ways = ["expire at"]
-    if not ways:
-        return
-    way = random.choice(ways)
-    if way == "kill":
-        scene.down.add(scene.other)
-        scene.add(at_s, "kill", (scene.other,))
-        # otherwise its session would have to end first
-        if random.random() < 0.5 and scene.may_ask_controller:
-            scene.add(at_s + 0.01, "expire", (scene.other,))
-    elif way == "elect":
-        scene.add(at_s, "elect", partitions=partitions)
-    else:
-        scene.add(at_s, "expire", (scene.at if way == "expire at" else scene.other,))
-
-
-def _strike(scene: _Scene, latest_s: float) -> None:
-    """Strike at a moment, or at latest_s if that comes first."""
-    random, scope = scene.scope.random, scene.scope
-    sooner = _state(scene) if random.random() < 0.3 else _met(scene)
-    node = random.choice((scene.at, scene.other))
-    ways = ["expire", "expire", "elect"] if scene.may_ask_controller else []
-    if scene.may_take_down(node):
-        ways.append("kill")
-        ways += [] if any(armed == node for armed, _ in scene.arms) else ["pause"]
-    if scope.links_cut and not scene.cut:
-        ways.append("cut")
-    if not ways:
-        return
-    way = random.choice(ways)
-    if way == "elect":
-        scene.add(latest_s, "elect", sooner=sooner, partitions=list(scope.partitions))
-    elif way == "cut":
-        scene.cut = True
-        scene.add(latest_s, "cut", sooner=sooner, kind="severed",
-                  grudge=apart([node], [*scope.nodes, *random.choice(([], [CONTROLLER]))])
-                  or apart([node], [CONTROLLER]))
-    else:
-        scene.add(latest_s, way, (node,), sooner=sooner)
-        scene.down |= {node} if way == "kill" else set()
-        scene.paused |= {node} if way == "pause" else set()
-
-
-def _met(scene: _Scene) -> Mapping[str, Any]:
-    node, point = scene.scope.random.choice(scene.arms)
-    return {"at": "failpoint", "node": node, "name": point["name"]}
-
-
-def _state(scene: _Scene) -> Mapping[str, Any]:
-    """A state of one partition that elections and ISR changes cause now and then."""
-    random, node = scene.scope.random, scene.scope.random.choice((scene.at, scene.other))
-    partition = random.choice(scene.scope.partitions)
-    behind = {"replica": node, "field": "leo", "is": "<", "value": {"replica": "leader", "field": "leo"}}
-    return {"at": "state", "partition": partition, **random.choice((
-        {"field": "leader", "is": "==", "value": node}, {"field": "leader", "is": "!=", "value": node},
-        {"field": "isr", "is": "lacks", "value": node}, {"field": "isr", "is": "contains", "value": node},
-        behind, {**behind, "field": "hw", "value": {"replica": "leader", "field": "hw"}},
-        {**behind, "field": "epoch", "value": {"replica": "leader", "field": "epoch"}}))}
-
-
-def _mend_all(scene: _Scene, at_s: float) -> None:
-    """Release, resume, heal, start, in this order."""
-    armed = sorted({node for node, _ in scene.arms})
-    scene.add(at_s, "release", armed)
-    if scene.paused:
-        scene.add(at_s + 0.01, "resume", sorted(scene.paused))
-    if scene.cut:
-        scene.add(at_s + 0.02, "heal")
-    may_be_down = scene.down | {node for node, point in scene.arms if point["action"] == CRASH}
-    if may_be_down:
-        scene.add(at_s + scene.scope.while_s(0.03, 1.0), "start", sorted(may_be_down))
-    if any(point["name"] == "C.elected" and point["action"] == DROP for _, point in scene.arms):
-        scene.add(scene.steps[-1].at_s + 0.1, "expire", sorted({scene.at, scene.other}))
+        scene.strike(at_s)
+    scene.mend_all(at_s + scope.while_s(0.5, max(scope.longest_s, scope.session_s)))
+    return FaultPattern(steps=tuple(scene.steps), touches=tuple(sorted({scene.at, scene.other})))

@@ -127,7 +127,7 @@ class LogWorkload:
 def make(settings: WorkloadSettings) -> Workload:
     refuse_compression(settings)
     if settings.load.idempotent_every:  # the library is loaded where it is used
-        mixed: Workload = import_module("floodmark.workloads.mixed").make(settings)
+        mixed: Workload = import_module("floodmark.workloads.idempotent").MixedWorkload(settings)
         return mixed
     return LogWorkload(settings)
 

@@ -1,7 +1,7 @@
 """Lists the broker's failpoints: where each is, and the actions that it allows.
 
 The broker has its own list, on purpose, like the codecs; a contract test compares the two.
-nemesis/README.md describes how entries use them.
+harness/schedule/entry.py describes how entries use them.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,12 @@ SCOPES = ("partition", "broker")
 BROKER_SCOPE_ACTIONS = (HOLD, DELAY)  # actions that scope broker allows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Point:
-    """A failpoint, which is a place between two steps of the protocol. when: the moment it marks, for
-    messages."""
+    """A failpoint, which is a place between two steps of the protocol."""
 
     name: str
-    when: str
+    when: str  # the moment that it marks, for messages
     actions: tuple[str, ...] = STOP_ACTIONS
     of_controller: bool = False
 
@@ -29,31 +28,26 @@ class Point:
 POINTS: dict[str, Point] = {
     point.name: point
     for point in (
-        Point(name="F.appended", when="a follower has appended and not moved its HW yet"),
-        Point(name="F.before_refetch", when="a follower has not sent its next fetch yet",
-              actions=MESSAGE_ACTIONS),
-        Point(name="F.truncated", when="a follower has truncated and not fetched again yet"),
-        Point(name="F.epoch_req", when="a replica has not sent its first request for a leader epoch yet",
-              actions=MESSAGE_ACTIONS),
-        Point(name="F.fetch_resp", when="a follower has not processed a fetch response yet",
-              actions=ALL_ACTIONS),
-        Point(name="F.followed", when="a replica has become follower"),
-        Point(name="L.elected", when="a replica has become leader and done nothing yet"),
-        Point(name="L.acked", when="the leader has acked, and its followers' HW is lower"),
-        Point(name="L.hw", when="the leader's HW has moved"),
-        Point(name="P.parked", when="a produce waits for the ISR"),
-        Point(name="L.alter_sent", when="the leader has not sent its proposal of an ISR yet",
-              actions=ALL_ACTIONS),
-        Point(name="L.alter_answer", when="the leader has not processed the response to a proposal yet",
-              actions=ALL_ACTIONS),
-        Point(name="D.ckpt", when="the HW checkpoint is written"),
-        Point(name="D.ckpt_done", when="all HWs were checked, and written if one had moved",
-              actions=(REPORT, CRASH)),
-        Point(name="D.fsync", when="a log is fsynced"),
-        Point(name="B.registered", when="the broker is registered"),
-        Point(name="C.elected", when="the controller has not sent a new leader to a broker yet",
-              actions=ALL_ACTIONS, of_controller=True),
-        Point(name="C.alter_applied", when="the controller has applied an ISR and not sent the response yet",
-              actions=MESSAGE_ACTIONS, of_controller=True),
+        Point("F.appended", "a follower has appended and not moved its HW yet"),
+        Point("F.before_refetch", "a follower has not sent its next fetch yet", MESSAGE_ACTIONS),
+        Point("F.truncated", "a follower has truncated and not fetched again yet"),
+        Point("F.epoch_req", "a replica has not sent its first request for a leader epoch yet",
+              MESSAGE_ACTIONS),
+        Point("F.fetch_resp", "a follower has not processed a fetch response yet", ALL_ACTIONS),
+        Point("F.followed", "a replica has become follower"),
+        Point("L.elected", "a replica has become leader and done nothing yet"),
+        Point("L.acked", "the leader has acked, and its followers' HW is lower"),
+        Point("L.hw", "the leader's HW has moved"),
+        Point("P.parked", "a produce waits for the ISR"),
+        Point("L.alter_sent", "the leader has not sent its proposal of an ISR yet", ALL_ACTIONS),
+        Point("L.alter_answer", "the leader has not processed the response to a proposal yet", ALL_ACTIONS),
+        Point("D.ckpt", "the HW checkpoint is written"),
+        Point("D.ckpt_done", "all HWs were checked, and written if one had moved", (REPORT, CRASH)),
+        Point("D.fsync", "a log is fsynced"),
+        Point("B.registered", "the broker is registered"),
+        Point("C.elected", "the controller has not sent a new leader to a broker yet", ALL_ACTIONS,
+              of_controller=True),
+        Point("C.alter_applied", "the controller has applied an ISR and not sent the response yet",
+              MESSAGE_ACTIONS, of_controller=True),
     )
 }

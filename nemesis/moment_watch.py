@@ -17,7 +17,7 @@ from typing import Any
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.schedule.entry import Entry
-from floodmark.harness.schedule.moments import InTurn, Moment, Reached, WhenState, reached_now
+from floodmark.harness.schedule.moments import Ack, FirstOf, InTurn, Moment, Reached, WhenState, reached_now
 from floodmark.harness.schedule.stage import Stage
 from floodmark.harness.schedule.states import Condition, Healthy, Observation
 from floodmark.harness.schedule.views import UNKNOWN, Met, PartitionView, ReplicaView, Sight, View
@@ -28,7 +28,7 @@ _OF_COMMITTING = {"hw", "checkpointed_hw", "isr"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Implements harness.schedule.moments.Watch. `stage` returns the current assignment and faults."""
+    """Waits. `stage` returns the current assignment and faults."""
 
     sight: Sight
     stage: Callable[[], Stage]
@@ -41,16 +41,21 @@ class Watch:
         if moment is None:
             return reached_now(self.sight)
         self.stuck[:] = [moment]
-        reached = await moment.arrive(self)
+        due_ns = moment.due_ns(self.done_ns)
+        if due_ns is not None:
+            now_ns = await self._sleep_until(due_ns)
+            late = {"asked": due_ns, "late_ns": now_ns - due_ns}
+            reached: Reached | None = Reached(time_ns=now_ns, came_ns=due_ns, detail=late)
+        elif isinstance(moment, InTurn):
+            reached = await self._all_in_turn(moment.of)
+        else:
+            reached = await (self._first_of(moment.of) if isinstance(moment, FirstOf)
+                             else self._look_for(moment))
         if reached is None or moment.then_ns is None:
             return reached
         now_ns = await self._sleep_until(reached.came_ns + moment.then_ns)
         later = {**reached.detail, "then_ns": now_ns - reached.came_ns}
         return replace(reached, came_ns=now_ns, detail=later, view=None)  # the view is outdated by now
-
-    async def until(self, due_ns: int) -> Reached:
-        now_ns = await self._sleep_until(due_ns)
-        return Reached(time_ns=now_ns, came_ns=due_ns, detail={"asked": due_ns, "late_ns": now_ns - due_ns})
 
     async def _sleep_until(self, due_ns: int) -> int:
         """Sleep until this time of the run; returns the time then."""
@@ -58,7 +63,7 @@ class Watch:
             await asyncio.sleep(left_ns / 1e9)
         return self.sight.now_ns()
 
-    async def look_for(self, moment: Moment) -> Reached | None:
+    async def _look_for(self, moment: Moment) -> Reached | None:
         deadline_ns = self.sight.now_ns() + int(self.timeout_s * 1e9)
         while True:
             reached = await moment.look(self.sight, self.stage)
@@ -70,7 +75,7 @@ class Watch:
             else:
                 await asyncio.sleep(moment.looks_every_s)
 
-    async def all_in_turn(self, moments: Sequence[Moment]) -> Reached | None:
+    async def _all_in_turn(self, moments: Sequence[Moment]) -> Reached | None:
         details: list[dict[str, Any]] = []
         reached, watch = None, self
         for part in moments:
@@ -85,7 +90,7 @@ class Watch:
         assert reached is not None, "a sequence has at least one moment"
         return replace(reached, detail={"of": details})
 
-    async def first_of(self, moments: Sequence[Moment]) -> Reached | None:
+    async def _first_of(self, moments: Sequence[Moment]) -> Reached | None:
         """Wait for what comes first, and cancel the others. Of several at once the first listed."""
         parts = [asyncio.create_task(replace(self, stuck=[]).wait_for(one)) for one in moments]
         try:
@@ -196,7 +201,7 @@ def guess_reasons(moment: Moment, keys: Sequence[int], view: View, stage: Stage,
     for truth in (view.partitions[key] for key in keys if key in view.partitions):
         yield from _guess_from_partition(
             truth, view, stage, of_isr="isr" in fields,
-            committing=moment.of_committing or bool(fields & _OF_COMMITTING))
+            committing=isinstance(moment, Ack) or bool(fields & _OF_COMMITTING))
     for node in (node for part in parts for node in part.nodes(view, stage)):
         # One that is down or paused shows no replica, so no condition on it can be met.
         if node in stage.ledger.paused:

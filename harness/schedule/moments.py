@@ -9,12 +9,12 @@ Rules
 2. `time` and `after` always come; the time-out of an entry applies to the others.
 3. `then_ns` counts from when the moment came (at a failpoint: by the broker's clock), not from when it was
    noticed.
-4. A moment waits only by the Watch that it is given, so this module needs no event loop.
+4. A moment does not wait, it only looks, so this module needs no event loop (nemesis/moment_watch.py).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from floodmark.harness.schedule import fields as read_as
 from floodmark.harness.schedule.failpoints import POINTS
@@ -23,6 +23,7 @@ from floodmark.harness.schedule.stage import Stage, needs_view, players
 from floodmark.harness.schedule.states import (
     Condition,
     Healthy,
+    Observation,
     State,
     conditions_of,
     implies_healthy,
@@ -55,17 +56,6 @@ def reached_now(sight: Sight, *, view: View | None = None, **detail: Any) -> Rea
     return Reached(time_ns=now_ns, came_ns=now_ns, detail=detail, view=view)
 
 
-class Watch(Protocol):
-    """How a moment can wait; None: it did not come within the time-out."""
-
-    @property
-    def done_ns(self) -> int: ...  # when the entry before, or the moment before in a sequence, was done
-    async def until(self, due_ns: int) -> Reached: ...  # this time of the run
-    async def look_for(self, moment: "Moment") -> Reached | None: ...  # calls moment.look until it has come
-    async def all_in_turn(self, moments: Sequence["Moment"]) -> Reached | None: ...
-    async def first_of(self, moments: Sequence["Moment"]) -> Reached | None: ...
-
-
 def time_text(time_ns: int) -> str:
     """`200ms`, `2.5s`."""
     return f"{time_ns / 1e9:g}s" if time_ns >= 10**9 else f"{time_ns / 1e6:g}ms"
@@ -78,7 +68,6 @@ class Moment:
     at: ClassVar[str]
     always_comes: ClassVar[bool] = False
     looks_every_s: ClassVar[float] = EAGER_S
-    of_committing: ClassVar[bool] = False  # whether it comes only if records are committed
     then_ns: int | None = None  # a further delay
 
     # -- JSON
@@ -124,29 +113,26 @@ class Moment:
 
     # -- waiting
 
-    async def arrive(self, watch: Watch) -> Reached | None:
-        """Wait until it comes, without `then`; None: it did not within the time-out."""
-        return await watch.look_for(self)
+    def due_ns(self, done_ns: int) -> int | None:
+        """When it comes, if that is known before. done_ns: when the entry before was done."""
+        return None
 
     async def look(self, sight: Sight, stage: Callable[[], Stage]) -> Reached | None:
         """Whether it has come, by one look."""
         raise NotImplementedError
 
     @property
-    def woken_by_acks(self) -> bool:
-        """Whether it need not look again before the next ack."""
+    def woken_by_acks(self) -> bool:  # it need not look again before the next ack
         return False
 
     # -- time
 
     @property
-    def planned_ns(self) -> int:
-        """How long it waits by its own times."""
+    def planned_ns(self) -> int:  # how long it waits by its own times
         return self.then_ns or 0
 
     @property
-    def delay_ns(self) -> int:
-        """How long after its last event it is due."""
+    def delay_ns(self) -> int:  # how long after its last event it is due
         return self.then_ns or 0
 
     def came_ns(self, acks: Acked, done_ns: int | None) -> int | None:
@@ -156,21 +142,17 @@ class Moment:
 
     # -- parts, and what is said of them
 
-    def parts(self) -> Iterator["Moment"]:
-        """The single moments in it."""
+    def parts(self) -> Iterator["Moment"]:  # the single moments in it
         yield self
 
-    def partitions(self) -> frozenset[int]:
-        """Every partition that it names."""
+    def partitions(self) -> frozenset[int]:  # every one that it names
         own = getattr(self, "partition", None)
         return frozenset() if own is None else frozenset({own})
 
-    def conditions(self) -> Sequence[Condition]:
-        """The conditions that it waits for."""
+    def conditions(self) -> Sequence[Condition]:  # for which it waits
         return ()
 
-    def nodes(self, view: View, stage: Stage) -> Iterable[str]:
-        """The nodes whose replicas or failpoints it is about."""
+    def nodes(self, view: View, stage: Stage) -> Iterable[str]:  # whose replicas or failpoints it is about
         return ()
 
     def refusals(self, untraced: str | None, not_shown: Collection[str]) -> Iterator[str]:
@@ -207,9 +189,8 @@ class Time(Moment):
     def in_short(self) -> str:
         return f"{self.time / 1e9:.3f} s"
 
-    async def arrive(self, watch: Watch) -> Reached | None:
-        least_ns = 0 if self.after_ns is None else watch.done_ns + self.after_ns
-        return await watch.until(max(self.time, least_ns))
+    def due_ns(self, done_ns: int) -> int:
+        return max(self.time, 0 if self.after_ns is None else done_ns + self.after_ns)
 
     @property
     def planned_ns(self) -> int:
@@ -233,15 +214,15 @@ class After(Moment):
     def in_short(self) -> str:
         return f"{self.after_ns / 1e6:.0f} ms after"
 
-    async def arrive(self, watch: Watch) -> Reached | None:
-        return await watch.until(watch.done_ns + self.after_ns)
+    def due_ns(self, done_ns: int) -> int:
+        return done_ns + self.after_ns
 
     @property
     def planned_ns(self) -> int:
         return self.after_ns + (self.then_ns or 0)
 
     def came_ns(self, acks: Acked, done_ns: int | None) -> int | None:
-        return None if done_ns is None else done_ns + self.after_ns
+        return None if done_ns is None else self.due_ns(done_ns)
 
 
 # -- events -------------------------------------------------------------------------------------------------
@@ -262,7 +243,6 @@ class Ack(Moment):
     those that this node acked, by its own trace (before it sent the response)."""
 
     at: ClassVar[str] = "ack"
-    of_committing: ClassVar[bool] = True
     partition: int
     count: int
     leader: str | None = None
@@ -410,8 +390,7 @@ class WhenState(Moment):
         seen = [
             {**({} if node is None else {"replica": node}), "field": one.field,
              "value": None if value is UNKNOWN else list(value) if isinstance(value, tuple) else value}
-            for condition in self.conditions() for one in condition.observations()
-            for node, value in one.observe(view, now)
+            for one in self.observations() for node, value in one.observe(view, now)
         ]
         return reached_now(sight, view=view, **({"seen": seen} if seen else {}))
 
@@ -421,16 +400,16 @@ class WhenState(Moment):
     def conditions(self) -> Sequence[Condition]:
         return conditions_of(self.state)
 
+    def observations(self) -> list[Observation]:
+        return [one for condition in self.conditions() for one in condition.observations()]
+
     def nodes(self, view: View, stage: Stage) -> Iterable[str]:
-        return [node for condition in self.conditions() for one in condition.observations()
-                if one.needs_answer for node in one.nodes(view, stage)]
+        return [node for one in self.observations() if one.needs_answer for node in one.nodes(view, stage)]
 
     def refusals(self, untraced: str | None, not_shown: Collection[str]) -> Iterator[str]:
-        for condition in self.conditions():
-            for one in condition.observations():
-                if one.needs_answer and one.field in not_shown:
-                    yield (f"its moment waits for the {one.field} of a replica, which this system does not "
-                           "show")
+        for one in self.observations():
+            if one.needs_answer and one.field in not_shown:
+                yield f"its moment waits for the {one.field} of a replica, which this system does not show"
 
     @property
     def saw_healthy(self) -> bool:
@@ -485,9 +464,6 @@ class InTurn(Several):
     join_short: ClassVar[str] = ", then "
     join_asked: ClassVar[str] = " and then "
 
-    async def arrive(self, watch: Watch) -> Reached | None:
-        return await watch.all_in_turn(self.of)
-
     @property
     def delay_ns(self) -> int:
         return (self.then_ns or 0) + (self.of[-1].then_ns or 0)
@@ -514,9 +490,6 @@ class FirstOf(Several):
     join: ClassVar[str] = " or "
     join_short: ClassVar[str] = " or "
     join_asked: ClassVar[str] = " or "
-
-    async def arrive(self, watch: Watch) -> Reached | None:
-        return await watch.first_of(self.of)
 
     @property
     def saw_healthy(self) -> bool:

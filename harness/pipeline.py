@@ -169,7 +169,7 @@ async def play(plays: Sequence[Play], *, at_once: int = 1, say: Say = say_nothin
 
     async def work(numbered: tuple[int, Play]) -> None:
         position, one = numbered
-        made[position] = await _play_until_it_succeeds(one, say, progress)
+        made[position] = await _play(one, say, progress)
         say(f"[{len(made)}/{len(plays)}] {made[position].text}")
         if made[position].interrupted:
             raise asyncio.CancelledError  # no other begins
@@ -182,41 +182,30 @@ async def play(plays: Sequence[Play], *, at_once: int = 1, say: Say = say_nothin
     return [made[position] for position in range(len(plays))]
 
 
-async def _play_until_it_succeeds(play: Play, say: Say, progress: OnProgress) -> Played:
+async def _play(play: Play, say: Say, progress: OnProgress) -> Played:
     """Makes the run until one succeeds, or the tries are used up."""
     previous = None
     for attempt in range(1, play.tries + 1):
         name = play.folder.name if attempt == 1 else f"{play.folder.name}-again-{attempt}"
-        played = await play_once(play, play.folder.with_name(name), attempt, progress)
-        why = played.why
-        if why is None or attempt == play.tries or not is_worth_repeating(played):
+        folder, began_s = play.folder.with_name(name), time.monotonic()
+        plan, result, error, missed = None, None, None, None
+        try:
+            plan = play.plan(folder)
+            result = await carry_out(plan, progress)
+            if play.scenario is not None and result.ended == DONE:
+                missed = missed_steps_text(play.scenario, result.about)
+        except FloodmarkError as raised:
+            error = raised
+        played = Played(play=play, folder=folder, tries=attempt, seconds=time.monotonic() - began_s,
+                        plan=plan, result=result, error=error, missed=missed)
+        why, impossible = played.why, isinstance(error, UsageError)
+        if why is None or attempt == play.tries or (missed is None and (
+                not play.repeats_failures or impossible or played.interrupted)):
             break
         again = f"{why.splitlines()[0]}, as before" if why == previous else why
         say(f"{play.title}: failed, trying again: {again}")
         previous = why
     return played
-
-
-def is_worth_repeating(played: Played) -> bool:
-    """Whether a run that failed could succeed the next time."""
-    impossible = isinstance(played.error, UsageError)
-    return played.missed is not None or (
-        played.play.repeats_failures and not impossible and not played.interrupted)
-
-
-async def play_once(play: Play, folder: Path, attempt: int = 1, progress: OnProgress = say_nothing) -> Played:
-    """Makes the run in this folder."""
-    began_s = time.monotonic()
-    plan, result, error, missed = None, None, None, None
-    try:
-        plan = play.plan(folder)
-        result = await carry_out(plan, progress)
-        if play.scenario is not None and result.ended == DONE:
-            missed = missed_steps_text(play.scenario, result.about)
-    except FloodmarkError as raised:
-        error = raised
-    return Played(play=play, folder=folder, tries=attempt, seconds=time.monotonic() - began_s, plan=plan,
-                  result=result, error=error, missed=missed)
 
 
 # -- judge --------------------------------------------------------------------------------------------------
@@ -320,23 +309,14 @@ class Gate:
     markdown_file: Path | None = None
 
 
-def gate(
-    *,
-    strict: bool,
-    allow: Sequence[str],
-    allow_unknown: bool,
-    json_file: Path | None = None,
-    junit_file: Path | None = None,
-    markdown_file: Path | None = None,
-) -> Gate:
+def gate(*, strict: bool, allow: Sequence[str], allow_unknown: bool, **files: Path | None) -> Gate:
     """The Gate for check's options; UsageError for a name in --allow that is no finding."""
     known = known_findings()
     strange = sorted(set(allow) - set(known))
     if strange:
         raise UsageError(f"--allow: no finding is called {strange[0]!r}; {nearest(strange[0], known)}")
-    policy = Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown)
-    refuse_no_files({"--json": json_file, "--junit": junit_file, "--markdown": markdown_file})
-    return Gate(policy=policy, json_file=json_file, junit_file=junit_file, markdown_file=markdown_file)
+    refuse_no_files({f"--{name.removesuffix('_file')}": file for name, file in files.items()})
+    return Gate(policy=Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown), **files)
 
 
 def refuse_no_files(options: Mapping[str, Path | None]) -> None:

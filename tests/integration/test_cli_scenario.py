@@ -3,15 +3,17 @@
 import asyncio
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import floodmark
 from run_processes import wait_until_gone
 
+from floodmark.harness import pipeline
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.scenario import play, plays_of
-from floodmark.harness.pipeline import TRIES, play_once
+from floodmark.harness.pipeline import TRIES
 from floodmark.harness.reports.scenario_table import Part
 from floodmark.nemesis.scenario import load
 
@@ -178,7 +180,7 @@ def test_a_killed_leader_that_is_waited_out_is_reported_with_what_replaces_it(tm
     scenario = load(own(tmp_path, text), scenario_words())
     part = Part(scenario=scenario, row=scenario.rows[0])
     (one,) = plays_of([part], "simulated", tmp_path)
-    played = asyncio.run(play_once(one, tmp_path / "out"))
+    (played,) = asyncio.run(pipeline.play([replace(one, tries=1)]))
     why = played.why or ""
     assert "line 9: wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come" in why
     assert "partition 0: leader n1, epoch 0, ISR n1, n2; 3 records acked" in why

@@ -7,7 +7,6 @@ Rules
 """
 
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 from floodmark.harness.errors import FloodmarkError
@@ -64,12 +63,7 @@ def is_copy(copy: Path, lines: Path, *, key: bytes = FINGERPRINT_KEY, reading: b
 def fingerprint_of(lines: Path) -> bytes:
     """The size and CRC of the lines, as a copy's metadata have them."""
     crc = 0
-    for block in _blocks(lines):
-        crc = zlib.crc32(block, crc)
-    return b"%d %08x" % (lines.stat().st_size, crc)
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
+    with lines.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
-            yield block
+            crc = zlib.crc32(block, crc)
+    return b"%d %08x" % (lines.stat().st_size, crc)

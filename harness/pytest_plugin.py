@@ -4,25 +4,6 @@
         run = floodmark_run(nemesis="crash,cut", duration=5, interval=1)
         assert run.valid
 
-    floodmark_run(...)
-                Makes a run, judges it, and returns it: folder, verdict, findings, bugs, valid, unknown. Its
-                keyword arguments are the options of `floodmark run` (`config` is a dict, `schedule` a list of
-                entries or a file; `settings="drawn"` draws all options that are not given from the seed); or
-                `scenario`, a name or a FILE.toml, with rules, bugs, config and cluster. Also `strict`,
-                `allow` and `allow_unknown`, as in
-                `floodmark check`.
-    floodmark_schedule(...)
-                Returns the entries that a nemesis would carry out in such a run, as data; a test can change
-                them and pass them to floodmark_run(schedule=...).
-    floodmark_cluster(...)
-                Starts a cluster for any Kafka client, which runs until the test ends: bootstrap, kill("n1"),
-                start, stop, pause, resume, expire, power_cut, cut("n1"), heal(), state(). Its keyword
-                arguments are the options of `floodmark cluster up`.
-
-    floodmark_nemesis(cluster, nemesis="crash,cut", interval=1, seed=7)
-                A context manager: inside it faults strike that cluster, at its end the cluster is mended.
-                nemesis: crash, restart, pause, cut, power, expire. Its value is the list of strikes so far.
-
 Rules
 1. Nothing is imported or started before a test uses a fixture.
 2. One Spark session judges all runs of the test session (of each worker of pytest-xdist); it is started
@@ -81,15 +62,18 @@ def _floodmark_judge() -> None:
 def floodmark_run(
     request: pytest.FixtureRequest, floodmark_out: Path, _floodmark_judge: None
 ) -> "Callable[..., JudgedRun]":
-    """Make and judge runs; see the module's docstring."""
-    with _own_warnings():
-        from floodmark.harness.commands.pytest_support import judged_run
-
+    """floodmark_run(...) makes a run, judges it, and returns it: folder, verdict, findings, bugs, valid,
+    unknown. Its keyword arguments are the options of `floodmark run` (`config` is a dict, `schedule` a list
+    of entries or a file; `settings="drawn"` draws all options that are not given from the seed); or
+    `scenario`, a name or a FILE.toml, with rules, bugs, config and cluster. Also `strict`, `allow` and
+    `allow_unknown`, as in `floodmark check`."""
     runs: list[JudgedRun] = request.node.stash.setdefault(_RUNS, [])
 
     def run(**keywords: Any) -> "JudgedRun":
         __tracebackhide__ = True
         with _own_warnings():
+            from floodmark.harness.commands.pytest_support import judged_run
+
             runs.append(judged_run(_next_folder(floodmark_out, request.node.nodeid), keywords))
         return runs[-1]
 
@@ -98,7 +82,8 @@ def floodmark_run(
 
 @pytest.fixture
 def floodmark_schedule() -> Callable[..., list[dict[str, Any]]]:
-    """Return what a nemesis would do, as data; see the module's docstring."""
+    """floodmark_schedule(...) returns the entries that a nemesis would carry out in such a run, as data; a
+    test can change them and pass them to floodmark_run(schedule=...)."""
     with _own_warnings():
         from floodmark.harness.commands.pytest_support import entries
 
@@ -109,7 +94,9 @@ def floodmark_schedule() -> Callable[..., list[dict[str, Any]]]:
 def floodmark_cluster(
     request: pytest.FixtureRequest, floodmark_out: Path
 ) -> "Iterator[Callable[..., ClusterUp]]":
-    """Start clusters for any client; see the module's docstring."""
+    """floodmark_cluster(...) starts a cluster for any Kafka client, which runs until the test ends:
+    bootstrap, kill("n1"), start, stop, pause, resume, expire, power_cut, cut("n1"), heal(), state(). Its
+    keyword arguments are the options of `floodmark cluster up`."""
     with _own_warnings():
         from floodmark.harness.commands.pytest_support import cluster_up
 
@@ -124,7 +111,9 @@ def floodmark_cluster(
 
 @pytest.fixture
 def floodmark_nemesis() -> "Callable[..., AbstractContextManager[Sequence[str]]]":
-    """Strike a cluster while a test works with it; see the module's docstring."""
+    """floodmark_nemesis(cluster, nemesis="crash,cut", interval=1, seed=7) is a context manager: inside it
+    faults strike that cluster, at its end the cluster is mended. nemesis: crash, restart, pause, cut, power,
+    expire. Its value is the list of strikes so far."""
     with _own_warnings():
         from floodmark.harness.commands.pytest_support import striking
 

@@ -41,45 +41,31 @@ VERDICT_BYTES_AT_MOST = 1 << 28
 P = TypeVar("P", bound=Place)
 
 
+class _Inside:
+    """A file or folder of a run, by its name there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: "RunAt[P]", _: type) -> P:
+        return run.folder / self._name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAt(Generic[P]):
     """A run folder, by its path. Files are read only when a method needs them."""
 
     folder: P
 
-    @property
-    def about_path(self) -> P:
-        return self.folder / "run.json"
-
-    @property
-    def history_path(self) -> P:
-        return self.folder / "history.jsonl"
-
-    @property
-    def logs_folder(self) -> P:
-        return self.folder / "logs"
-
-    @property
-    def replicas_path(self) -> P:
-        return self.folder / "replicas.jsonl"
-
-    @property
-    def trace_path(self) -> P:
-        return self.folder / "trace.jsonl"
-
-    @property
-    def verdict_path(self) -> P:
-        return self.folder / "verdict.json"
-
-    @property
-    def nodes_folder(self) -> P:
-        """The raw Kafka log directories, one for each node."""
-        return self.folder / "nodes"
-
-    @property
-    def work_folder(self) -> P:
-        """The files that the cluster needs to run: properties, brokers' own logs, side files."""
-        return self.folder / "work"
+    about_path = _Inside("run.json")
+    history_path = _Inside("history.jsonl")
+    logs_folder = _Inside("logs")
+    replicas_path = _Inside("replicas.jsonl")
+    trace_path = _Inside("trace.jsonl")
+    verdict_path = _Inside("verdict.json")
+    nodes_folder = _Inside("nodes")  # the raw Kafka log directories, one for each node
+    # The files that the cluster needs to run: properties, brokers' own logs, side files.
+    work_folder = _Inside("work")
 
     def about(self) -> dict[str, Any]:
         """Read run.json; FloodmarkError where it is missing, damaged or of another format."""
@@ -115,10 +101,6 @@ class RunAt(Generic[P]):
     def rewrite(self, about: Mapping[str, Any]) -> None:
         """Replace run.json, by rename."""
         write_json(self.about_path, about)
-
-    def write_replicas(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Write replicas.jsonl, one row a line."""
-        write_whole(self.replicas_path, b"".join(map(json_line, rows)))
 
 
 if TYPE_CHECKING:
@@ -208,16 +190,14 @@ def link_latest(folder: Path, runs: Path = RUNS) -> None:
 def system_of(about: Mapping[str, Any]) -> str:
     """The system that run.json names, with its known-bad rules: `kip-320`, `kip-320+trunc_hw`,
     `kafka-4.3.1+kip-320`."""
-    bugs: list[str] = []
-    configs = about.get("config")
-    for config in (configs.values() if isinstance(configs, dict) else ()):
-        if isinstance(config, dict) and isinstance(named := config.get("floodmark.bugs"), str):
-            bugs = [word for word in named.split(",") if word]
-            break
-    system = about.get("system")
-    name = system.get("name", "?") if isinstance(system, dict) else "?"
-    kafka = [f"kafka-{system.get('version')}"] if isinstance(system, dict) and name == "kafka" else []
-    return "+".join((*kafka, str(about.get("rules") or name), *sorted(bugs)))
+    configs, system = about.get("config"), about.get("system")
+    nodes = [node for node in configs.values() if isinstance(node, dict)] if isinstance(configs, dict) else []
+    named = (node.get("floodmark.bugs") for node in nodes)
+    bugs = next((bugs for bugs in named if isinstance(bugs, str)), "")
+    system = system if isinstance(system, dict) else {}
+    name = system.get("name", "?")
+    kafka = [f"kafka-{system.get('version')}"] if name == "kafka" else []
+    return "+".join((*kafka, str(about.get("rules") or name), *sorted(filter(None, bugs.split(",")))))
 
 
 def write_whole(path: Place, data: bytes, *, durable: bool = False) -> None:

@@ -79,7 +79,8 @@ async def collect(
     if raw_trace is not None:
         problems += await asyncio.to_thread(_write_trace, raw_trace, run, origin_ns)
     known = [row for row in rows if UNKNOWN not in row.values()]
-    run.write_replicas(sorted(known, key=lambda row: (row["partition"], row["node"])))
+    known.sort(key=lambda row: (row["partition"], row["node"]))
+    write_pieces(run.replicas_path, map(json_line, known))
     return Collected(frozen=frozen, moved=moved, leaders=_leaders(frozen), problems=tuple(problems),
                      clock_error_ns=None if raw_trace is None else raw_trace.clock_error_ns,
                      resent=tuple(sorted(dumps.resent)))

@@ -53,15 +53,7 @@ class RunSight:
         self._points = ability(cluster, Failpoints)
         self._explains = ability(cluster, ExplainsDeaths)
         self._acks_given: AcksGiven | None = None
-
-    def now_ns(self) -> int:
-        return self._recorder.now_ns()
-
-    def acks(self, partition: int) -> int:
-        return self._recorder.acks(partition)
-
-    async def ack_or(self, timeout_s: float) -> None:
-        await self._recorder.ack_or(timeout_s)
+        self.now_ns, self.acks, self.ack_or = recorder.now_ns, recorder.acks, recorder.ack_or
 
     def acks_given(self, partition: int, leader: str) -> int:
         if self._acks_given is None:

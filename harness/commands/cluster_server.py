@@ -54,6 +54,8 @@ class ServedNemesis:
         self.answers = Strikes(cluster).answers
         self._cluster, self._act = cluster, act
         self._recorder = Recorder(folder / "work" / HISTORY)
+        self.now_ns, self.acks = self._recorder.now_ns, self._recorder.acks
+        self.ack_or = self._recorder.ack_or
         self._runner = ScheduleRunner((self,), (), limits_of(cluster), besides=cluster.nodes)
         self._work: asyncio.Task[None] | None = None
 
@@ -93,15 +95,6 @@ class ServedNemesis:
         return Struck(nodes=nodes)
 
     # -- Sight ----------------------------------------------------------------------------------------------
-
-    def now_ns(self) -> int:
-        return self._recorder.now_ns()
-
-    def acks(self, partition: int) -> int:
-        return self._recorder.acks(partition)
-
-    async def ack_or(self, timeout_s: float) -> None:
-        await self._recorder.ack_or(timeout_s)
 
     def acks_given(self, partition: int, leader: str) -> int:
         raise FloodmarkError("the acks of a cluster that is up are unknown")

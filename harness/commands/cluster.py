@@ -14,7 +14,6 @@ import json
 import os
 import signal
 import sys
-import textwrap
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,9 +28,8 @@ from floodmark.harness.commands.cluster_server import ClusterServer, bootstrap, 
 from floodmark.harness.commands.error_exits import code_of
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.event_loop import sigterm_handler_restored
-from floodmark.harness.faults import COMMANDS, FAULTS, LOSES
-from floodmark.harness.protocols import Addressed, Cluster, ability, method_for, why_not
-from floodmark.harness.reports.cluster_table import table
+from floodmark.harness.protocols import Addressed, Cluster, ability, why_not
+from floodmark.harness.reports.cluster_table import hints, table
 from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.spec import PROXIED, RunSpec, decoded, pairs
@@ -39,17 +37,6 @@ from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ASK_S = 60.0  # a start waits for its node
 LOOK_AFTER_S = 0.5  # how often to look for nodes that died
-CLIENTS = {  # what a system's clients can do, by its name
-    "reference": """\
-Clients can list, create, describe, alter and delete topics, produce (also idempotently) with any compression,
-assign partitions and read them, and ask for offsets by time.
-There are no consumer groups and no transactions: subscribe, commit and init_transactions are refused at once.
-""",
-    "kafka": """\
-This is Apache Kafka {version}: its clients and tools work as with any other. A topic must be created before
-it is used (auto.create.topics.enable=false).
-""",
-}
 
 
 def state(folder: Path | None, *, as_json: bool = False) -> int:
@@ -69,17 +56,6 @@ def cut(folder: Path | None, nodes: Sequence[str], *, others: Sequence[str] = ()
         reset: bool = False) -> int:
     """Cuts the nodes from the others (none: all other brokers). one_way: only the nodes receive nothing."""
     return strike(folder, "cut", nodes, others=list(others), one_way=one_way, reset=reset)
-
-
-def hints(cluster: Cluster) -> str:
-    """What can be done with this cluster, for people: only what its system and place can do."""
-    acts = [f for f in COMMANDS if FAULTS[f].on == "nodes" and method_for(cluster, f) is not None]
-    acts.sort(key=LOSES.__contains__)  # those that lose data come last
-    words = ["state", f"{'|'.join(acts).replace('_', '-')} NODE..."]
-    words += ["cut NODE... | heal"] if method_for(cluster, "cut") is not None else []
-    commands = textwrap.indent("".join(f"floodmark cluster {one}\n" for one in words), " " * 23)
-    clients = CLIENTS.get(cluster.system["name"], "").format_map(cluster.system)
-    return f"From another terminal: {commands.lstrip()}{clients}Ctrl-C ends it."
 
 
 def up(cluster: Cluster, folder: Path) -> int:

@@ -157,24 +157,22 @@ class ClusterServer:
         try:
             request = request_of(line)
             number = request["id"]
-            if request["do"] in ("nemesis", "struck", "end_nemesis"):
-                return {"id": number, "ok": await self._with_nemesis(request)}
-            async with self._lock:
-                return {"id": number, "ok": await self._carry_out(request)}
+            with_nemesis = request["do"] in ("nemesis", "struck", "end_nemesis")
+            carry_out = self._with_nemesis if with_nemesis else self._carry_out
+            return {"id": number, "ok": await carry_out(request)}
         except FloodmarkError as error:
             return {"id": number, "error": str(error), "usage": isinstance(error, UsageError)}
 
     async def _carry_out(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         f = request["do"]
-        if f == "state":
+        if f == "cut":
+            return {"done": await self._strike_alone(*self._cut_of(request))}
+        if f != "state":
+            nodes = tuple(dict.fromkeys(request.get("nodes", ())))
+            return {"done": await self._strike_alone(Entry(f=f, nodes=nodes))}
+        async with self._lock:
             await adopt(self.cluster)
             return describe_cluster(self.cluster, await self.cluster.observe(), self._cuts, self._paused)
-        if f == "cut":
-            done = await self._cut(request)
-        else:
-            done = await self._strike(Entry(f=f, nodes=tuple(dict.fromkeys(request.get("nodes", ())))))
-        self.say(done)
-        return {"done": done}
 
     async def _with_nemesis(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if request["do"] == "nemesis":
@@ -189,12 +187,12 @@ class ClusterServer:
             await nemesis.end()
         return {"struck": nemesis.struck, "failure": nemesis.failure}
 
-    async def _strike_alone(self, entry: Entry) -> str:
+    async def _strike_alone(self, entry: Entry, done: str = "") -> str:
         async with self._lock:
-            self.say(done := await self._strike(entry))
+            self.say(done := await self._strike(entry, done))
             return done
 
-    async def _strike(self, entry: Entry, done: str = "") -> str:
+    async def _strike(self, entry: Entry, done: str) -> str:
         """Carries out an entry of a schedule, as in a run; returns what was done, of a cut in these words."""
         f, nemesis = entry.f, Strikes(self.cluster)
         if f not in nemesis.answers:
@@ -248,7 +246,8 @@ class ClusterServer:
         sentence = f"power-cut {node}: it is down and {gone}"
         return f"{sentence}; its logs now end: {', '.join(ends)}" if ends else sentence
 
-    async def _cut(self, request: Mapping[str, Any]) -> str:
+    def _cut_of(self, request: Mapping[str, Any]) -> tuple[Entry, str]:
+        """The cut that is requested, and the sentence about it when it is done."""
         nodes: Sequence[str] = request["nodes"]
         others = request["others"] or [node for node in self.cluster.nodes if node not in nodes]
         valid = (*self.cluster.nodes, CONTROLLER, CLIENTS)
@@ -264,7 +263,7 @@ class ClusterServer:
         verb = ("receives nothing from" if one else "receive nothing from") if request["one_way"] else (
             "is cut from" if one else "are cut from")
         done = f"{', '.join(nodes)} {verb} {', '.join(others)}{' (by reset)' if request['reset'] else ''}"
-        return await self._strike(Entry(f="cut", args={"grudge": unheard, "reset": request["reset"]}), done)
+        return Entry(f="cut", args={"grudge": unheard, "reset": request["reset"]}), done
 
 
 

@@ -12,9 +12,9 @@ import platform
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, MENDING
 from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, NEMESIS, registered
-from floodmark.harness.reports.doctor_table import FaultRow, Row, lines
+from floodmark.harness.reports.doctor_table import FaultRow, Row, as_json, lacking, lines
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
@@ -58,21 +58,6 @@ def examine_machine(*, cluster: str = "local", json_file: Path | None = None, an
     if json_file is not None:
         json_file.write_text(json.dumps(as_json(rows, faults, lacks), indent=2) + "\n", encoding="utf-8")
     return EXIT_HARNESS if lacks[cluster] else EXIT_VALID
-
-
-def lacking(rows: Sequence[Row], cluster: str) -> list[str]:
-    """The items that this cluster needs and that are missing here."""
-    return list(dict.fromkeys(row.item for row in rows if cluster in row.needed_by and row.can is False))
-
-
-def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: dict[str, list[str]]
-            ) -> dict[str, object]:
-    """The results as JSON. `can` is null if unknown."""
-    keys = {"item": "what", "detail": "told"}  # in the file, which other programs read
-    found, struck = ([{keys.get(name, name): value for name, value in asdict(row).items()} for row in each]
-                     for each in (rows, faults))
-    return {"clusters": {name: {"fit": not lacking, "lacks": lacking} for name, lacking in lacks.items()},
-            "found": found, "faults": struck}
 
 
 def registered_rows() -> list[Row]:

@@ -30,10 +30,7 @@ def chosen(arguments: Sequence[str | Path], workers: Workers = HERE) -> tuple[Pl
     """The folders that the arguments name; the latest run without arguments. UsageError if a folder is
     missing."""
     named: list[Place] = [folder for argument in arguments for folder in named_by(str(argument), workers)]
-    named = named or [latest_folder()]
-    for folder in named:
-        refuse_other_bytes(folder)
-    return each_once(named)
+    return distinct(named or [latest_folder()])
 
 
 def chosen_runs(arguments: Sequence[str | Path], workers: Workers = HERE) -> tuple[Place, ...]:
@@ -43,9 +40,7 @@ def chosen_runs(arguments: Sequence[str | Path], workers: Workers = HERE) -> tup
         if not (inside := runs_in(folder)):
             raise UsageError(f"{folder} is no run folder: it has no run.json, and there is no run inside it")
         runs += inside
-    for run in runs:
-        refuse_other_bytes(run)
-    return each_once(runs)
+    return distinct(runs)
 
 
 def runs_in(folder: Place) -> list[Place]:
@@ -67,31 +62,32 @@ def folders_in(folder: Place) -> Sequence[Place]:
 
 
 def named_by(argument: str, workers: Workers) -> Sequence[Place]:
-    """The argument's own path, or its matches."""
+    """The argument's own path, or its matches. A path that may not be read is there: the judge reports that,
+    and judges the others."""
     scheme = scheme_of(argument)
-    if scheme == LOCAL:
-        return paths_named_by(path_of(argument))
-    return paths_named_by(Path(argument)) if scheme is None else catalog.far_folders(argument, workers)
-
-
-def paths_named_by(argument: Path) -> list[Path]:
-    """The same for an argument in this machine's file system."""
-    if is_there(argument):
-        return [real_folder(argument)]
-    if not glob.has_magic(str(argument)):
-        raise UsageError(f"{argument} does not exist")
-    folders = [path for path in map(Path, glob.glob(str(argument))) if path.is_dir()]
+    if scheme not in (LOCAL, None):
+        return catalog.far_folders(argument, workers)
+    path = Path(argument) if scheme is None else path_of(argument)
+    is_pattern = glob.has_magic(str(path))
+    try:
+        is_there = path.exists()
+    except PermissionError:
+        is_there = not is_pattern
+    if is_there:
+        return [real_folder(path)]
+    if not is_pattern:
+        raise UsageError(f"{path} does not exist")
+    folders = [folder for folder in map(Path, glob.glob(str(path))) if folder.is_dir()]
     if not folders:
-        raise UsageError(f"{str(argument)!r} matches no folder")
+        raise UsageError(f"{str(path)!r} matches no folder")
     return sorted(each_once(map(real_folder, folders)), key=str)
 
 
-def is_there(argument: Path) -> bool:
-    """Whether the path exists, also if it may not be read: the judge reports that, and judges the others."""
-    try:
-        return argument.exists()
-    except PermissionError:
-        return not glob.has_magic(str(argument))
+def distinct(folders: Sequence[Place]) -> tuple[Place, ...]:
+    """Each folder once. UsageError for a name that cannot be in a report."""
+    for folder in folders:
+        refuse_other_bytes(folder)
+    return each_once(folders)
 
 
 def refuse_other_bytes(folder: Place) -> None:

@@ -1,9 +1,24 @@
-"""The state of a cluster that is up, as a table."""
+"""What can be done with a cluster that is up, and its state as a table."""
 
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from floodmark.harness.faults import COMMANDS, FAULTS, LOSES
+from floodmark.harness.protocols import Cluster, method_for
 from floodmark.harness.reports.phrases import align_columns
+
+CLIENTS = {  # what a system's clients can do, by its name
+    "reference": """\
+Clients can list, create, describe, alter and delete topics, produce (also idempotently) with any compression,
+assign partitions and read them, and ask for offsets by time.
+There are no consumer groups and no transactions: subscribe, commit and init_transactions are refused at once.
+""",
+    "kafka": """\
+This is Apache Kafka {version}: its clients and tools work as with any other. A topic must be created before
+it is used (auto.create.topics.enable=false).
+""",
+}
 
 
 def table(answer: Mapping[str, Any]) -> str:
@@ -46,3 +61,14 @@ def _replica(node: str, view: Mapping[str, Any] | None) -> tuple[str, ...]:
     shown = [str(view.get(name, "?")) for name in ("leo", "hw", "epoch")]  # systems may lack some
     leader = view.get("leader", "?")
     return shown[0], shown[1], shown[2], "leads" if leader == node else leader or "nobody"
+
+
+def hints(cluster: Cluster) -> str:
+    """What can be done with this cluster, for people: only what its system and place can do."""
+    acts = [f for f in COMMANDS if FAULTS[f].on == "nodes" and method_for(cluster, f) is not None]
+    acts.sort(key=LOSES.__contains__)  # those that lose data come last
+    words = ["state", f"{'|'.join(acts).replace('_', '-')} NODE..."]
+    words += ["cut NODE... | heal"] if method_for(cluster, "cut") is not None else []
+    commands = textwrap.indent("".join(f"floodmark cluster {one}\n" for one in words), " " * 23)
+    clients = CLIENTS.get(cluster.system["name"], "").format_map(cluster.system)
+    return f"From another terminal: {commands.lstrip()}{clients}Ctrl-C ends it."

@@ -8,7 +8,7 @@ Rules
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 
 import click
@@ -110,3 +110,18 @@ def _styled(mark: tuple[str, str], width: int) -> str:
     """The mark in its colour, padded to a width; the colour codes take no column."""
     word, colour = mark
     return click.style(word, fg=colour) + " " * (width - len(word))
+
+
+def lacking(rows: Sequence[Row], cluster: str) -> list[str]:
+    """The items that this cluster needs and that are missing here."""
+    return list(dict.fromkeys(row.item for row in rows if cluster in row.needed_by and row.can is False))
+
+
+def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: dict[str, list[str]]
+            ) -> dict[str, object]:
+    """The results as JSON. `can` is null if unknown."""
+    keys = {"item": "what", "detail": "told"}  # in the file, which other programs read
+    found, struck = ([{keys.get(name, name): value for name, value in asdict(row).items()} for row in each]
+                     for each in (rows, faults))
+    return {"clusters": {name: {"fit": not lacking, "lacks": lacking} for name, lacking in lacks.items()},
+            "found": found, "faults": struck}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from floodmark.checkers.judge import report
-from floodmark.harness.commands import demo
-from floodmark.harness.commands.demo import WIDTH, demo_acts, notes, table
+from floodmark.harness.commands.demo import demo_acts
+from floodmark.harness.reports.demo_table import WHY_A_BUG, WIDTH, notes, table
 from floodmark.harness.verdict import Finding, Verdict
 
 README = Path(__file__).parents[2] / "README.md"
@@ -79,4 +79,4 @@ def test_it_fits_a_screen_and_shows_where_and_why_a_bug_was_put_in(shown: str) -
     assert {row[0] for row in printed(shown) if row[1].endswith("*")} == {"restart-cuts-follower"}
     assert "no_epoch_bump_on_bounce" in notes_text
     assert "KAFKA-1120" in notes_text
-    assert demo.WHY_A_BUG.keys() == {bug for part in demo_acts() for bug in part.row.bugs}
+    assert WHY_A_BUG.keys() == {bug for part in demo_acts() for bug in part.row.bugs}

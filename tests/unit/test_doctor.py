@@ -9,10 +9,10 @@ import pytest
 from floodmark.harness.cluster.containers.ability_probe import DELAY, LOOPS, NAMES, Ability
 from floodmark.harness.cluster.containers.engine_facts import Facts
 from floodmark.harness.commands import doctor
-from floodmark.harness.commands.doctor import Engine, engine_rows, examine_machine, fault_rows, lacking
+from floodmark.harness.commands.doctor import Engine, engine_rows, examine_machine, fault_rows
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
-from floodmark.harness.reports.doctor_table import FaultRow, Row, lines
+from floodmark.harness.reports.doctor_table import FaultRow, Row, lacking, lines
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ABLE = Engine(rows=(), abilities=dict.fromkeys(NAMES, Ability(can=True)))

@@ -17,7 +17,8 @@ from msgspec import Meta
 
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.faults import FAULTS, Fault
-from floodmark.harness.op import Intent, Op, Outcome, Send
+from floodmark.harness.history import Recorder
+from floodmark.harness.op import Intent, Outcome, Send
 from floodmark.harness.run_location import Place
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.patterns import DrawPattern
@@ -321,7 +322,7 @@ class ScheduleRunner(Protocol):
 
     def refuse(self, schedule: Schedule) -> None: ...  # UsageError if this cluster cannot carry it out
     async def carry_out(
-        self, schedule: Schedule, sight: Sight, recording: "Recording", send: Sender
+        self, schedule: Schedule, sight: Sight, recorder: Recorder, send: Sender
     ) -> tuple[int, ...]: ...  # positions of entries whose moment never came
     def missed_words(self) -> Mapping[int, Mapping[str, Any]]: ...  # for each: waited_for, seen, likely
     def in_force(self) -> tuple[str, ...]: ...  # faults not yet mended, as "f node", for people to read
@@ -421,16 +422,6 @@ class Workload(Protocol):
     def probe(self, partition: int) -> Intent: ...  # one send of a new value
     def session(self, process: int) -> Session: ...
     def final_session(self, process: int) -> Session: ...  # for the final reads, after mending
-
-
-class Recording(Protocol):
-    """Records all ops of a run: it numbers and times them, writes complete lines, and counts."""
-
-    def invoke(self, process: int, intent: Intent) -> Op: ...
-    async def written(self) -> None: ...  # returns when the kernel has every line so far
-    def complete(self, invoked: Op, outcome: Outcome) -> Op: ...
-    def strike(self, f: str, fault: Mapping[str, Any]) -> Op: ...
-    def now_ns(self) -> int: ...
 
 
 # -- judges -----------------------------------------------------------------------------------------------

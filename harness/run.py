@@ -18,7 +18,6 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.run_location import (
     Far,
     Place,
-    is_named,
     is_regular_inside,
     open_inside,
     read_inside,
@@ -93,10 +92,6 @@ class RunAt(Generic[P]):
     def has(self, path: P) -> bool:
         """Whether this file exists and is a regular file inside the folder."""
         return is_regular_inside(path, self.folder)
-
-    def names(self, path: P) -> bool:
-        """Whether anything exists under this path: a file, a folder or a link."""
-        return is_named(path)
 
     def rewrite(self, about: Mapping[str, Any]) -> None:
         """Replace run.json, by rename."""

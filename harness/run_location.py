@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol, Self
+from typing import Any, BinaryIO, Literal, Protocol, Self
 
 from floodmark.harness import runtime
 from floodmark.harness.errors import UsageError
@@ -30,13 +30,6 @@ LOCAL = "file"
 BLOCK_BYTES = 1 << 24
 NAME_BYTES_AT_MOST = 200  # file systems allow 255, and a suffix follows
 _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>/.*)", re.DOTALL)
-
-
-class HasSize(Protocol):
-    """The part of os.stat_result that is used here."""
-
-    @property
-    def st_size(self) -> int: ...  # bytes
 
 
 class Place(Protocol):
@@ -53,20 +46,14 @@ class Place(Protocol):
     def resolve(self) -> Self: ...
     def read_bytes(self) -> bytes: ...
     def open(self, mode: Literal["rb"], /) -> BinaryIO: ...
-    def stat(self) -> HasSize: ...
+    def stat(self) -> Any: ...  # with its st_size in bytes
 
 
 class Far(Place, Protocol):
     """A place in another file system, which is not a Path."""
 
-    def glob_folders(self) -> "list[Self]":
-        """The folders that match this path, read as a pattern."""
-        ...
-
-    def write_whole(self, data: bytes) -> None:
-        """Write the file so that it has all of this data or its old content, if its file system can do
-        that."""
-        ...
+    def glob_folders(self) -> "list[Self]": ...  # the folders that match this path, read as a pattern
+    def write_whole(self, data: bytes) -> None: ...  # as run.write_whole, if its file system can do that
 
 
 def scheme_of(word: str) -> str | None:
@@ -208,12 +195,6 @@ def regular_inside(path: Path, folder: Path) -> Path:
                       str(path))
     refuse_irregular(real.lstat().st_mode, path)
     return real
-
-
-def size_inside(path: Place, folder: Place) -> int:
-    """The number of bytes of such a file; OSError as regular_inside."""
-    near = isinstance(path, Path) and isinstance(folder, Path)
-    return (regular_inside(path, folder) if near else path).stat().st_size  # type: ignore[arg-type]
 
 
 def refuse_irregular(mode: int, path: Path) -> None:

@@ -22,8 +22,9 @@ from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS, MENDING, OF_LINKS, loses
+from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Send
-from floodmark.harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Struck
+from floodmark.harness.protocols import Nemesis, PartitionSpec, Sender, Struck
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.harness.schedule.moments import HEALTHY, POLL_S, Failpoint, Reached, Time, describe_met
 from floodmark.harness.schedule.stage import ActiveFaults, Stage, needs_view, resolve
@@ -41,7 +42,7 @@ class ScheduleRunner:
     """Implements protocols.ScheduleRunner with these nemeses. No two may carry out the same f."""
 
     _sight: Sight
-    _recording: Recording
+    _recorder: Recorder
     _scripted: "_Scripted"
 
     def __init__(self, nemeses: Sequence[Nemesis], partitions: Sequence[PartitionSpec],
@@ -81,12 +82,12 @@ class ScheduleRunner:
         """UsageError for an entry that this cluster cannot carry out."""
         refuse_schedule(schedule, self._limits)
 
-    async def carry_out(self, schedule: Schedule, sight: Sight, recording: Recording,
+    async def carry_out(self, schedule: Schedule, sight: Sight, recorder: Recorder,
                         send: Sender) -> tuple[int, ...]:
         self.refuse(schedule)
         self._ledger, self._started_ns, self._deaths = ActiveFaults(), {}, len(sight.crashes())
         self._stays_unhealthy = False
-        self._sight, self._recording, self._scripted = sight, recording, _Scripted(send)
+        self._sight, self._recorder, self._scripted = sight, recorder, _Scripted(send)
         death_watch = asyncio.create_task(self._notice_deaths(), name="deaths by armed crashes")
         self._misses = {}
         done_ns = sight.now_ns()
@@ -146,7 +147,7 @@ class ScheduleRunner:
     async def _strike(self, target: "Target") -> None:
         """Strike, and write the line in the history, even if the strike fails half-way."""
         self._record_deaths()
-        began = self._recording.now_ns()
+        began = self._recorder.now_ns()
         f, args = target.entry.f, target.entry.args
         struck_at = _where(target, self._sight, sorted(self._replicas))
         struck = Struck(nodes=target.nodes)
@@ -166,7 +167,7 @@ class ScheduleRunner:
                 self._started_ns |= dict.fromkeys(on, began)
             fault = {"nodes": list(on), **args, **struck.detail, **_asked(target), "began": began,
                      **struck_at, **failed}
-            self._recording.strike(f, {**fault, "lost": True} if loses(f, args) else fault)
+            self._recorder.strike(f, {**fault, "lost": True} if loses(f, args) else fault)
 
     # -- deaths by armed crashes ----------------------------------------------------------------------------
 
@@ -182,7 +183,7 @@ class ScheduleRunner:
         crashes = self._sight.crashes()
         for position, crash in enumerate(crashes[self._deaths:], start=self._deaths):
             count = sum((one.node, one.name) == (crash.node, crash.name) for one in crashes[: position + 1])
-            self._recording.strike("kill", _death(crash, self._sight.now_ns(), count))
+            self._recorder.strike("kill", _death(crash, self._sight.now_ns(), count))
             if crash.time_ns >= self._started_ns.get(crash.node, 0):
                 self._ledger = self._ledger.after("kill", [crash.node])
         self._deaths = len(crashes)

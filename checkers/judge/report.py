@@ -12,7 +12,7 @@ from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import RunAt, write_json, write_whole
-from floodmark.harness.run_location import Place
+from floodmark.harness.run_location import Place, is_named
 from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
 FORMAT = 1
@@ -74,7 +74,7 @@ def is_run(folder: Place) -> bool:
     there."""
     run = RunAt(folder=folder)
     try:
-        return run.names(run.about_path) or run.names(run.history_path)
+        return is_named(run.about_path) or is_named(run.history_path)
     except OSError:
         return False  # it cannot be read: the verdict says so
 

@@ -24,7 +24,7 @@ from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
 from floodmark.harness.reports.verdict_changes import changes
 from floodmark.harness.run import RunAt
-from floodmark.harness.run_location import Place
+from floodmark.harness.run_location import Place, is_named
 from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.verdict import worst
 
@@ -58,7 +58,7 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
 def verdict_before(folder: Place) -> Json | None:
     """The saved verdict; None if there is none, or it cannot be read, which is reported on stderr."""
     run = RunAt(folder=folder)
-    if not run.names(run.verdict_path):
+    if not is_named(run.verdict_path):
         return None
     try:
         return read_verdict(run)

@@ -36,6 +36,7 @@ from floodmark.harness.reports.run_outcome import VALID
 from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
 from floodmark.harness.run import INTERRUPTED, latest_folder, open_run, write_json
+from floodmark.harness.run_location import is_named
 from floodmark.harness.runner import RunResult
 from floodmark.harness.saved_run import read_saved, read_schedule
 from floodmark.harness.schedule import json_form
@@ -76,7 +77,7 @@ def read_first(folder: Path, finding: str | None) -> First:
         click.echo("the saved run was on the cluster in memory, another implementation of the broker's "
                    f"server, which is gone: it is reproduced on the {catalog.SIMULATED} cluster", err=True)
     schedule = read_schedule(about["schedule"], saved, str(folder))
-    verdict = read_verdict(run) if run.names(run.verdict_path) else None
+    verdict = read_verdict(run) if is_named(run.verdict_path) else None
     sought = sought_in(verdict, finding) if verdict is not None else None
     ops = history.read(run.history_path, folder=run.folder,
                        on_bad=lambda line: click.echo(f"floodmark: {harmless(line)}", err=True))

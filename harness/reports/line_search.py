@@ -9,12 +9,13 @@ Rules
 4. A file that is missing or cannot be read has no lines.
 """
 
+import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, TypeVar
 
-from floodmark.harness.run_location import Place, open_inside, size_inside
+from floodmark.harness.run_location import Place, open_inside
 
 BLOCK_BYTES = 1 << 18
 KEYLESS = 8  # lines in a row without the key, after which the search gives up at this place
@@ -69,7 +70,8 @@ class LineFile:
 
     def size(self) -> int:
         try:
-            return size_inside(self.path, self.folder)
+            with open_inside(self.path, self.folder) as file:
+                return file.seek(0, os.SEEK_END)
         except OSError:
             return 0
 

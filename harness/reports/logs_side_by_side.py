@@ -14,7 +14,7 @@ import orjson
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports.safe_text import harmless, harmless_data, is_plain
 from floodmark.harness.run import Run
-from floodmark.harness.run_location import is_safe_name
+from floodmark.harness.run_location import is_named, is_safe_name
 
 AROUND = 3  # offsets before and after the one asked for
 HEAD = 12  # width of the first column
@@ -107,9 +107,9 @@ def dump_rows(run: Run, node: str, wanted: Collection[int]) -> Iterable[Mapping[
         return
     lines, parquet = run.logs_folder / f"{node}.jsonl", run.logs_folder / f"{node}.parquet"
     try:
-        if run.names(lines):
+        if is_named(lines):
             yield from json_rows(run, lines)
-        elif run.names(parquet):
+        elif is_named(parquet):
             from pyarrow import ArrowInvalid
             from pyarrow.parquet import read_table
 

@@ -39,6 +39,7 @@ from floodmark.harness.reports.verdict_text import (
     with_heads,
 )
 from floodmark.harness.run import SHRUNK, Run
+from floodmark.harness.run_location import is_named
 from floodmark.harness.verdict import BUG
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
@@ -52,7 +53,7 @@ LINES_SHOWN = 40  # of the nemesis's acts, and of the trace's lines if they are 
 
 def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
     """Prints what ran, what struck it, and the verdict."""
-    verdict = read_verdict(run) if run.names(run.verdict_path) else None
+    verdict = read_verdict(run) if is_named(run.verdict_path) else None
     word = ruling(verdict, about).heading if verdict else click.style("not judged yet", bold=True)
     click.echo(f"{harmless(run.folder.name)}: {word}")
     reading = reading_of(shown, verdict or {}, about)

@@ -52,15 +52,13 @@ def cluster_state(as_json: bool, folder: Path | None) -> int:
 @click.option("--reset", is_flag=True, help="Reset the connections, instead of dropping their packets.")
 @FOLDER_OPTION
 @exits
-def cluster_cut(
-    nodes: tuple[str, ...], others: tuple[str, ...], one_way: bool, reset: bool, folder: Path | None
-) -> int:
+def cluster_cut(folder: Path | None, nodes: tuple[str, ...], **options: Any) -> int:
     """Cut NODES from all other brokers, in both directions, until heal. The controller and clients still
     reach them, unless --from names them too. It adds to earlier cuts. Not possible after `up --links direct`.
     """
     from floodmark.harness.commands import cluster as commands
 
-    return commands.cut(folder, nodes, others=others, one_way=one_way, reset=reset)
+    return commands.cut(folder, nodes, **options)
 
 
 def _strike(f: str, name: str, does: str, *, hidden: bool = False) -> None:

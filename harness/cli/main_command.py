@@ -66,11 +66,8 @@ def run(through: "Gate", **options: Any) -> int:
 @judge_options
 @report_options
 @spark_options
-@click.option(
-    "--keep-parquet",
-    is_flag=True,
-    help="Also write each big history as Parquet (history.parquet), which is read faster the next time.",
-)
+@click.option("--keep-parquet", is_flag=True, help="Also write each big history as Parquet "
+              "(history.parquet), which is read faster the next time.")
 def check(folders: tuple[str, ...], through: "Gate", workers: Workers, keep_parquet: bool) -> int:
     """Judge run FOLDERs (default: the latest run), all in one set of Spark jobs.
 
@@ -109,9 +106,7 @@ def rejudge(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
               help="The parent of the runs' folders, absent or empty.")
 @file_option("--json", "json_file", "Write the result to FILE.")
 @exits
-def reproduce(
-    folder: Path | None, runs: int, finding: str | None, out: Path | None, json_file: Path | None
-) -> int:
+def reproduce(folder: Path | None, **options: Any) -> int:
     """Reproduce a saved run (default: the latest) from its FOLDER alone, and count how often its finding
     comes back.
 
@@ -125,7 +120,7 @@ def reproduce(
     """
     from floodmark.harness.commands.reproduce import reproduce as reproduce_run
 
-    return reproduce_run(folder, runs=runs, out=out, finding=finding, json_file=json_file)
+    return reproduce_run(folder, **options)
 
 
 @main.command()
@@ -135,11 +130,11 @@ def reproduce(
 @click.option("--partition", type=click.IntRange(0), show_default="the only one", help="The log to show.")
 @click.option("--offset", type=click.IntRange(0), help="Show the replicas' logs side by side around it.")
 @exits
-def show(folder: Path | None, finding: str | None, partition: int | None, offset: int | None) -> int:
+def show(folder: Path | None, **options: Any) -> int:
     """Show a run (default: the latest): a summary, the history of a finding, or the logs at an offset."""
     from floodmark.harness.commands.show import show_run
 
-    return show_run(folder, finding=finding, partition=partition, offset=offset)
+    return show_run(folder, **options)
 
 
 @main.command()
@@ -197,15 +192,10 @@ def import_() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/TIME-jepsen",
               help="The run's folder, absent or empty.")
-@click.option(
-    "-c",
-    "--config",
-    "config",
-    multiple=True,
-    metavar="KEY=VALUE",
-    show_default="what Jepsen's own checker expects of every cluster",
-    help="The guarantees, by Kafka keys (repeatable): acks=1, isolation.level=read_uncommitted, ...",
-)
+@click.option("-c", "--config", multiple=True, metavar="KEY=VALUE",
+              show_default="what Jepsen's own checker expects of every cluster",
+              help="The guarantees, by Kafka keys (repeatable): acks=1, "
+                   "isolation.level=read_uncommitted, ...")
 @click.option("--loses", multiple=True, metavar="ACT", help="An act of the nemesis that loses data.")
 @click.option("--spares", multiple=True, metavar="ACT",
               help="An act that loses none, even if floodmark expects that it does.")

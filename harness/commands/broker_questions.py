@@ -7,6 +7,7 @@ import functools
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 
@@ -67,39 +68,32 @@ def _refusal(settings: Settings) -> str | None:
 
 def _ask(questions: Sequence[Settings]) -> list[str | None]:
     """The broker's reason for each of these settings."""
-    argv = [sys.executable, "-P", "-m", catalog.BROKER_CHECK, "--many"]
+    return list(_answer("whether it would start", catalog.BROKER_CHECK, "--many", about=questions))
+
+
+def _answer(what: str, program: str, *words: str, about: Any = None) -> Any:
+    """What this program of the broker prints."""
     try:
-        ran = subprocess.run(argv, input=orjson.dumps(questions), capture_output=True, timeout=_TIMEOUT_S,
-                             check=False)
+        ran = subprocess.run([sys.executable, "-P", "-m", program, *words], input=orjson.dumps(about),
+                             capture_output=True, timeout=_TIMEOUT_S, check=False)
         if ran.returncode == 0:
-            return list(orjson.loads(ran.stdout))
+            return orjson.loads(ran.stdout)
+        why = ran.stderr.decode(errors="replace").strip()[-300:]
     except (OSError, subprocess.TimeoutExpired, orjson.JSONDecodeError) as error:
-        raise FloodmarkError(f"the broker does not say whether it would start: {error}") from error
-    why = ran.stderr.decode(errors="replace").strip()[-300:]
-    raise FloodmarkError(f"the broker does not say whether it would start: {why}")
+        why = str(error)
+    raise FloodmarkError(f"the broker does not say {what}: {why}")
 
 
 def _value_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def scenario_words() -> Words:
-    """The names that a scenario may use: rules, bugs and switches of the broker, workloads, findings."""
-    names = _broker_names()
-    return Words(
-        generations=tuple(names["generations"]),
-        bugs=tuple(names["bugs"]),
-        switches=tuple(names["switches"]),
-        workloads=catalog.names(WORKLOAD),
-        findings=tuple(sorted(EXPLANATIONS)),
-    )
-
-
 @functools.cache
 def _broker_names() -> Mapping[str, Sequence[str]]:
-    argv = [sys.executable, "-P", "-m", catalog.BROKER_NAMES]
-    try:
-        ran = subprocess.run(argv, capture_output=True, timeout=_TIMEOUT_S, check=True)
-        return dict(orjson.loads(ran.stdout))
-    except (OSError, subprocess.SubprocessError, orjson.JSONDecodeError) as error:
-        raise FloodmarkError(f"the broker does not say which rules it knows: {error}") from error
+    return dict(_answer("which rules it knows", catalog.BROKER_NAMES))
+
+
+def scenario_words() -> Words:
+    """The names that a scenario may use: rules, bugs and switches of the broker, workloads, findings."""
+    names = {kind: tuple(each) for kind, each in _broker_names().items()}
+    return Words(**names, workloads=catalog.names(WORKLOAD), findings=tuple(sorted(EXPLANATIONS)))

@@ -65,45 +65,30 @@ def up(cluster: Cluster, folder: Path) -> int:
 
 
 async def _up(cluster: Cluster, folder: Path) -> int:
-    stop_event = asyncio.Event()
+    serving = asyncio.create_task(_serve(cluster, folder))
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop_event.set)
+        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     try:
-        if not await _start(cluster, stop_event):
-            return EXIT_HARNESS
+        await asyncio.wait([serving])
+    finally:
+        await cluster.stop()
+    return EXIT_HARNESS if serving.cancelled() else serving.result()  # told to stop before the start was done
+
+
+async def _serve(cluster: Cluster, folder: Path) -> int:
+    """Starts the cluster and serves it, until it is cancelled."""
+    await cluster.start()
+    with contextlib.suppress(asyncio.CancelledError):
         async with open_server(ClusterServer(cluster=cluster, folder=folder, say=_say), folder):
             _say(f"{len(cluster.nodes)} brokers are up; data and logs are in {folder}\n{hints(cluster)}")
             print(bootstrap(cluster), flush=True)
-            await _watch(cluster, stop_event)
-    finally:
-        await cluster.stop()
+            known: set[str] = set()
+            while True:
+                for node in set(cluster.died()) - known:
+                    known.add(node)
+                    _say(f"{node} died by itself: see its log")
+                await asyncio.sleep(LOOK_AFTER_S)
     return EXIT_VALID
-
-
-async def _start(cluster: Cluster, stop_event: asyncio.Event) -> bool:
-    """Starts the cluster. False: it was told to stop before the start was done."""
-    starting = asyncio.ensure_future(cluster.start())
-    waiting = asyncio.create_task(stop_event.wait())
-    await asyncio.wait((starting, waiting), return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if starting.done():
-        await starting
-        return True
-    starting.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await starting
-    return False
-
-
-async def _watch(cluster: Cluster, stop_event: asyncio.Event) -> None:
-    known: set[str] = set()
-    while not stop_event.is_set():
-        for node in cluster.died():
-            if node not in known:
-                known.add(node)
-                _say(f"{node} died by itself: see its log")
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop_event.wait(), LOOK_AFTER_S)
 
 
 def ask_cluster(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:

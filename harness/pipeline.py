@@ -1,12 +1,5 @@
 """Plays, judges, rules and renders: what every command calls that makes runs or judges them.
 
-Play    `play_all` makes runs, several at once, and repeats one that failed if that is asked; `record` makes
-        one.
-Judge   `judge` judges folders in one call, and writes each verdict into its folder.
-Rule    A Gate turns verdicts into outcomes (reports/gate_outcomes.py): a word and an exit code each, by the
-        Policy (--strict, --allow, --allow-unknown).
-Render  `judge_and_report` prints the outcomes, and writes the pages and the reports for CI servers.
-
 Rules
 1. A run that failed or missed a moment of its scenario is repeated in a new folder, with a message, up to its
    number of tries. One that is impossible is not.
@@ -38,7 +31,7 @@ from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError, nearest
 from floodmark.harness.event_loop import run_loop, work_through
 from floodmark.harness.reports.case_names import case_name
-from floodmark.harness.reports.gate_outcomes import Outcome, outcome_of, read_about, report_of
+from floodmark.harness.reports.gate_outcomes import Outcome, outcome_of, print_reports, read_about
 from floodmark.harness.reports.junit_report import junit
 from floodmark.harness.reports.markdown_report import markdown
 from floodmark.harness.reports.phrases import many
@@ -347,20 +340,6 @@ def judge_and_report(folders: Sequence[Place], through: Gate, workers: Workers =
     pages = [write_page_if_invalid(one.folder, one.ruling, one.verdict, one.reading) for one in outcomes]
     print_reports(outcomes, pages)
     return codes
-
-
-def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> None:
-    """Prints the reports, for several with a summary first; each ends with its page, if any, and its
-    folder."""
-    if len(outcomes) > 1:
-        click.echo(summary(outcome.ruling for outcome in outcomes) + "\n")
-    for outcome, page in zip(outcomes, pages, strict=True):
-        if outcome is not outcomes[0]:
-            click.echo("")
-        click.echo(report_of(outcome))
-        if page is not None:
-            click.echo(harmless(f"  page       {page}"))
-        click.echo(harmless(str(outcome.folder)))
 
 
 def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:

@@ -7,8 +7,9 @@ Rules
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,8 +22,8 @@ from floodmark.harness.reports.bad_lines import bad_lines
 from floodmark.harness.reports.broker_exits import died_unquoted
 from floodmark.harness.reports.case_names import UNREADABLE, case_name
 from floodmark.harness.reports.phrases import class_text, many, text_of
-from floodmark.harness.reports.run_outcome import INVALID, LISTS, Ruling, fails, ruling
-from floodmark.harness.reports.safe_text import harmless_data
+from floodmark.harness.reports.run_outcome import INVALID, LISTS, Ruling, fails, ruling, summary
+from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import LEFT_OF_SHRUNK
 from floodmark.harness.run import SHRUNK, RunAt
 from floodmark.harness.run_location import Place
@@ -122,6 +123,20 @@ def report_of(outcome: Outcome) -> str:
     return "\n".join([
         verdict_text.report(outcome.folder, outcome.verdict, outcome.about, ruled=outcome.ruling,
                        reading=outcome.reading), *lines])
+
+
+def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> None:
+    """Prints the reports, for several with a summary first; each ends with its page, if any, and its
+    folder."""
+    if len(outcomes) > 1:
+        click.echo(summary(outcome.ruling for outcome in outcomes) + "\n")
+    for outcome, page in zip(outcomes, pages, strict=True):
+        if outcome is not outcomes[0]:
+            click.echo("")
+        click.echo(report_of(outcome))
+        if page is not None:
+            click.echo(harmless(f"  page       {page}"))
+        click.echo(harmless(str(outcome.folder)))
 
 
 def why(outcome: Outcome) -> str:

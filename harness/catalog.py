@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 Made = TypeVar("Made", Workload, Cluster)
 SIMULATED = "simulated"  # on virtual time: no library's clients, nobody else's
 MEMORY = "memory"  # the former name of SIMULATED, and of what it was: an implementation of its own
-NEMESES = tuple(name for name, nemesis in faults.NEMESES.items() if nemesis.everywhere)
-MORE_NEMESES = tuple(name for name in faults.NEMESES if name not in NEMESES)  # of some clusters only
+NEMESES = tuple(name for name in faults.NEMESES if name not in faults.MORE_NEMESES)
 ALWAYS_CUT = frozenset({"containers", SIMULATED})  # clusters that can cut links without proxies
 # Programs, which are run and never imported, except for a simulation. BROKER_NAMES prints the names of all
 # rules, bugs and switches; BROKER_CHECK checks whether a broker would start with some settings.
@@ -134,7 +133,7 @@ def nemeses(options: str, cluster: str = "local") -> tuple[str, ...]:
     offered = frozenset(NEMESES)
     if not takes_system(cluster):
         offered -= {"moments"}  # clusters of other distributions do not have our failpoints
-    if cluster == "containers" and {"all", *MORE_NEMESES} & requested:
+    if cluster == "containers" and {"all", *faults.MORE_NEMESES} & requested:
         from floodmark.harness.cluster.containers.place import offers
 
         offered |= offers()
@@ -205,7 +204,7 @@ def unsupported_nemeses(kafka: str | None, rules: str) -> Mapping[str, str]:
     if kafka is None:
         return {}
     lacks: Mapping[Any, str] = system(1, rules=rules, bugs=(), config={}, kafka=kafka).lacks
-    needs = {name: needed_for(nemesis.faults[0].split()[0]) for name, nemesis in faults.NEMESES.items()}
+    needs = {name: needed_for(suffers[0].split()[0]) for name, suffers in faults.NEMESES.items()}
     return {name: lacks[kind] for name, kind in needs.items() if kind in lacks}
 
 

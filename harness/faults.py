@@ -135,29 +135,15 @@ OF_LINKS = frozenset(f for f, fault in FAULTS.items() if fault.undone_by == "hea
 UNSEEN = frozenset(f for f, fault in FAULTS.items() if fault.ability == "Failpoints")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nemesis:
-    """A random nemesis: nemesis/fault_patterns.py has a function of its name, which draws its strikes."""
-
-    faults: tuple[str, ...]  # what a cluster must be able to suffer: F, or `F KIND`; the most needed first
-    everywhere: bool = True  # False: only some clusters offer it, on some machines
-
-
-NEMESES: Mapping[str, Nemesis] = {
-    "crash": Nemesis(faults=("kill",)),
-    "restart": Nemesis(faults=("stop",)),
-    "pause": Nemesis(faults=("pause",)),
-    "cut": Nemesis(faults=("cut",)),
-    "power": Nemesis(faults=("power_cut",)),
-    "expire": Nemesis(faults=("expire",)),
-    "elect": Nemesis(faults=("elect",)),
-    "controller": Nemesis(faults=("kill",)),
-    "moments": Nemesis(faults=("arm",)),
-    "packet": Nemesis(faults=("packet loss", "packet delay", "packet rate", "reset"), everywhere=False),
-    "clock": Nemesis(faults=("clock",), everywhere=False),
-    "disk": Nemesis(faults=("bad_disk full",), everywhere=False),
-    "memory": Nemesis(faults=("memory",), everywhere=False),
-}
+# Random nemeses, each with what a cluster must be able to suffer: F, or `F KIND`, the most needed first.
+# nemesis/fault_patterns.py has a function of each name, which draws its strikes.
+NEMESES: Mapping[str, tuple[str, ...]] = {
+    "crash": ("kill",), "restart": ("stop",), "pause": ("pause",), "cut": ("cut",), "power": ("power_cut",),
+    "expire": ("expire",), "elect": ("elect",), "controller": ("kill",), "moments": ("arm",),
+    "packet": ("packet loss", "packet delay", "packet rate", "reset"), "clock": ("clock",),
+    "disk": ("bad_disk full",), "memory": ("memory",),
+}  # fmt: skip
+MORE_NEMESES = ("packet", "clock", "disk", "memory")  # only some clusters offer them, on some machines
 
 
 def loses(f: str, args: Mapping[str, Any]) -> bool:
@@ -171,16 +157,12 @@ def registered_fault(f: str) -> Fault | None:
     """Find the fault of this name that a nemesis of another distribution defines (it is imported); None:
     there is none. UsageError where that nemesis cannot be used."""
     owner = owner_of_fault(f)
-    if owner is None:
-        return None
-    for fault in getattr(owner.load(), "faults", ()):
-        if fault.f == f:
-            if fault.undone_by is not None:
-                raise UsageError(f"the {owner} has the fault {f!r}, undone by {fault.undone_by!r}: a fault "
-                                 "of its own is over when its strike returns, so undone_by must be None")
-            made: Fault = fault
-            return made
-    return None
+    theirs = getattr(owner.load(), "faults", ()) if owner is not None else ()
+    fault = next((fault for fault in theirs if fault.f == f), None)
+    if fault is not None and fault.undone_by is not None:
+        raise UsageError(f"the {owner} has the fault {f!r}, undone by {fault.undone_by!r}: a fault of its "
+                         "own is over when its strike returns, so undone_by must be None")
+    return fault
 
 
 def undoes(f: str, nodes: Sequence[str], of: str, node: str | None) -> bool:

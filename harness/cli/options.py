@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 from msgspec import inspect
 
-from floodmark.harness import catalog
+from floodmark.harness import catalog, faults
 from floodmark.harness.campaign.quantities import seconds
 from floodmark.harness.commands import error_exits
 from floodmark.harness.errors import UsageError
@@ -101,7 +101,7 @@ def _option_of(name: str, about: Option) -> Decorator:
     settings: dict[str, Any] = {"help": about.help, "hidden": about.hidden, "metavar": about.metavar}
     if about.kind == NEMESIS:
         settings["help"] = (f"{', '.join(catalog.NEMESES)}, all or none; `partition` means cut. In "
-                            f"containers also {', '.join(catalog.MORE_NEMESES)}.")
+                            f"containers also {', '.join(faults.MORE_NEMESES)}.")
     if usual is False:
         settings["is_flag"] = True
     else:

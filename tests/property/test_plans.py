@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodmark.harness.catalog import MORE_NEMESES, NEMESES
-from floodmark.harness.faults import FAULTS
+from floodmark.harness.catalog import NEMESES
+from floodmark.harness.faults import FAULTS, MORE_NEMESES
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.json_form import read, write
 from floodmark.harness.schedule.moments import HEALTHY, Failpoint, FirstOf, Time

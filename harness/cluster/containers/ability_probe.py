@@ -28,7 +28,7 @@ import docker
 from floodmark.harness.cluster.containers.engine_client import address, engine_errors
 from floodmark.harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.faults import NEMESES
+from floodmark.harness.faults import MORE_NEMESES, NEMESES
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.user_cache import cache_folder
 
@@ -91,8 +91,8 @@ def probe(client: docker.DockerClient, image: str, *, afresh: bool = False) -> A
 def offers(abilities: Abilities) -> frozenset[str]:
     """The nemeses that this engine offers, of those that not every engine does."""
     return frozenset(
-        name for name, nemesis in NEMESES.items() if not nemesis.everywhere
-        and all(fault in NEEDED_BY and abilities[NEEDED_BY[fault]].can for fault in nemesis.faults))
+        name for name in MORE_NEMESES
+        if all(fault in NEEDED_BY and abilities[NEEDED_BY[fault]].can for fault in NEMESES[name]))
 
 
 # -- testing -------------------------------------------------------------------------------------------------

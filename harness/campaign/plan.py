@@ -56,7 +56,9 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
+
+from msgspec import Meta
 
 from floodmark.harness import catalog
 from floodmark.harness.campaign.gates import GATES
@@ -81,6 +83,14 @@ AXES: Mapping[str, tuple[str, ...]] = {
 }
 _TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "settings", "gates", "except", *AXES)
 VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")  # of Apache Kafka
+_BOUNDS = {"for": "budget_s", "disk": "disk_bytes", "at_once": "at_once", "reproduce": "reproduce",
+           "bank": "bank"}  # a key at the top -> the field of Plan
+_PARSED: Mapping[str, Callable[[str], float]] = {"for": seconds, "disk": size_bytes}
+_KINDS: Mapping[str, Any] = {  # of the keys that are no option of a run
+    "at_once": Annotated[int, Meta(ge=1)], "systems": tuple[str, ...],
+    **dict.fromkeys(("reproduce", "bank"), Annotated[int, Meta(ge=0)]),
+    **dict.fromkeys((*GATES, "weight"), Annotated[float, Meta(ge=0)]),
+}
 _DRAWABLE = {"nodes", "partitions", "replication_factor", "workload"}
 # The fields of a case in a campaign's files, and what they are called there: `said` is what the plan sets.
 CASE_KEYS = ("rules", "bugs", "cluster", "nodes", "links", "workload", "concurrency", "rate", "kafka",
@@ -164,9 +174,9 @@ def seed_of(seed: int, number: int) -> int:
 
 def presets(kafka: str | None = None) -> tuple[str, ...]:
     """The names of the presets that there are for this system."""
-    of_kafka = {path.stem.removesuffix(KAFKA_PLAN) for path in PRESETS.glob(f"*{KAFKA_PLAN}.toml")}
-    every = {path.stem for path in PRESETS.glob("*.toml") if not path.stem.endswith(KAFKA_PLAN)}
-    return tuple(sorted(every if kafka is None else of_kafka))
+    names = sorted(path.stem for path in PRESETS.glob("*.toml"))
+    return tuple(name.removesuffix(KAFKA_PLAN) for name in names
+                 if name.endswith(KAFKA_PLAN) == (kafka is not None))
 
 
 def preset_text(name: str, kafka: str | None = None) -> str:
@@ -220,19 +230,24 @@ class _Reader:
         exceptions = self._tables("except")
         for index, one in enumerate(exceptions):
             self._only("[[except]]", "except", one, CASE_KEYS, index)
+        gates = self._data.get("gates", {})
+        if not isinstance(gates, dict):
+            self._refuse(self._lines.at_top("gates"), "gates should be a table, [gates]")
+        self._only("[gates]", "gates", gates, GATES)
+        bounds = {field: self._valid(self._lines.at_top(key), key, self._data[key])
+                  for key, field in _BOUNDS.items() if key in self._data}
         return Plan(
-            cases=self._cases(axes, exceptions),
-            budget_s=self._parsed("for", seconds),
-            disk_bytes=self._parsed("disk", size_bytes),
-            at_once=self._int_at_least("at_once", None),
-            reproduce=self._int_at_least("reproduce", 5, least=0) or 0,
-            bank=self._int_at_least("bank", 10, least=0) or 0,
-            gates=self._gates(),
-            text=self._text,
-        )
+            cases=self._cases(axes, exceptions), text=self._text, **bounds,
+            gates={key: self._valid(self._lines.of("gates", key), key, gates[key]) for key in gates})
 
-    def _refuse(self, line: int, what: str) -> NoReturn:
+    def _refuse(self, line: int, what: object) -> NoReturn:
         raise UsageError(f"{self._source}:{line}: {what}")
+
+    def _valid(self, line: int, key: str, value: Any) -> Any:
+        try:
+            return _valid(key, value)
+        except ValueError as error:
+            self._refuse(line, error)
 
     def _only(self, where: str, table: str, found: Mapping[str, Any], valid: Sequence[str],
               index: int = 0) -> None:
@@ -253,17 +268,14 @@ class _Reader:
         entries: list[_Entry] = []
         for index, found in enumerate(self._tables(name)):
             self._only(f"[[{name}]]", name, found, (*AXES[name], "weight"), index)
-            weight = found.get("weight", 1)
-            if not _is_number(weight) or weight < 0:
-                self._refuse(self._lines.of(name, "weight", index),
-                             f"weight is {weight!r}, should be 0 or more")
-            options = {key: self._checked(self._lines.of(name, key, index), key, value)
-                       for key, value in found.items() if key != "weight"}
+            options = {key: self._valid(self._lines.of(name, key, index), key, value)
+                       for key, value in found.items()}
+            weight = options.pop("weight", 1.0)
             if options.get("scenario") and "nemesis" in options:
                 self._refuse(self._lines.of(name, "nemesis", index),
                              "an entry has a nemesis or a scenario, not both")
             if weight:
-                entries.append((options, float(weight)))
+                entries.append((options, weight))
         if name in self._data and not entries:
             self._refuse(self._lines.at_top(name), f"no [[{name}]] has a weight above 0, so nothing would "
                          "run: give one a weight, or remove the table")
@@ -283,8 +295,8 @@ class _Reader:
         size = math.prod(map(len, axes))
         if size > MOST_CASES:
             self._refuse(1, f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
-        usual: dict[str, Any] = {key: self._checked(self._lines.at_top(key), key, self._data[key])
-                 for key in ("settings", "duration") if key in self._data}
+        usual: dict[str, Any] = {key: self._valid(self._lines.at_top(key), key, self._data[key])
+                                 for key in ("settings", "duration") if key in self._data}
         settings = usual.pop("settings", DRAWN)
         self._refuse_unknown_systems(axes[0])
         cases = []
@@ -305,62 +317,36 @@ class _Reader:
                          "`systems` of a [[nemesis]]")
         return tuple(cases)
 
-    def _checked(self, line: int, key: str, value: Any) -> Any:
-        if key == "bootstrap":
-            self._refuse(line, f"{key}: campaigns cannot run a cluster of your own yet")
-        if key == "config":
-            return self._config(line, value)
-        if key == "kafka" and not (isinstance(value, str) and VERSION.fullmatch(value)):
-            self._refuse(line, f"kafka is {value!r}, should be a version of Apache Kafka, such as \"4.3.1\"")
-        try:
-            value = converted(value, tuple[str, ...], key) if key == "systems" else field_value(key, value)
-        except ValueError as error:
-            self._refuse(line, str(error))
-        if key in (CLUSTER, WORKLOAD):
-            value = catalog.present_name(value) if key == CLUSTER else value
-            if value not in catalog.names(key):
-                self._refuse(line, f"{key} is {value!r}; valid: {', '.join(catalog.names(key))}")
-        if value == "":
-            self._refuse(line, f"{key} is {value!r}, should be a name")
-        return value
 
-    def _config(self, line: int, value: Any) -> tuple[str, ...]:
-        if not isinstance(value, dict):
-            self._refuse(line, f"config is {value!r}, should be a table of Kafka's keys")
-        for key, one in value.items():
-            if isinstance(one, bool | float) or not isinstance(one, str | int):
-                self._refuse(line, f"config: {key} is {one!r}, should be a text or a whole number")
-        return tuple(f"{key}={one}" for key, one in value.items())
-
-    # -- bounds -----------------------------------------------------------------------------------------
-
-    def _parsed(self, key: str, parse: Callable[[str], Any]) -> Any:
-        value, line = self._data.get(key), self._lines.at_top(key)
-        if value is None:
-            return None
+def _valid(key: str, value: Any) -> Any:
+    """The value of a key, in whichever table; ValueError where it is not valid."""
+    if key in _PARSED:
         if not isinstance(value, str):
-            self._refuse(line, f"{key} is {value!r}, should be a text such as \"20min\" or \"20 GB\"")
+            raise ValueError(f"{key} is {value!r}, should be a text such as \"20min\" or \"20 GB\"")
         try:
-            return parse(value)
+            return _PARSED[key](value)
         except ValueError as error:
-            self._refuse(line, f"{key}: {error}")
-
-    def _int_at_least(self, key: str, default: int | None, least: int = 1) -> int | None:
-        value = self._data.get(key, default)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            self._refuse(self._lines.at_top(key), f"{key} is {value!r}, should be {least} or more")
-        return value
-
-    def _gates(self) -> Mapping[str, float]:
-        found = self._data.get("gates", {})
-        if not isinstance(found, dict):
-            self._refuse(self._lines.at_top("gates"), "gates should be a table, [gates]")
-        self._only("[gates]", "gates", found, GATES)
-        for key, value in found.items():
-            if not _is_number(value) or value < 0:
-                self._refuse(self._lines.of("gates", key),
-                             f"{key} is {value!r}, should be a number, 0 or more")
-        return {key: float(value) for key, value in found.items()}
+            raise ValueError(f"{key}: {error}") from error
+    if key in _KINDS:
+        return converted(value, _KINDS[key], key)
+    if key == "bootstrap":
+        raise ValueError(f"{key}: campaigns cannot run a cluster of your own yet")
+    if key == "config":
+        if not isinstance(value, dict):
+            raise ValueError(f"config is {value!r}, should be a table of Kafka's keys")
+        for name, one in value.items():
+            if isinstance(one, bool | float) or not isinstance(one, str | int):
+                raise ValueError(f"config: {name} is {one!r}, should be a text or a whole number")
+    if key == "kafka" and not (isinstance(value, str) and VERSION.fullmatch(value)):
+        raise ValueError(f"kafka is {value!r}, should be a version of Apache Kafka, such as \"4.3.1\"")
+    value = field_value(key, value)
+    if key in (CLUSTER, WORKLOAD):
+        value = catalog.present_name(value) if key == CLUSTER else value
+        if value not in catalog.names(key):
+            raise ValueError(f"{key} is {value!r}; valid: {', '.join(catalog.names(key))}")
+    if value == "":
+        raise ValueError(f"{key} is {value!r}, should be a name")
+    return value
 
 
 def _agrees(case: RunSpec, exception: Mapping[str, Any]) -> bool:
@@ -369,7 +355,3 @@ def _agrees(case: RunSpec, exception: Mapping[str, Any]) -> bool:
     return bool(exception) and all(
         row[key] in value if isinstance(value, list) and not isinstance(row[key], list)
         else row[key] == value for key, value in exception.items())
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -10,7 +10,6 @@ import secrets
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,14 @@ from floodmark.harness import __version__, catalog
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.campaign.plan import Plan, case_of_json, load, preset_text, presets, read
-from floodmark.harness.campaign.quantities import seconds, time_text
+from floodmark.harness.campaign.quantities import seconds
 from floodmark.harness.campaign.state import ABOUT, FORMAT, about_of, alone, state_of, writable_state
 from floodmark.harness.commands.broker_questions import refuse_configs
-from floodmark.harness.commands.campaign_index import index_beside
-from floodmark.harness.commands.campaign_play import scenario_spec
+from floodmark.harness.commands.campaign_play import plan_of_case
 from floodmark.harness.commands.campaign_processes import JUDGE, PLAYER, Worker
 from floodmark.harness.commands.campaign_run import CampaignRunner
 from floodmark.harness.commands.error_exits import complain
-from floodmark.harness.commands.run import own_commit, planned
-from floodmark.harness.commands.scenario import named
+from floodmark.harness.commands.run import own_commit
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.event_loop import run_loop
 from floodmark.harness.pipeline import new_parent, refuse_no_files, write_file
@@ -38,11 +35,11 @@ from floodmark.harness.reports.campaign_junit import campaign_junit
 from floodmark.harness.reports.campaign_markdown import campaign_markdown
 from floodmark.harness.reports.campaign_results import Results, results_of
 from floodmark.harness.reports.campaign_text import changes, difference, summary
-from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.night_page import index_beside
+from floodmark.harness.reports.phrases import many, time_text
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import RUNS, write_json, write_whole
 from floodmark.harness.run_location import sync
-from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
 
 LEDGER = "ledger.json"
@@ -202,18 +199,11 @@ def refuse_impossible_cases(plan: Plan) -> None:
     for one in plan.cases:
         words = f"the plan's case {one.case.title!r} cannot be run"
         try:
-            clusters.append((words, _cluster_nowhere(one.case)))
+            plan_of_run, _ = plan_of_case(one.case, 1, RUNS / "never", ask_broker=False)
+            clusters.append((words, plan_of_run.cluster))
         except UsageError as error:
             raise UsageError(f"{words}: {error}") from error
     refuse_configs(clusters)
-
-
-def _cluster_nowhere(case: RunSpec) -> Cluster:
-    nowhere = RUNS / "never"
-    if case.scenario is None:
-        return planned(replace(case, seed=1, out=nowhere), ask_broker=False).cluster
-    (scenario,) = named(case.scenario)
-    return planned(scenario_spec(case, scenario, nowhere), scenario.schedule, ask_broker=False).cluster
 
 
 def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:

@@ -92,11 +92,16 @@ def plan_of(request: Mapping[str, Any]) -> tuple[RunPlan, Scenario | None]:
         first = read_first(Path(request["again"]), request["finding"])
         again = spec_of_reproduction(first, folder, int(request["number"]))
         return planned(again, tuple(one.now for one in first.anchors)), None
-    case = case_of_json(request["case"])
+    return plan_of_case(case_of_json(request["case"]), int(request["seed"]), folder)
+
+
+def plan_of_case(case: RunSpec, seed: int, folder: Path, *, ask_broker: bool = True
+                 ) -> tuple[RunPlan, Scenario | None]:
     if case.scenario is None:
-        return planned(replace(case, seed=int(request["seed"]), out=folder)), None
+        return planned(replace(case, seed=seed, out=folder), ask_broker=ask_broker), None
     (scenario,) = named(case.scenario)
-    return planned(scenario_spec(case, scenario, folder), scenario.schedule), scenario
+    spec = scenario_spec(case, scenario, folder)
+    return planned(spec, scenario.schedule, ask_broker=ask_broker), scenario
 
 
 def scenario_spec(case: RunSpec, scenario: Scenario, folder: Path) -> RunSpec:

@@ -15,6 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from floodmark.harness.campaign import gates
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.pacing import AFTER_S, Batch
 from floodmark.harness.campaign.plan import Draw, Plan, case_of_json, case_to_json, draws
-from floodmark.harness.campaign.quantities import size_text, time_text
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import (
     BEGUN,
@@ -40,7 +40,7 @@ from floodmark.harness.commands.campaign_processes import Worker
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import work_through
 from floodmark.harness.pipeline import shrink
-from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.phrases import many, size_text, time_text
 from floodmark.harness.reports.run_outcome import UNKNOWN, VALID
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.spec import RunSpec
@@ -341,8 +341,6 @@ def _size(folder: Path) -> int:
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:
-            try:
+            with suppress(OSError):
                 total += os.lstat(os.path.join(root, name)).st_size
-            except OSError:
-                continue
     return total

@@ -5,8 +5,7 @@ checkers/stats/__init__.py defines each figure; harness/campaign/README.md summa
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from floodmark.harness.campaign.quantities import short_time_text
-from floodmark.harness.reports.phrases import ruled_table
+from floodmark.harness.reports.phrases import ruled_table, short_time_text
 from floodmark.harness.reports.safe_text import harmless
 
 if TYPE_CHECKING:
@@ -82,9 +81,7 @@ _NIGHT: Cells = ("night", "runs", "acked", "faults", "longest gap", "acked again
 def _night(row: Row) -> Cells:
     return (
         str(row["night"]), str(row["runs"]), _count(row["acked"]), _count(row["faults"]),
-        *("-" if row[name] is None
-          else f"{short_time_text(row[name])} ({short_time_text(row[f'max_{name}'])})"
-          for name in ("gap_s", "recovery_s")),
+        *(_time(row, name, row[name] is not None, 1) for name in ("gap_s", "recovery_s")),
         *(_ms(row[f"{name}_ms"]) for name in ("p50", "p99", "p999")),
         _elections(row), _count(row["isr_changes"]), _count(row["truncations"]),
     )  # fmt: skip
@@ -121,4 +118,4 @@ def _brief(time_s: float | None) -> str:
 
 
 def _ms(time_ms: float | None) -> str:
-    return "-" if time_ms is None else short_time_text(time_ms / 1000)
+    return _brief(None if time_ms is None else time_ms / 1000)

@@ -17,8 +17,6 @@ from typing import Any
 from floodmark.checkers.laws import finding_names as checks
 from floodmark.harness.campaign.gates import GATE, MAX_UNAVAILABLE_S, MIN_ACKED
 from floodmark.harness.campaign.ledger import Entry, Ledger
-from floodmark.harness.campaign.quantities import short_time_text, time_text
-from floodmark.harness.campaign.rates import per_100
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import (
     FAILED,
@@ -29,7 +27,8 @@ from floodmark.harness.campaign.state import (
     smallest,
 )
 from floodmark.harness.reports.case_names import numbered
-from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.phrases import many, short_time_text, time_text
+from floodmark.harness.reports.rates import per_100
 from floodmark.harness.reports.run_outcome import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
 from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID

@@ -17,6 +17,7 @@ from floodmark.harness.campaign.state import judged_by_system, runs_by_signature
 from floodmark.harness.reports.campaign_results import STUCK, Cause, Results, gates_of, why_of
 from floodmark.harness.reports.gate_outcomes import one_line
 from floodmark.harness.reports.phrases import ruled_table
+from floodmark.harness.reports.rates import p_same
 from floodmark.harness.verdict import BUG
 
 DIFFERENT_BELOW = 0.01  # for p; it is low because a night has many signatures, each with a test of its own
@@ -112,13 +113,6 @@ def kind_of(then: Share, now: Share) -> str:
     if p_same(then, now) >= DIFFERENT_BELOW:
         return SAME
     return MORE if now[0] * then[1] > then[0] * now[1] else LESS
-
-
-def p_same(then: Share, now: Share) -> float:
-    """The probability of this difference, or a larger one, if both nights have the same rate."""
-    from scipy import stats  # takes a while to import
-
-    return float(stats.fisher_exact([[hits, of - hits] for hits, of in (then, now)]).pvalue)
 
 
 def difference(before: Results, after: Results, found: Sequence[Change], ledger: Ledger) -> str:

@@ -197,3 +197,36 @@ def where_struck(op: Op, partition: int | None) -> str:
 
 def json_of(value: object) -> str:
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+# -- quantities ---------------------------------------------------------------------------------------------
+
+
+def time_text(time_s: float) -> str:
+    """Print a time with its two largest units: `3 h 58 min`, `12 min 5 s`, `4.2 s`."""
+    if time_s < 60:
+        return f"{time_s:.1f} s" if time_s < 10 else f"{time_s:.0f} s"
+    minutes, rest_s = divmod(round(time_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [(hours, "h"), (minutes, "min"), (rest_s, "s")]
+    first = 0 if hours else 1
+    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number)
+
+
+def short_time_text(time_s: float) -> str:
+    """Print a time with three digits: `0.123 ms`, `12.3 ms`, `1.23 s`, `123 s`."""
+    return f"{1000 * time_s:.3g} ms" if time_s < 0.9995 else f"{time_s:.3g} s" if time_s < 999.5 else (
+        f"{time_s:.0f} s")
+
+
+def size_text(size: int) -> str:
+    """Print a size: `512 MB`, `2.1 GB`."""
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}" if size < 10 * unit else f"{size / unit:.0f} {name}"
+    return f"{size} B"
+
+
+def count_text(count: int) -> str:
+    """Print a count: `45,605`, and from a million on `1.9 M`."""
+    return f"{count:,}" if count < 10**6 else f"{count / 10**6:,.1f} M"

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from floodmark.harness.campaign.rates import wilson
 from floodmark.harness.reports.phrases import align_columns, class_text, many
+from floodmark.harness.reports.rates import wilson
 from floodmark.harness.reports.run_outcome import VALID, Ruling, ruling
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.reports.verdict_text import worst_first

@@ -10,7 +10,6 @@ from nights import empty_state
 
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, merged, save
-from floodmark.harness.campaign.rates import per_100, wilson
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports.campaign_results import Results
@@ -22,8 +21,8 @@ from floodmark.harness.reports.campaign_text import (
     NOT_RUN,
     SAME,
     changes,
-    p_same,
 )
+from floodmark.harness.reports.rates import p_same, per_100, wilson
 from floodmark.harness.spec import RunSpec
 
 LOST = Signature(system="kip-101", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",

@@ -12,12 +12,10 @@ from judged_runs import judged
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, written
 
 from floodmark.harness.campaign.ledger import Ledger, Night, load, save, with_findings
-from floodmark.harness.campaign.quantities import count_text
-from floodmark.harness.campaign.rates import per_100
 from floodmark.harness.campaign.state import DATABASE, State, about_of
-from floodmark.harness.commands import campaign, campaign_index
-from floodmark.harness.commands.campaign_index import index_beside, write_index
+from floodmark.harness.commands import campaign
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.reports import night_page
 from floodmark.harness.reports.campaign_results import Point, results_of, trend
 from floodmark.harness.reports.html.coverage import Grid, Square, grid_of, grid_table
 from floodmark.harness.reports.html.elements import BYTES_OF_A_NIGHT
@@ -30,6 +28,9 @@ from floodmark.harness.reports.html.sparks import (
     spark,
     stretches,
 )
+from floodmark.harness.reports.night_page import index_beside, write_index
+from floodmark.harness.reports.phrases import count_text
+from floodmark.harness.reports.rates import per_100
 from floodmark.harness.spec import RunSpec
 
 PLAN = """
@@ -363,7 +364,7 @@ def test_a_page_that_cannot_be_made_is_reported_and_fails_nothing(
     def fail(*_: object) -> bytes:
         raise error
 
-    monkeypatch.setattr(campaign_index, "page_of_night", fail)
+    monkeypatch.setattr(night_page, "page_of_night", fail)
     assert index_beside(folder, about_of(folder)) is None
 
     assert f"its page was not written: {error}" in capsys.readouterr().err.replace(

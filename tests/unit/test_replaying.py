@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from floodmark.harness.campaign.rates import wilson
 from floodmark.harness.commands.reproduce import exit_code, sought_in
 from floodmark.harness.errors import UsageError
 from floodmark.harness.reports import reproduction_table
+from floodmark.harness.reports.rates import wilson
 from floodmark.harness.reports.reproduction_table import Attempt, First
 from floodmark.harness.reports.verdict_changes import changes
 from floodmark.harness.run import Run

@@ -17,8 +17,6 @@ from typing import Any
 from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from floodmark.harness.campaign.ledger import Entry, Ledger
-from floodmark.harness.campaign.quantities import count_text, short_time_text, time_text
-from floodmark.harness.campaign.rates import per_100, two_digits
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import FAILED, RunState
 from floodmark.harness.reports.campaign_results import (
@@ -37,7 +35,8 @@ from floodmark.harness.reports.explanations import short_meaning
 from floodmark.harness.reports.html import coverage
 from floodmark.harness.reports.html.elements import Markup, document, esc, table, text, typed
 from floodmark.harness.reports.html.sparks import Rate, bar, scale_of, spark
-from floodmark.harness.reports.phrases import PERMITS, many
+from floodmark.harness.reports.phrases import PERMITS, count_text, many, short_time_text, time_text
+from floodmark.harness.reports.rates import per_100, two_digits
 from floodmark.harness.reports.safe_text import harmless
 
 ROWS = 60  # of a table of runs

@@ -10,9 +10,9 @@ Rules
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from floodmark.harness.campaign.rates import wilson
 from floodmark.harness.reports.campaign_results import Point
 from floodmark.harness.reports.html.elements import Markup, text
+from floodmark.harness.reports.rates import wilson
 
 BAR_WIDTH, BAR_HEIGHT = 120, 12
 LINE_WIDTH, LINE_HEIGHT = 104, 30

@@ -22,3 +22,11 @@ def per_100(hits: int, of: int) -> str:
 def two_digits(number: float) -> str:
     """The number with two digits, or more if it is 100 or more."""
     return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def p_same(then: tuple[int, int], now: tuple[int, int]) -> float:
+    """The probability of this difference, or a larger one, if both shares (hits, of) have the same rate: by
+    Fisher's exact test, two-sided."""
+    from scipy import stats
+
+    return float(stats.fisher_exact([[hits, of - hits] for hits, of in (then, now)]).pvalue)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import click
 
 from floodmark.checkers.judge.report import is_run
+from floodmark.harness import runtime
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.plan import read
 from floodmark.harness.campaign.state import ABOUT, about_of, runs_by_signature, state_of
@@ -44,7 +45,8 @@ def write_index(folder: Path, file: Path | None = None, *, trouble: str = "", le
     write_whole(file, page_of_night(NightFacts(
         results=results, about={**about, "ledger": str(path)}, ledger=ledger,
         has_ledger=path.is_file(), pages=dict(pages_of(results, file.parent)),
-        made_at=datetime.datetime.now().astimezone(), showing=runs_by_signature(results.runs),
+        made_at=datetime.datetime.fromtimestamp(runtime.current.time_ns() / 1e9).astimezone(),
+        showing=runs_by_signature(results.runs),
         reproductions=state.select("SELECT count(*) FROM reproductions")[0][0])))
     return file
 

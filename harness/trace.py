@@ -38,60 +38,52 @@ class Raw:
     clock_error_ns: int = 0  # the largest error between two nodes' clocks
 
 
-class Merge:
-    """Merges the raw files into trace.jsonl. `problems` is complete when `pieces` has ended."""
+def merge(raw: Raw, origin_ns: int, problems: list[str]) -> Iterator[bytes]:
+    """Yield trace.jsonl piece by piece; what is missing in it is added to `problems`. FloodmarkError where a
+    raw file cannot be read. origin_ns: the time at which the run began, by the monotonic clock."""
+    nodes = [_translated_lines(raw, node, origin_ns, problems) for node in raw.files]
+    merged = heapq.merge(*nodes, key=itemgetter("time"))
+    while piece := list(islice(merged, _LINES_PER_PIECE)):
+        yield b"".join([orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in piece])
 
-    def __init__(self, raw: Raw, origin_ns: int) -> None:
-        """origin_ns: the time at which the run began, by the monotonic clock."""
-        self.lines = 0
-        self.problems: list[str] = []
-        self._raw = raw
-        self._origin_ns = origin_ns
 
-    def pieces(self) -> Iterator[bytes]:
-        """Yield trace.jsonl piece by piece. FloodmarkError where a raw file cannot be read."""
-        merged = heapq.merge(*map(self._read_node_lines, self._raw.files), key=itemgetter("time"))
-        while piece := list(islice(merged, _LINES_PER_PIECE)):
-            self.lines += len(piece)
-            yield b"".join([orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in piece])
+def _translated_lines(raw: Raw, node: str, origin_ns: int, problems: list[str]) -> Iterator[Line]:
+    """Yield the node's lines in their order; `seq` skips those left out."""
+    left_out, expected = 0, 0
+    for line in _raw_lines(raw.files[node], problems):
+        seq = line["seq"]
+        if seq != expected:
+            problems.append(f"the trace of {node} lacks lines between seq {expected} and {seq}")
+        expected = seq + 1
+        translated = _translate_line(line, raw, origin_ns)
+        if translated is None:
+            left_out += 1
+            continue
+        translated["seq"] = seq - left_out
+        yield translated
+    if not expected:
+        problems.append(f"the trace of {node} has no line: {raw.files[node]}")
 
-    def _read_node_lines(self, node: str) -> Iterator[Line]:
-        """Yield the node's lines in their order; `seq` skips those left out."""
-        left_out, expected = 0, 0
-        for line in self._read(node):
-            seq = line["seq"]
-            if seq != expected:
-                self.problems.append(f"the trace of {node} lacks lines between seq {expected} and {seq}")
-            expected = seq + 1
-            translated = _translate_line(line, self._raw, self._origin_ns)
-            if translated is None:
-                left_out += 1
-                continue
-            translated["seq"] = seq - left_out
-            yield translated
-        if not expected:
-            self.problems.append(f"the trace of {node} has no line: {self._raw.files[node]}")
 
-    def _read(self, node: str) -> Iterator[Line]:
-        path = self._raw.files[node]
-        try:
-            with path.open("rb", buffering=_READ_BYTES) as file:
-                for number, line in enumerate(file, start=1):
-                    if not line.endswith(b"\n"):
-                        return  # torn by the end of the node: never more than the last line
-                    try:
-                        fields = orjson.loads(line)
-                    except orjson.JSONDecodeError as error:
-                        self.problems.append(f"{path}:{number}: not a line of a trace: {error}")
-                        continue
-                    if isinstance(fields, dict) and {"time", "node", "seq"} <= fields.keys():
-                        yield fields
-                    else:
-                        self.problems.append(f"{path}:{number}: not a line of a trace: no time, node, seq")
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise FloodmarkError(f"cannot read the trace {path}: {error.strerror}") from error
+def _raw_lines(path: Path, problems: list[str]) -> Iterator[Line]:
+    try:
+        with path.open("rb", buffering=_READ_BYTES) as file:
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    return  # torn by the end of the node: never more than the last line
+                try:
+                    fields = orjson.loads(line)
+                except orjson.JSONDecodeError as error:
+                    problems.append(f"{path}:{number}: not a line of a trace: {error}")
+                    continue
+                if isinstance(fields, dict) and {"time", "node", "seq"} <= fields.keys():
+                    yield fields
+                else:
+                    problems.append(f"{path}:{number}: not a line of a trace: no time, node, seq")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FloodmarkError(f"cannot read the trace {path}: {error.strerror}") from error
 
 
 class Feed:

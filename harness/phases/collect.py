@@ -32,7 +32,7 @@ from floodmark.harness.protocols import (
 )
 from floodmark.harness.run import Run, json_line, write_pieces
 from floodmark.harness.schedule.views import UNKNOWN, ReplicaView, View
-from floodmark.harness.trace import Merge, Raw
+from floodmark.harness.trace import Raw, merge
 
 _ROWS_A_PIECE = 10_000
 _ROW_FIELDS = ("leader", "epoch", "log_start", "leo", "hw", "isr", "clean")  # of a running replica
@@ -108,15 +108,15 @@ def _write_parquet(run: Run) -> None:
 
 def _write_trace(raw_trace: Raw, run: Run, origin_ns: int) -> list[str]:
     """Write trace.jsonl and delete the raw files; returns what is missing in it."""
-    merge = Merge(raw_trace, origin_ns)
+    problems: list[str] = []
     try:
-        write_pieces(run.trace_path, merge.pieces())
+        write_pieces(run.trace_path, merge(raw_trace, origin_ns, problems))
     except FloodmarkError as error:
         return [f"the trace could not be written: {error}"]
-    if not merge.problems:
+    if not problems:
         for path in raw_trace.files.values():
             path.unlink(missing_ok=True)
-    return merge.problems
+    return problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

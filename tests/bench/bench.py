@@ -176,7 +176,7 @@ def merged(path: Path, raw: Path) -> float:
             lines += 1
     keys = {("t", key): key for key in range(4)}
     begun_s = time.perf_counter()
-    for _ in trace.Merge(trace.Raw(files={"n1": raw}, names={1: "n1"}, keys=keys), 0).pieces():
+    for _ in trace.merge(trace.Raw(files={"n1": raw}, names={1: "n1"}, keys=keys), 0, []):
         pass
     return lines / (time.perf_counter() - begun_s)
 

@@ -16,7 +16,7 @@ from floodmark.harness.cluster.kafka import kafka_trace
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
 from floodmark.harness.cluster.kafka.log_lines import read_line
 from floodmark.harness.cluster.kafka.metadata_log import FOLDER, SEGMENT
-from floodmark.harness.trace import Line, Merge, Raw
+from floodmark.harness.trace import Line, Raw, merge
 
 HERE = Path(__file__).parent / "kafka_lines"
 WITHOUT = {"register": {"clean"}, "become_follower": {"leader"}, "truncate": {"why"}}  # what may be untold
@@ -34,10 +34,11 @@ def made(folder: Path, version: str) -> list[Line]:
         (folder / FOLDER / SEGMENT).write_bytes(records.read_bytes())
         files["controller"] = folder / "controller.trace"
         kafka_trace.write_controller_trace(folder, files["controller"], node_id=100, clock=clock)
-    merge = Merge(Raw(files=files, names={1: "n1", 2: "n2", 3: "n3", 100: "controller"},
-                      keys={("a", 0): 0, ("b", 0): 1, ("old", 0): 1}), 0)
-    lines = [orjson.loads(line) for piece in merge.pieces() for line in piece.splitlines()]
-    assert not merge.problems
+    raw = Raw(files=files, names={1: "n1", 2: "n2", 3: "n3", 100: "controller"},
+              keys={("a", 0): 0, ("b", 0): 1, ("old", 0): 1})
+    problems: list[str] = []
+    lines = [orjson.loads(line) for piece in merge(raw, 0, problems) for line in piece.splitlines()]
+    assert not problems
     return lines
 
 

@@ -12,7 +12,7 @@ import pytest
 from floodmark.broker.process_log import EXIT_BROKEN
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 from floodmark.broker.testing.trace import Trace, latest_metadata_version
-from floodmark.harness.trace import Feed, Merge, Raw
+from floodmark.harness.trace import Feed, Raw, merge
 
 NAMES = {1: "n1", 2: "n2", 3: "n3", 100: "controller"}
 APPEND = {"event": "append", "epoch": 0, "leo": 1, "hw": 0, "role": "leader", "offset": 0, "count": 1,
@@ -41,9 +41,9 @@ def writer(folder: Path, node: int = 1, clock: Clock | None = None) -> Trace:
 
 
 def merged(of: Raw, origin_ns: int = 0) -> tuple[list[dict[str, Any]], list[str]]:
-    merge = Merge(of, origin_ns)
-    lines = [json.loads(line) for piece in merge.pieces() for line in piece.splitlines()]
-    return lines, merge.problems
+    problems: list[str] = []
+    lines = [json.loads(line) for piece in merge(of, origin_ns, problems) for line in piece.splitlines()]
+    return lines, problems
 
 
 def test_a_merged_line_has_the_names_of_the_run(tmp_path: Path) -> None:

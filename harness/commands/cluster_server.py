@@ -28,7 +28,8 @@ from floodmark.harness.faults import FAULTS, MENDS_ROLE
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome
 from floodmark.harness.protocols import Addressed, Adopts, Cluster, PartitionSpec, Struck, ability, why_not
-from floodmark.harness.reports.phrases import grudge, many
+from floodmark.harness.reports.cluster_table import loss_text
+from floodmark.harness.reports.phrases import grudge
 from floodmark.harness.reports.schedule_outcome import missed_moment_text
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Entry, Schedule
@@ -214,8 +215,9 @@ class ClusterServer:
         if f == "cut":
             self._cuts.append(done or "; ".join(grudge(struck.detail["grudge"])))
             return self._cuts[-1]
-        return "; ".join(self._lost(node, struck.detail) if f == "power_cut" else f"{f} {node}"
-                         for node in entry.nodes)
+        if f == "power_cut":
+            return "; ".join(loss_text(node, struck.detail, self.cluster.partitions) for node in entry.nodes)
+        return "; ".join(f"{f} {node}" for node in entry.nodes)
 
     def _refuse(self, f: str, node: str, look: View) -> None:
         """Raises UsageError if the fault is impossible in the node's present state."""
@@ -235,16 +237,6 @@ class ClusterServer:
             raise UsageError(f"{node} is not paused: there is nothing to resume")
         if f == "stop" and paused:
             raise UsageError(f"{node} is paused and cannot be stopped: resume it, or kill it")
-
-    def _lost(self, node: str, struck: Mapping[str, Any]) -> str:
-        """A sentence on what a power cut lost."""
-        count = struck["lost_records"][node]
-        names = {str(spec.key): f"{spec.topic}-{spec.partition}" for spec in self.cluster.partitions}
-        ends = [f"{names[key]} at {leo}" for key, leo in struck["kept"][node].items() if key in names]
-        gone = "lost nothing: everything it had written was fsynced" if count == 0 else (
-            f"lost {many(count, 'record')} that it had not fsynced")
-        sentence = f"power-cut {node}: it is down and {gone}"
-        return f"{sentence}; its logs now end: {', '.join(ends)}" if ends else sentence
 
     def _cut_of(self, request: Mapping[str, Any]) -> tuple[Entry, str]:
         """The cut that is requested, and the sentence about it when it is done."""

@@ -50,31 +50,27 @@ def raised_by_sigterm() -> Iterator[None]:
 def code_of(command: Callable[[], int]) -> int:
     """The command's exit code, or that of its error."""
     with raised_by_sigterm():
-        return _code_of(command)
-
-
-def _code_of(command: Callable[[], int]) -> int:
-    try:
-        code = command()
-        sys.stdout.flush()  # a full disk or a closed pipe shows here at the latest
-        return code
-    except UsageError as error:
-        return complain(str(error), EXIT_USAGE)
-    except FloodmarkError as error:
-        return complain(str(error), EXIT_HARNESS)
-    except KeyboardInterrupt as interrupt:
-        catalog.stop_judge()
-        reason = "ended by SIGTERM" if isinstance(interrupt, Terminated) else "interrupted"
-        return complain(reason, EXIT_HARNESS)
-    except (click.ClickException, click.Abort, click.exceptions.Exit):
-        raise  # click's own error
-    except OSError as error:
-        if error.errno == errno.EPIPE:
-            return pipe_is_closed()
-        where = f"{error.filename}: " if error.filename is not None else ""
-        return complain(f"{where}{error.strerror or error}", EXIT_HARNESS)
-    except Exception as error:
-        return complain(own_bug(error), EXIT_HARNESS)
+        try:
+            code = command()
+            sys.stdout.flush()  # a full disk or a closed pipe shows here at the latest
+            return code
+        except UsageError as error:
+            return complain(str(error), EXIT_USAGE)
+        except FloodmarkError as error:
+            return complain(str(error), EXIT_HARNESS)
+        except KeyboardInterrupt as interrupt:
+            catalog.stop_judge()
+            reason = "ended by SIGTERM" if isinstance(interrupt, Terminated) else "interrupted"
+            return complain(reason, EXIT_HARNESS)
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise  # click's own error
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                return pipe_is_closed()
+            where = f"{error.filename}: " if error.filename is not None else ""
+            return complain(f"{where}{error.strerror or error}", EXIT_HARNESS)
+        except Exception as error:
+            return complain(own_bug(error), EXIT_HARNESS)
 
 
 def complain(sentence: str, code: int) -> int:

@@ -38,9 +38,8 @@ from floodmark.harness.protocols import (
     why_not,
 )
 from floodmark.harness.registered import NEMESIS as KIND
-from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE, is_kafka, system_text
-from floodmark.harness.reports.phrases import many
-from floodmark.harness.reports.schedule_outcome import NO_STRIKES, missed_entries_text
+from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE
+from floodmark.harness.reports.schedule_outcome import missed_entries_text, plan_text
 from floodmark.harness.run import DONE, default_folder, link_latest, refuse_nonempty
 from floodmark.harness.runner import RunResult, first_free_value, spread
 from floodmark.harness.schedule import json_form
@@ -89,7 +88,7 @@ def run_and_judge(spec: RunSpec, through: Gate, plan_of: Callable[[RunSpec], Run
     plan = plan_of(spec)
     refuse_nonempty(plan.folder)
     catalog.can_judge()  # before the run: a missing Java should be reported at once
-    say(announced(plan))
+    say(plan_text(plan))
     try:
         result = record(plan)
         if spec.out is None:
@@ -117,16 +116,6 @@ def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
     if code == EXIT_VALID:
         tidy(plan.folder)
     return code
-
-
-def announced(plan: RunPlan) -> str:
-    """The text printed before a run: its plan and its folder."""
-    strikes = sum(entry.f not in NO_STRIKES for entry in plan.schedule)
-    nothing = f"\nno fault will strike, so this run proves little: {plan.unstruck}" if plan.unstruck else ""
-    about = {"cluster": plan.cluster.name, "nodes": list(plan.cluster.nodes), "system": plan.cluster.system}
-    rules = f"rules {plan.spec.rules}, " if plan.spec.rules and not is_kafka(about) else ""
-    return (f"{system_text(about)}, {rules}seed {plan.seed}, "
-            f"{plan.spec.duration:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}{nothing}")
 
 
 def planned(spec: RunSpec, schedule: Schedule | None = None, *, ask_broker: bool = True) -> RunPlan:

@@ -18,9 +18,16 @@ from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError, n
 from floodmark.harness.pipeline import TRIES, Play, Played, Say, judge_all, new_parent, play_all, say, tidy
 from floodmark.harness.protocols import Cluster, PartitionSpec
 from floodmark.harness.reports.case_names import ROW, SCENARIO
-from floodmark.harness.reports.phrases import many, ruled_table
-from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.reports.scenario_table import Outcome, Part, as_json, print_unexpected, table
+from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.scenario_table import (
+    Outcome,
+    Part,
+    as_json,
+    list_table,
+    print_unexpected,
+    story_text,
+    table,
+)
 from floodmark.harness.run import write_json
 from floodmark.harness.spec import TOPIC, RunPlan, RunSpec, key_values
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
@@ -34,29 +41,13 @@ TABLE = "scenarios.json"  # in the parent folder: the table, for programs
 # -- list and show --------------------------------------------------------------------------------------
 
 def list_scenarios() -> int:
-    rows = [("name", "zoo", "rows", "plays on", "title")]
-    rows += [(one.name, one.zoo, str(len(one.rows)), ", ".join(systems.systems_of(one)), one.title)
-             for one in scenario.shipped(scenario_words())]
-    click.echo(ruled_table(rows))
+    click.echo(list_table(scenario.shipped(scenario_words())))
     return EXIT_VALID
 
 
 def show_scenario(name: str) -> int:
-    """Prints a scenario's story, its steps, and the expected findings on each of its rules."""
     for one in named(name):
-        setting = one.setting
-        heading = harmless(f"{one.name} ({one.zoo}): {one.title}")
-        click.echo(f"{heading}\n\n{click.wrap_text(harmless(one.story, breaks=True), 100)}\n")
-        click.echo(f"{many(setting.nodes, 'node')}, {many(setting.partitions, 'partition')} of "
-                   f"{many(setting.replication_factor, 'replica')}, workload {setting.workload}, acks "
-                   f"{setting.acks}")
-        click.echo("".join(f"  {harmless(f'{key}={value}')}\n" for key, value in one.config.items()))
-        click.echo("\n".join(f"  {harmless(line)}" for line in one.steps.strip().split("\n")) + "\n")
-        if one.uncovered_sends():
-            click.echo(f"{harmless(one.uncovered_sends())}\n")
-        click.echo(ruled_table([("rules", "expected", "may come of it"), *(
-            (row.label, row.expected(), ", ".join(sorted(row.also)) or "-") for row in one.rows)]))
-        click.echo(f"\n{harmless(str(one.source))}")
+        click.echo(story_text(one))
     return EXIT_VALID
 
 

@@ -1,12 +1,12 @@
 """What can be done with a cluster that is up, and its state as a table."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness.faults import COMMANDS, FAULTS, LOSES
-from floodmark.harness.protocols import Cluster, method_for
-from floodmark.harness.reports.phrases import align_columns
+from floodmark.harness.protocols import Cluster, PartitionSpec, method_for
+from floodmark.harness.reports.phrases import align_columns, many
 
 CLIENTS = {  # what a system's clients can do, by its name
     "reference": """\
@@ -72,3 +72,14 @@ def hints(cluster: Cluster) -> str:
     commands = textwrap.indent("".join(f"floodmark cluster {one}\n" for one in words), " " * 23)
     clients = CLIENTS.get(cluster.system["name"], "").format_map(cluster.system)
     return f"From another terminal: {commands.lstrip()}{clients}Ctrl-C ends it."
+
+
+def loss_text(node: str, struck: Mapping[str, Any], partitions: Sequence[PartitionSpec]) -> str:
+    """A sentence on what a power cut lost."""
+    count = struck["lost_records"][node]
+    names = {str(spec.key): f"{spec.topic}-{spec.partition}" for spec in partitions}
+    ends = [f"{names[key]} at {leo}" for key, leo in struck["kept"][node].items() if key in names]
+    gone = "lost nothing: everything it had written was fsynced" if count == 0 else (
+        f"lost {many(count, 'record')} that it had not fsynced")
+    sentence = f"power-cut {node}: it is down and {gone}"
+    return f"{sentence}; its logs now end: {', '.join(ends)}" if ends else sentence

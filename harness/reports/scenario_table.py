@@ -1,5 +1,5 @@
-"""The plays of scenarios' rows: a table of what was expected and what was found, and full reports of those
-that came out otherwise."""
+"""Scenarios, and the plays of their rows: a table of what was expected and what was found, and full reports
+of those that came out otherwise."""
 
 import shlex
 import statistics
@@ -17,6 +17,7 @@ from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import Run
 from floodmark.harness.verdict import Verdict
+from floodmark.nemesis import systems
 from floodmark.nemesis.expectations import Row
 from floodmark.nemesis.scenario import Scenario
 
@@ -133,3 +134,28 @@ def as_json(outcome: Outcome) -> Mapping[str, Any]:
         "off": list(outcome.differences_found), "tries": outcome.tries,
         "seconds": round(outcome.seconds, 1),
     }  # fmt: skip
+
+
+# -- a scenario -------------------------------------------------------------------------------------------
+
+
+def list_table(scenarios: Sequence[Scenario]) -> str:
+    return ruled_table([("name", "zoo", "rows", "plays on", "title"), *(
+        (one.name, one.zoo, str(len(one.rows)), ", ".join(systems.systems_of(one)), one.title)
+        for one in scenarios)])
+
+
+def story_text(one: Scenario) -> str:
+    """A scenario's story, its steps, and the expected findings on each of its rules."""
+    setting, unseen = one.setting, one.uncovered_sends()
+    rows = [("rules", "expected", "may come of it"), *(
+        (row.label, row.expected(), ", ".join(sorted(row.also)) or "-") for row in one.rows)]
+    return "\n".join([
+        f"{harmless(f'{one.name} ({one.zoo}): {one.title}')}\n",
+        f"{click.wrap_text(harmless(one.story, breaks=True), 100)}\n",
+        f"{many(setting.nodes, 'node')}, {many(setting.partitions, 'partition')} of "
+        f"{many(setting.replication_factor, 'replica')}, workload {setting.workload}, acks {setting.acks}",
+        *(f"  {harmless(f'{key}={value}')}" for key, value in one.config.items()), "",
+        *(f"  {harmless(line)}" for line in one.steps.strip().split("\n")), "",
+        *([f"{harmless(unseen)}\n"] if unseen else []),
+        ruled_table(rows), "", harmless(str(one.source))])

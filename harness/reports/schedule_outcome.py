@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark.harness.faults import MENDING, UNSEEN
 from floodmark.harness.op import Op
+from floodmark.harness.reports.case_names import is_kafka, system_text
+from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import DONE
 from floodmark.harness.schedule.entry import ACTS, Schedule
+from floodmark.harness.spec import RunPlan
 
 if TYPE_CHECKING:
     from floodmark.nemesis.scenario import Scenario
@@ -113,3 +116,13 @@ def _lines(words: Mapping[str, Any]) -> Iterator[str]:
 
 def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
+
+
+def plan_text(plan: RunPlan) -> str:
+    """The text printed before a run: its plan and its folder."""
+    strikes = sum(entry.f not in NO_STRIKES for entry in plan.schedule)
+    nothing = f"\nno fault will strike, so this run proves little: {plan.unstruck}" if plan.unstruck else ""
+    about = {"cluster": plan.cluster.name, "nodes": list(plan.cluster.nodes), "system": plan.cluster.system}
+    rules = f"rules {plan.spec.rules}, " if plan.spec.rules and not is_kafka(about) else ""
+    return (f"{system_text(about)}, {rules}seed {plan.seed}, "
+            f"{plan.spec.duration:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}{nothing}")

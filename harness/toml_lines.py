@@ -20,12 +20,9 @@ class Places:
     lines: Mapping[Place, int]
 
     def of(self, table: str = "", key: str = "", index: int = 0) -> int:
-        """The line of a key; its table's line if the key is missing; else line 1."""
-        return self.lines.get((table, index, key), self.lines.get((table, index, ""), 1))
-
-    def at_top(self, key: str) -> int:
-        """The line of a key at the top level, which may be a table."""
-        return self.lines.get(("", 0, key), self.of(key))
+        """The line of a key, which may be a table at the top level; its table's line if the key is missing;
+        else line 1."""
+        return self.lines.get((table, index, key), self.lines.get((table or key, index, ""), 1))
 
 
 def places(text: str) -> Places:

@@ -123,7 +123,7 @@ class _Page:
                         written=written, rows=rows, source=self._path)
 
     def _refuse(self, why: str, key: str, table: str = "", index: int = 0) -> NoReturn:
-        line = self._places.of(table, key, index) if table else self._places.at_top(key)
+        line = self._places.of(table, key, index)
         raise UsageError(f"{self._path}:{line}: {why}")
 
     def _check_keys(self, table: str, found: Mapping[str, Any], valid: Collection[str], index: int = 0

@@ -232,9 +232,9 @@ class _Reader:
             self._only("[[except]]", "except", one, CASE_KEYS, index)
         gates = self._data.get("gates", {})
         if not isinstance(gates, dict):
-            self._refuse(self._lines.at_top("gates"), "gates should be a table, [gates]")
+            self._refuse(self._lines.of("", "gates"), "gates should be a table, [gates]")
         self._only("[gates]", "gates", gates, GATES)
-        bounds = {field: self._valid(self._lines.at_top(key), key, self._data[key])
+        bounds = {field: self._valid(self._lines.of("", key), key, self._data[key])
                   for key, field in _BOUNDS.items() if key in self._data}
         return Plan(
             cases=self._cases(axes, exceptions), text=self._text, **bounds,
@@ -253,13 +253,13 @@ class _Reader:
               index: int = 0) -> None:
         for key in found:
             if key not in valid:
-                line = self._lines.of(table, key, index) if table else self._lines.at_top(key)
+                line = self._lines.of(table, key, index)
                 self._refuse(line, f"{where} does not know {key!r}; valid: {', '.join(valid)}")
 
     def _tables(self, name: str) -> Sequence[Mapping[str, Any]]:
         found = self._data.get(name, [])
         if not (isinstance(found, list) and all(isinstance(one, dict) for one in found)):
-            self._refuse(self._lines.at_top(name), f"{name} should be tables, [[{name}]]")
+            self._refuse(self._lines.of("", name), f"{name} should be tables, [[{name}]]")
         return found
 
     # -- the matrix -------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class _Reader:
             if weight:
                 entries.append((options, weight))
         if name in self._data and not entries:
-            self._refuse(self._lines.at_top(name), f"no [[{name}]] has a weight above 0, so nothing would "
+            self._refuse(self._lines.of("", name), f"no [[{name}]] has a weight above 0, so nothing would "
                          "run: give one a weight, or remove the table")
         return entries or [({}, 1.0)]
 
@@ -295,7 +295,7 @@ class _Reader:
         size = math.prod(map(len, axes))
         if size > MOST_CASES:
             self._refuse(1, f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
-        usual: dict[str, Any] = {key: self._valid(self._lines.at_top(key), key, self._data[key])
+        usual: dict[str, Any] = {key: self._valid(self._lines.of("", key), key, self._data[key])
                                  for key in ("settings", "duration") if key in self._data}
         settings = usual.pop("settings", DRAWN)
         self._refuse_unknown_systems(axes[0])
@@ -312,7 +312,7 @@ class _Reader:
                     _agrees(case, one) for one in exceptions):
                 cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
         if not cases:
-            self._refuse(self._lines.at_top("except"),
+            self._refuse(self._lines.of("", "except"),
                          "every combination is excepted, so nothing would run: remove an [[except]], or "
                          "`systems` of a [[nemesis]]")
         return tuple(cases)

@@ -44,7 +44,9 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
             found.append(Overspent(position=position, why="an unclean election may lose acked writes"))
         if entry.f == "release" and not entry.args.get("point"):
             armed_at = None
-        if entry.f in ACTS or entry.f in MENDING or _harmless(entry):
+        if entry.f in ACTS or entry.f in MENDING:
+            continue
+        if entry.f == "arm" and entry.args["point"]["action"] == REPORT:  # it harms nobody
             continue
         if lost_at is not None and not _cuts_what_they_hear(entry, schedule[lost_at].nodes):
             found.append(Overspent(position=position, why=(
@@ -60,11 +62,6 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
     return tuple(found)
 
 
-def _harmless(entry: Entry) -> bool:
-    """Whether the entry arms a failpoint that only reports."""
-    return entry.f == "arm" and entry.args["point"]["action"] == REPORT
-
-
 def _cuts_what_they_hear(entry: Entry, struck: Collection[str]) -> bool:
     """Whether the entry cuts links on which none but the struck nodes hear."""
     grudge: Mapping[str, Any] = entry.args.get("grudge", {})
@@ -72,14 +69,14 @@ def _cuts_what_they_hear(entry: Entry, struck: Collection[str]) -> bool:
 
 
 def _of_a_loss(entry: Entry, min_insync_replicas: int) -> list[str]:
-    why = []
-    data = FAULTS[entry.f].loses_what if entry.f in FAULTS else "all their data"
+    why, fault = [], FAULTS.get(entry.f)
     if len(entry.nodes) != 1 or entry.nodes[0] in ("down", "paused"):
+        data = "all their data" if fault is None else fault.loses_what
         why.append(f"{len(entry.nodes)} nodes lose {data} together")
     if min_insync_replicas < 2:
         why.append("an ack may rest on the one copy that loses power (min.insync.replicas is 1)")
     if entry.moment is None or not entry.moment.saw_healthy:
-        what = (f"{entry.args['kind']} disk" if entry.f in FAULTS and FAULTS[entry.f].kinds
+        what = (f"{entry.args['kind']} disk" if fault is not None and fault.kinds
                 else entry.f.replace("_", " "))
         why.append(f"a {what} that does not wait for a healthy cluster may take the last copy")
     return why

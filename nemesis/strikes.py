@@ -120,6 +120,9 @@ async def _on_each(method: Method, _: Cluster, entry: Entry, nodes: Nodes) -> St
 async def _on_links(method: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
     """By the entry's grudge, its roles resolved; without one the struck nodes are apart from all the others
     and the controller (clients still reach them)."""
+    if entry.f == "heal":
+        await method()
+        return Struck(nodes=())
     grudge: Mapping[str, Sequence[str]] = entry.args.get("grudge") or apart(
         nodes, (*cluster.nodes, CONTROLLER))
     detail: dict[str, Any] = {"grudge": grudge}
@@ -131,11 +134,6 @@ async def _on_links(method: Method, cluster: Cluster, entry: Entry, nodes: Nodes
         detail["connections"] = await method(grudge)
     named = {*grudge, *(name for unheard in grudge.values() for name in unheard)}
     return Struck(nodes=tuple(sorted(named - {CLIENTS, CONTROLLER})), detail=detail)
-
-
-async def _heal(heal: Method, _: Cluster, _entry: Entry, _nodes: Nodes) -> Struck:
-    await heal()
-    return Struck(nodes=())
 
 
 async def _power_cut(power_cut: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
@@ -195,6 +193,6 @@ async def _release(release: Method, _: Cluster, entry: Entry, nodes: Nodes) -> S
 
 
 _STRIKES: Mapping[str, Strike] = {
-    **dict.fromkeys(("cut", "packet", "reset"), _on_links), "heal": _heal, "power_cut": _power_cut,
+    **dict.fromkeys(("cut", "packet", "reset", "heal"), _on_links), "power_cut": _power_cut,
     "disk": _harm_disk, "bad_disk": _harm_disk, "elect": _elect, "release": _release,
 }

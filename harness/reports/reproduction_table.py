@@ -25,7 +25,7 @@ from floodmark.harness.reports.verdict_text import worst_first
 from floodmark.harness.run import Run
 from floodmark.harness.saved_run import SavedRun
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
-from floodmark.harness.schedule.moments import Moment
+from floodmark.harness.schedule.moments import Moment, Time
 from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, ScheduleHistory, Strike
 from floodmark.harness.verdict import BUG
 
@@ -219,8 +219,10 @@ def _acks(near: Sequence[StrikeDifference]) -> str:
 
 
 def moment_text(moment: Moment | None) -> str:
-    """A moment in short: `ack 5 of p0 + 1.0 ms`."""
-    return "at once" if moment is None else moment.short()
+    """A moment in the language of steps, a time of the run in seconds."""
+    if isinstance(moment, Time):
+        return f"{moment.time / 1e9:.3f} s"
+    return "at once" if moment is None else moment.text()
 
 
 # -- the report --------------------------------------------------------------------------------------------

@@ -99,17 +99,9 @@ class Moment:
         """In the language of steps: `n1.leo == 3 and leader == n2 then 5ms`."""
         return self.words() + ("" if self.then_ns is None else f" then {time_text(self.then_ns)}")
 
-    def in_short(self) -> str:
-        """Without `then`, for a table."""
-        return self.words()
-
-    def short(self) -> str:
-        """For a table: `ack 5 of p0 + 1.0 ms`."""
-        return self.in_short() + (f" + {self.then_ns / 1e6:.1f} ms" if self.then_ns else "")
-
     def asked(self) -> str:
         """For a line of the history: `asked at ack 5 of p0`; empty if the line itself says it."""
-        return "" if self.always_comes else f"asked at {self.in_short()}"
+        return ""
 
     # -- waiting
 
@@ -186,9 +178,6 @@ class Time(Moment):
         after = "" if self.after_ns is None else f", {time_text(self.after_ns)} after the one before"
         return f"time {time_text(self.time)}{after}"
 
-    def in_short(self) -> str:
-        return f"{self.time / 1e9:.3f} s"
-
     def due_ns(self, done_ns: int) -> int:
         return max(self.time, 0 if self.after_ns is None else done_ns + self.after_ns)
 
@@ -210,9 +199,6 @@ class After(Moment):
 
     def words(self) -> str:
         return time_text(self.after_ns)
-
-    def in_short(self) -> str:
-        return f"{self.after_ns / 1e6:.0f} ms after"
 
     def due_ns(self, done_ns: int) -> int:
         return done_ns + self.after_ns
@@ -250,8 +236,8 @@ class Ack(Moment):
     def words(self) -> str:
         return f"ack {self.count}{self._by}{_of_partition(self.partition)}"
 
-    def in_short(self) -> str:
-        return f"ack {self.count} of p{self.partition}{self._by}"
+    def asked(self) -> str:
+        return f"asked at ack {self.count} of p{self.partition}{self._by}"
 
     @property
     def _by(self) -> str:
@@ -309,9 +295,6 @@ class Failpoint(Moment):
                         if (value := getattr(self, key)) is not None)
         often = f" {self.count} times" if (self.count or 1) > 1 else ""
         return f"{self.node} reaches {self.name}{where}{often}{_of_partition(self.partition)}"
-
-    def in_short(self) -> str:
-        return f"{self.node} at {self.name}"
 
     def asked(self) -> str:
         return f"asked at failpoint {self.name} of {self.node}"
@@ -376,9 +359,6 @@ class WhenState(Moment):
         keys = sorted(self.partitions())
         return self.state.text() + "".join(f" partition {key}" for key in keys if keys != [0])
 
-    def in_short(self) -> str:
-        return self.state.short()
-
     def asked(self) -> str:
         healthy = isinstance(self.state, Healthy)
         return "asked when the cluster is healthy" if healthy else "asked at an observed state"
@@ -427,7 +407,6 @@ class Several(Moment):
     """What sequence and first have in common."""
 
     join: ClassVar[str]
-    join_short: ClassVar[str]
     join_asked: ClassVar[str]
     of: tuple[Moment, ...]
 
@@ -436,9 +415,6 @@ class Several(Moment):
 
     def words(self) -> str:
         return self.join.join(one.text() for one in self.of)
-
-    def in_short(self) -> str:
-        return self.join_short.join(one.short() for one in self.of)
 
     def asked(self) -> str:
         return self.join_asked.join(filter(None, (one.asked() for one in self.of)))
@@ -461,7 +437,6 @@ class InTurn(Several):
 
     at: ClassVar[str] = "sequence"
     join: ClassVar[str] = " then "
-    join_short: ClassVar[str] = ", then "
     join_asked: ClassVar[str] = " and then "
 
     @property
@@ -488,7 +463,6 @@ class FirstOf(Several):
 
     at: ClassVar[str] = "first"
     join: ClassVar[str] = " or "
-    join_short: ClassVar[str] = " or "
     join_asked: ClassVar[str] = " or "
 
     @property

@@ -26,7 +26,6 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
     ">=": operator.ge, "contains": operator.contains, "lacks": lambda seen, value: value not in seen,
 }
-SHORT_CONDITIONS = 2  # of a state in short
 
 
 def operators_of(field: str) -> tuple[str, ...]:
@@ -94,16 +93,6 @@ class Condition:
                  if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else value)
         return f"{self.seen.text()} {self.how} {'nobody' if shown is None else shown}"
 
-    def short(self) -> str:
-        """As in a table: `n3 leo == leader's leo`."""
-        value: object = self.value
-        if isinstance(value, Observation):
-            value = f"{value.replica or 'the controller'}'s {value.field}"
-        elif isinstance(value, tuple):
-            value = " ".join(value)
-        whose = "" if self.seen.replica is None else f"{self.seen.replica} "
-        return f"{whose}{self.seen.field} {self.how} {'nobody' if value is None else value}"
-
     def observations(self) -> tuple[Observation, ...]:
         """What it looks at, with its partition."""
         other = self.value
@@ -141,11 +130,6 @@ class Joined:
         return " and ".join(f"({state.text()})" if isinstance(state, Joined) and state.by == "any"
                             else state.text() for state in self.states)
 
-    def short(self) -> str:
-        shown = [state.short() if isinstance(state, Condition) else "..."
-                 for state in self.states[:SHORT_CONDITIONS]]
-        return "; ".join([*shown, "..."] if len(self.states) > SHORT_CONDITIONS else shown)
-
     def holds(self, view: View, stage: Stage) -> bool:
         return (all if self.by == "all" else any)(state.holds(view, stage) for state in self.states)
 
@@ -159,8 +143,6 @@ class Healthy:
 
     def text(self) -> str:
         return "healthy"
-
-    short = text
 
     def holds(self, view: View, stage: Stage) -> bool:
         return (not stage.ledger.lasting and {*stage.nodes} <= view.running & view.unfenced

@@ -209,6 +209,6 @@ def test_a_fault_right_after_a_wait_is_described_by_the_wait() -> None:
                            AnchorBasis(history=then, partitions=(0,)))
     row = text.splitlines()[1]
     assert row.split("  ")[1].strip() == "1"
-    for cell in ("kill n1", "once n3 leo == 4", "0.050 s, p0: ack 2", "as asked", "1/1", "1.0 (1.0)",
+    for cell in ("kill n1", "once n3.leo == 4", "0.050 s, p0: ack 2", "as asked", "1/1", "1.0 (1.0)",
                  "+1 (+1)"):
         assert cell in row

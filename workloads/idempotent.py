@@ -23,9 +23,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from floodmark.harness.client.classify import CONNECTION, TIMEOUT, retried
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Send, Type
-from floodmark.harness.protocols import Session, Workload, WorkloadSettings
+from floodmark.harness.protocols import Session, WorkloadSettings
 from floodmark.harness.signature import HEADER
-from floodmark.workloads import log
 from floodmark.workloads.log import LogSession, intents, reading_share, refuse_compression, send
 
 NAME = "idempotent"
@@ -280,43 +279,6 @@ class IdempotentWorkload:
 
 
 make = IdempotentWorkload
-
-
-class MixedWorkload:
-    """The log workload with idempotent processes among its own: both send to the same partitions at once.
-
-    The client of record knows what certainly failed; an idempotent producer retries, with several batches in
-    flight. Each can reveal bugs that the other cannot. The guarantees are the idempotent workload's, no
-    duplicates, which the client of record keeps by not retrying at all. Probes and final reads are its too.
-    """
-
-    name = log.NAME
-
-    def __init__(self, settings: WorkloadSettings) -> None:
-        values = count(settings.first_value)
-        self._settings = settings
-        self._log = log.LogWorkload(settings, values)
-        self._idempotent = IdempotentWorkload(settings, values)
-
-    @property
-    def guarantees(self) -> Mapping[str, Any]:
-        return self._idempotent.guarantees
-
-    def intents(self, process: int, random: Random) -> Iterator[Intent]:
-        return self._of(process).intents(process, random)
-
-    def probe(self, partition: int) -> Intent:
-        return self._log.probe(partition)
-
-    def session(self, process: int) -> Session:
-        return self._of(process).session(process)
-
-    def final_session(self, process: int) -> Session:
-        return self._log.final_session(process)
-
-    def _of(self, process: int) -> Workload:
-        place = process % self._settings.concurrency
-        return self._log if place % self._settings.load.idempotent_every else self._idempotent
 
 
 def outcome_of_delivery(

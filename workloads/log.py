@@ -90,23 +90,34 @@ class LogSession:
 
 
 class LogWorkload:
-    """Implements protocols.Workload."""
+    """Implements protocols.Workload.
+
+    Where the load says so some processes are idempotent ones: both kinds send to the same partitions at once.
+    The client of record knows what certainly failed; an idempotent producer retries, with several batches in
+    flight. Each can reveal bugs that the other cannot. The guarantees are then the idempotent workload's, no
+    duplicates, which the client of record keeps by not retrying at all. Probes and final reads are its too.
+    """
 
     name = NAME
 
-    def __init__(self, settings: WorkloadSettings, values: Iterator[int] | None = None) -> None:
-        """values: those still to be sent, if others take some of them too."""
+    def __init__(self, settings: WorkloadSettings) -> None:
         self._settings = settings
-        self._values = count(settings.first_value) if values is None else values
+        self._values = count(settings.first_value)
         self._keys = tuple(spec.key for spec in settings.partitions)
+        self._idempotent: Workload | None = None
+        if settings.load.idempotent_every:  # the library is loaded where it is used
+            library = import_module("floodmark.workloads.idempotent")
+            self._idempotent = library.IdempotentWorkload(settings, self._values)
 
     @property
     def guarantees(self) -> Mapping[str, Any]:
-        return {
+        return self._idempotent.guarantees if self._idempotent is not None else {
             "acks": self._settings.acks, "idempotence": False, "retries": 0, "isolation": "read_uncommitted",
         }
 
     def intents(self, process: int, random: Random) -> Iterator[Intent]:
+        if (idempotent := self._idempotent_of(process)) is not None:
+            return idempotent.intents(process, random)
         share = reading_share(process, self._settings)
         load = self._settings.load
         if not sends_with_acks_1(process, self._settings):
@@ -118,17 +129,19 @@ class LogWorkload:
         return send(partition, [next(self._values)])
 
     def session(self, process: int) -> Session:
-        return LogSession(self._settings, process)
+        idempotent = self._idempotent_of(process)
+        return LogSession(self._settings, process) if idempotent is None else idempotent.session(process)
 
     def final_session(self, process: int) -> Session:
         return LogSession(self._settings, process, final=True)
 
+    def _idempotent_of(self, process: int) -> Workload | None:
+        every = self._settings.load.idempotent_every
+        return self._idempotent if every and process % self._settings.concurrency % every == 0 else None
+
 
 def make(settings: WorkloadSettings) -> Workload:
     refuse_compression(settings)
-    if settings.load.idempotent_every:  # the library is loaded where it is used
-        mixed: Workload = import_module("floodmark.workloads.idempotent").MixedWorkload(settings)
-        return mixed
     return LogWorkload(settings)
 
 

@@ -14,9 +14,7 @@ written. It survives one lost page cache at a time, if acks rest on at least two
    can have no permitted findings.
 """
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from floodmark.harness.faults import FAULTS, MENDING, SPARES_FLUSHED, loses
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
@@ -48,7 +46,8 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
             continue
         if entry.f == "arm" and entry.args["point"]["action"] == REPORT:  # it harms nobody
             continue
-        if lost_at is not None and not _cuts_what_they_hear(entry, schedule[lost_at].nodes):
+        hearers = {*entry.args.get("grudge", ())} if entry.f == "cut" else set()
+        if lost_at is not None and not (hearers and hearers <= {*schedule[lost_at].nodes}):
             found.append(Overspent(position=position, why=(
                 f"{entry.f} strikes before the cluster has been seen healthy after entry {lost_at}")))
         if entry.f == "arm":
@@ -60,12 +59,6 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
                     f"the failpoint armed by entry {armed_at} may strike before the loss is recovered")))
             lost_at = position
     return tuple(found)
-
-
-def _cuts_what_they_hear(entry: Entry, struck: Collection[str]) -> bool:
-    """Whether the entry cuts links on which none but the struck nodes hear."""
-    grudge: Mapping[str, Any] = entry.args.get("grudge", {})
-    return entry.f == "cut" and bool(grudge) and {*grudge} <= {*struck}
 
 
 def _of_a_loss(entry: Entry, min_insync_replicas: int) -> list[str]:

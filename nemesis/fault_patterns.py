@@ -10,6 +10,7 @@ Rules
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -72,8 +73,11 @@ def cut(scope: PatternScope) -> FaultPattern:
     args: dict[str, Any] = {"kind": kind, "grudge": grudge}
     if scope.random.random() < 0.2:
         args["reset"] = True
+    # Those that hear less than half of the others, or not the controller. The others may be struck meanwhile.
+    cut_off = tuple(node for node in scope.nodes if CONTROLLER in grudge.get(node, ())
+                    or 2 * len({*grudge.get(node, ())} & {*scope.nodes}) > len(scope.nodes) - 1)
     heal = act(scope.while_s(1.0), "heal")
-    return FaultPattern(steps=(act(0.0, "cut", **args), heal), touches=_cut_off(grudge, scope))
+    return FaultPattern(steps=(act(0.0, "cut", **args), heal), touches=cut_off)
 
 
 def power(scope: PatternScope) -> FaultPattern:
@@ -86,7 +90,11 @@ def power(scope: PatternScope) -> FaultPattern:
         args["keep_share"] = round(scope.random.random(), 3)
     down_s = scope.while_s(0.2, 2.0)
     if scope.flush_every and not scope.overspend:
-        return _power_of_some(scope, args, down_s)
+        drawn = scope.random.random()
+        if drawn < 0.4 and len(scope.free) == len(scope.nodes):
+            return pair("power_cut", "start", scope.nodes, down_s, args=args, alone=True)
+        some = (scope.victim(),) if drawn < 0.7 else tuple(sorted(scope.victims(len(scope.free) - 1)))
+        return pair("power_cut", "start", some, down_s, args=args)
     nodes: tuple[str, ...] = (scope.victim(),)
     if scope.overspend and len(scope.nodes) > 1:
         nodes = tuple(sorted(scope.random.sample(scope.nodes, scope.random.randint(2, len(scope.nodes)))))
@@ -102,15 +110,6 @@ def power(scope: PatternScope) -> FaultPattern:
         steps = [*steps[:2], cut, start, heal]
     steps.append(act(steps[-1].at_s + RECOVERY_S, "wait", healthy=True))
     return FaultPattern(touches=scope.nodes, alone=True, steps=tuple(steps))
-
-
-def _power_of_some(scope: PatternScope, args: Mapping[str, Any], down_s: float) -> FaultPattern:
-    """One node, some or all. Only when all lose power together is unsynced data lost everywhere."""
-    drawn = scope.random.random()
-    if drawn < 0.4 and len(scope.free) == len(scope.nodes):
-        return pair("power_cut", "start", scope.nodes, down_s, args=args, alone=True)
-    victims = (scope.victim(),) if drawn < 0.7 else tuple(sorted(scope.victims(len(scope.free) - 1)))
-    return pair("power_cut", "start", victims, down_s, args=args)
 
 
 def expire(scope: PatternScope) -> FaultPattern:
@@ -192,16 +191,6 @@ def controller(scope: PatternScope) -> FaultPattern:
 
 
 # -- mixtures -----------------------------------------------------------------------------------------------
-
-
-def bounces(scope: PatternScope) -> FaultPattern:
-    """One node is killed and started several times, each time within its session (KIP-380)."""
-    return _again_and_again("kill", "start", scope)
-
-
-def stalls(scope: PatternScope) -> FaultPattern:
-    """One node is paused several times, each time for less than its session."""
-    return _again_and_again("pause", "resume", scope)
 
 
 def elections(scope: PatternScope) -> FaultPattern:
@@ -424,6 +413,20 @@ def blackout(scope: PatternScope) -> FaultPattern:
     return FaultPattern(steps=tuple(steps), touches=scope.nodes, alone=True)
 
 
+def _again_and_again(harm: str, mend: str, scope: PatternScope) -> FaultPattern:
+    """One node is killed and started, or paused, several times, each time for less than its session."""
+    node = scope.victim()
+    steps: list[Step] = []
+    at_s = 0.0
+    for _ in range(scope.random.randint(2, 4)):
+        mended_s = at_s + scope.while_s(0.05, 0.6 * scope.session_s)
+        steps += [act(at_s, harm, node), act(mended_s, mend, node)]
+        at_s = mended_s + scope.while_s(0.3, 0.7 * scope.session_s)
+    return FaultPattern(steps=tuple(steps), touches=(node,))
+
+
+bounces = partial(_again_and_again, "kill", "start")  # the broker is back within its session (KIP-380)
+stalls = partial(_again_and_again, "pause", "resume")
 MAKERS: dict[str, DrawPattern] = {name: {**globals(), "moments": moments}[name] for name in NEMESES}
 ENDINGS: tuple[DrawPattern, ...] = (blackout, unheard)
 MIXTURES: Mapping[DrawPattern, frozenset[str]] = {  # the nemeses that each needs
@@ -434,15 +437,6 @@ MIXTURES: Mapping[DrawPattern, frozenset[str]] = {  # the nemeses that each need
         (orphans, "controller crash pause"), (detour, "cut expire elect"),
         (decision, "cut crash expire pause controller"), (unheard, "cut expire controller"),
         (blackout, "crash controller power"))}
-
-
-def _cut_off(grudge: Mapping[str, Sequence[str]], scope: PatternScope) -> tuple[str, ...]:
-    """The nodes that hear less than half of the others, or not the controller. The others work on, and may be
-    struck meanwhile."""
-    others = len(scope.nodes) - 1
-    return tuple(node for node in scope.nodes
-                 if CONTROLLER in grudge.get(node, ())
-                 or 2 * len({*grudge.get(node, ())} & {*scope.nodes}) > others)
 
 
 def _until_mended(harm: str, args: Mapping[str, Any], mend: str, scope: PatternScope) -> FaultPattern:
@@ -478,14 +472,3 @@ def _starts(scope: PatternScope, nodes: Sequence[str], at_s: float) -> list[Step
         steps.append(act(at_s, "start", node))
         at_s += scope.while_s(STILL_S, 0.3)
     return steps
-
-
-def _again_and_again(harm: str, mend: str, scope: PatternScope) -> FaultPattern:
-    node = scope.victim()
-    steps: list[Step] = []
-    at_s = 0.0
-    for _ in range(scope.random.randint(2, 4)):
-        one = pair(harm, mend, (node,), scope.while_s(0.05, 0.6 * scope.session_s))
-        steps += (act(at_s + step.at_s, step.f, *step.nodes) for step in one.steps)
-        at_s = steps[-1].at_s + scope.while_s(0.3, 0.7 * scope.session_s)
-    return FaultPattern(steps=tuple(steps), touches=(node,))

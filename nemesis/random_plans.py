@@ -185,7 +185,9 @@ class _Placed:
     def place(self, draw: DrawPattern, at_s: float, rhythm: Rhythm, *, foreign: bool) -> float | None:
         """Draw a pattern and place it where it fits, at at_s or later. None: it would end too late. foreign:
         it is another distribution's, which may do anything to the links."""
-        at_s = max(at_s, self._alone_until_s, self._calm_after(at_s))
+        # If there was harm without a pause up to now, a calm time comes first.
+        harmed = at_s <= self._end_s and at_s - self._harm_since_s > HARM_S
+        at_s = max(at_s, self._alone_until_s, self._end_s + CALM_S if harmed else 0.0)
         at_s = max(at_s, sorted(self._busy_until_s.values())[min(1, len(self._busy_until_s) - 1)])
         free = tuple(node for node in self.scope.nodes if self._busy_until_s[node] <= at_s)
         pattern = draw(replace(self.scope, free=free, least_s=rhythm.least_s * self._pace,
@@ -206,11 +208,6 @@ class _Placed:
         self._end_s = max(self._end_s, end_s)
         self._alone_until_s = end_s + LEAST_GAP_S if pattern.alone else self._alone_until_s
         return at_s
-
-    def _calm_after(self, at_s: float) -> float:
-        """When the next strike may come, if there was harm without a pause up to at_s."""
-        harmed = at_s <= self._end_s and at_s - self._harm_since_s > HARM_S
-        return self._end_s + CALM_S if harmed else at_s
 
 
 _SHARED = ("links", "controller", "failpoints")

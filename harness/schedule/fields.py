@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 from floodmark.harness.errors import UsageError
 from floodmark.harness.schedule.stage import ROLES
-from floodmark.harness.schedule.views import CLIENTS
 
 WORD_CHARS = 100
 
@@ -132,10 +131,6 @@ def node(at: str, value: Any, known: Known, also: Sequence[str] = ()) -> str:
 
 def node_or_role(at: str, value: Any, known: Known) -> str:
     return node(at, value, known, sorted(ROLES))
-
-
-def end_of_link(at: str, value: Any, known: Known) -> str:
-    return node(at, value, known, [CLIENTS, *sorted(ROLES)])
 
 
 def names(read: Read) -> Read:

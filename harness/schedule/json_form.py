@@ -22,7 +22,7 @@ from floodmark.harness.schedule.failpoints import ACTIONS, BROKER_SCOPE_ACTIONS,
 from floodmark.harness.schedule.fields import Known, Read, expect, fields_of, one_of, quoted, refuse
 from floodmark.harness.schedule.moments import Failpoint, read_moment
 from floodmark.harness.schedule.stage import ROLES
-from floodmark.harness.schedule.views import CONTROLLER
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 ACKS = ("all", "1", "0")
 BYTES_AT_MOST = 1 << 30  # of a file: the run.json of a million partitions has a third of this
@@ -180,7 +180,8 @@ def _grudge(at: str, value: object, known: Known) -> dict[str, list[str]]:
     pairs = read_as.an_object(at, value)
     if not pairs:
         refuse(at, "is empty: nothing would be cut")
-    read_all = read_as.names(read_as.end_of_link)
+    read_all = read_as.names(lambda place, name, known: read_as.node(
+        place, name, known, [CLIENTS, *sorted(ROLES)]))
     read_all(at, list(pairs), known)
     return {receiver: read_all(f"{at}.{receiver}", senders, known) for receiver, senders in pairs.items()}
 

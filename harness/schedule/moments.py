@@ -492,7 +492,7 @@ def _count(place: str, value: Any, known: Known) -> int:
 
 def _several(place: str, value: Any, known: Known) -> tuple[Moment, ...]:
     return read_as.several(
-        place, value, lambda at, item, known: read_moment(item, at, known), known, of="moments")
+        place, value, lambda at, item, _: read_moment(item, at, known), known, of="moments")
 
 
 _READERS: Mapping[str, Read] = {  # of the fields of all kinds

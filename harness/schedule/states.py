@@ -202,7 +202,8 @@ def read_state(at: str, value: object, known: Known) -> State:
         return Condition(seen=seen, how=how, value=_read_literal(place, seen.field, how, literal, known))
     if literal.get("replica") == EVERY:
         refuse(f"{place}.replica", "is every, should be one replica")
-    other = _read_observation(place, {"partition": seen.partition, **literal}, known)
+    same = {} if seen.partition is None else {"partition": seen.partition}
+    other = _read_observation(place, {**same, **literal}, known)
     wanted = ("leader",) if how in ("contains", "lacks") else NUMBERS if seen.field in NUMBERS else (
         seen.field,)
     if other.field not in wanted:
@@ -226,21 +227,16 @@ def _read_observation(at: str, given: Mapping[str, Any], known: Known, besides: 
     if replica is None and given.get("field") in REPLICA_FIELDS and given["field"] not in allowed:
         refuse(at, f"has no `replica`; the controller knows only {', '.join(allowed)}")
     readers: dict[str, Read] = {
-        "partition": _partition_or_none, "replica": _replica, "field": one_of(*allowed),
+        "partition": read_as.partition, "replica": _replica, "field": one_of(*allowed),
         **dict.fromkeys(besides, lambda _, value, __: value)}
-    read = fields_of(at, given, readers, known)
-    one_of(*allowed)(f"{at}.field", given.get("field"), known)
-    if read["field"] not in OF_BROKER and read.get("partition") is None:
+    found = fields_of(at, {"field": None, **given}, readers, known)
+    if found["field"] not in OF_BROKER and "partition" not in found:
         refuse(at, "has no `partition`")
-    return Observation(partition=read.get("partition"), replica=replica, field=read["field"])
+    return Observation(partition=found.get("partition"), replica=replica, field=found["field"])
 
 
 def _replica(at: str, value: Any, known: Known) -> str | None:
     return value if value in (None, EVERY) else read_as.node_or_role(at, value, known)
-
-
-def _partition_or_none(at: str, value: Any, known: Known) -> int | None:
-    return None if value is None else read_as.partition(at, value, known)
 
 
 def _read_literal(at: str, field: str, how: str, value: Any, known: Known

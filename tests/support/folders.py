@@ -22,38 +22,17 @@ FINAL = 900
 def settled_run(nodes: Sequence[str], partitions: int) -> Line:
     keys = [str(key) for key in range(partitions)]
     return {
-        "format": 1,
-        "nodes": list(nodes),
+        "format": 1, "nodes": list(nodes), "config": {}, "schedule": [], "missed": [], "died": [],
         "partitions": {key: {"topic": "t", "partition": int(key), "replicas": list(nodes)} for key in keys},
-        "config": {},
-        "schedule": [],
-        "missed": [],
-        "died": [],
-        "residue": None,
-        "clock_error_ns": 0,
-        "guarantees": {
-            "acks": "all",
-            "min_insync_replicas": 2,
-            "replication_factor": 3,
-            "retries": 0,
-            "unclean_leader_election": False,
-            "idempotence": False,
-            "flush": "os",
-            "isolation": "read_committed",
-        },
-        "settled": True,
-        "settle": {
-            "timeout_s": 30,
-            "processes": [],
-            "no_leader": [],
-            "no_ack": [],
-            "isr_short": [],
-            "why": None,
-        },
+        "residue": None, "clock_error_ns": 0, "settled": True, "ended": "done",
+        "guarantees": {"acks": "all", "min_insync_replicas": 2, "replication_factor": 3, "retries": 0,
+                       "unclean_leader_election": False, "idempotence": False, "flush": "os",
+                       "isolation": "read_committed"},
+        "settle": {"timeout_s": 30, "processes": [], "no_leader": [], "no_ack": [], "isr_short": [],
+                   "why": None},
         "leaders": {key: {"leader": nodes[0], "epoch": 0, "isr": list(nodes)} for key in keys},
         "final_reads": {"processes": [FINAL], "partitions": list(range(partitions))},
-        "ended": "done",
-    }
+    }  # fmt: skip
 
 
 def crc_of(value: int | None) -> int:
@@ -89,14 +68,9 @@ class Tale:
         return self.line(process, "invoke", f, **(asked or {})).line(process, kind, f, **fields)
 
     def send(
-        self,
-        process: int,
-        *values: int,
-        kind: str = "ok",
-        at: Sequence[int | None] = (),
-        partition: int = 0,
+        self, process: int, *values: int, kind: str = "ok", at: Sequence[int | None] = (), partition: int = 0,
         f: str = "send",
-    ) -> "Tale":
+    ) -> "Tale":  # fmt: skip
         """Adds a send of these values, acked at these offsets (None: not known)."""
         asked = [{"partition": partition, "value": value} for value in values]
         acked_sends = [
@@ -128,15 +102,8 @@ class Tale:
             log = [entry for entry in self.logs[node] if entry["partition"] == partition]
             start = log[-1]["offset"] + 1 if log else 0
             for offset, value in enumerate(values, start):
-                self.logs[node].append(
-                    {
-                        "partition": partition,
-                        "offset": offset,
-                        "epoch": epoch,
-                        "value": value,
-                        "crc": crc_of(value),
-                    }
-                )
+                self.logs[node].append({"partition": partition, "offset": offset, "epoch": epoch,
+                                        "value": value, "crc": crc_of(value)})  # fmt: skip
         return self
 
     def acked(self, *values: int, process: int = 1, epoch: int = 0, partition: int = 0) -> "Tale":
@@ -201,20 +168,13 @@ class Tale:
                 epochs.setdefault(entry["epoch"], entry["offset"])
         leader = self.run.get("leaders", {}).get(str(key), {})
         row = {
-            "node": node,
-            "partition": key,
-            "leader": leader.get("leader"),
-            "epoch": leader.get("epoch", 0),
-            "log_start": log[0]["offset"] if log else 0,
-            "leo": leo,
-            "hw": leo,
-            "isr": leader.get("isr", []),
-            "clean": True,
-            "epochs": [list(pair) for pair in epochs.items()],
-        } | edits
-        return (
-            None if edits.get("absent") else {name: value for name, value in row.items() if value != "absent"}
-        )
+            "node": node, "partition": key, "leader": leader.get("leader"), "epoch": leader.get("epoch", 0),
+            "log_start": log[0]["offset"] if log else 0, "leo": leo, "hw": leo, "isr": leader.get("isr", []),
+            "clean": True, "epochs": [list(pair) for pair in epochs.items()],
+        } | edits  # fmt: skip
+        if edits.get("absent"):
+            return None
+        return {name: value for name, value in row.items() if value != "absent"}
 
 
 def reads_of(reads: Sequence[tuple[int, int]], partition: int) -> list[Line]:

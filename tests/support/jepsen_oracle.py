@@ -16,7 +16,6 @@ from typing import Any
 Op = dict[str, Any]  # process, type, f, value; rebalanced (keys), seek
 Key = int
 Found = tuple[str, Key]
-LOOKS = ("ok", "info", "fail")
 
 
 def sends_of(op: Op) -> Iterator[tuple[Key, int | None, int]]:

@@ -112,20 +112,12 @@ def read_history(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> 
             "starts": row["f"] == "list_offsets",
             "partitions": row["f"] in ("assign", "subscribe"),
         }
-        for name, table in (
-            ("sends", "sends"),
-            ("reads", "reads"),
-            ("offsets", "ends"),
-            ("starts", "starts"),
-            ("partitions", "assigned"),
-        ):
+        for name, table in (("sends", "sends"), ("reads", "reads"), ("offsets", "ends"), ("starts", "starts"),
+                            ("partitions", "assigned")):  # fmt: skip
             for pos, item in enumerate((row.get(name) or ()) if carried[name] else ()):
                 item = {"partition": item} if name == "partitions" else item
-                wanted = {
-                    key: item.get(key)
-                    for key in ("partition", "value", "offset", "epoch")
-                    if key in TABLES[table].names
-                }
+                wanted = {key: item.get(key) for key in ("partition", "value", "offset", "epoch")
+                          if key in TABLES[table].names}  # fmt: skip
                 rows[table].append({**base, "pos": pos, **wanted})
                 survey.partitions.add(wanted["partition"])
                 if table != "assigned":
@@ -178,13 +170,9 @@ def pair(history: list[Row], survey: Survey) -> None:
             if invoke and (over or (last is not None and last["type"] == "invoke")):
                 survey.overlapping.setdefault(process, row["index"])
             if not invoke:
-                other = (
-                    last is not None
-                    and last["type"] == "invoke"
-                    and (
-                        row["f"] != last["f"] or (row["f"] in ("send", "txn") and ident(row) != ident(last))
-                    )
-                )
+                other = last is not None and last["type"] == "invoke" and (
+                    row["f"] != last["f"] or (row["f"] in ("send", "txn") and ident(row) != ident(last))
+                )  # fmt: skip
                 if opened <= 0 or (opened == 1 and other):
                     unmatched.append(row["index"])
             opened += 1 if invoke else -1
@@ -233,7 +221,8 @@ def read_dumps(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> No
             survey.entries[node], survey.bad_entries[node] = lines, bad
 
 
-_STATE = {"partition": 0, "epoch": None, "leo": 0, "hw": None}
+_INTEGERS = ("partition", "epoch", "leo", "hw", "offset", "count", "from", "to", "start", "partition_epoch")
+_RULING = ("time", "node", "seq", "event", "partition", "epoch", "isr", "leader", "broker", "clean")
 _ROLES = ("leader", "follower")
 _CAUSES = (None, "hw", "epoch", "diverged", "recovery", "other")
 
@@ -241,28 +230,11 @@ _CAUSES = (None, "hw", "epoch", "diverged", "recovery", "other")
 def fits(row: Row) -> bool:
     """Whether a line of the trace has what its event needs (format.md's table)."""
     event = row.get("event")
-    if not (
-        is_int(row.get("time"))
-        and isinstance(row.get("node"), str)
-        and is_int(row.get("seq"))
-        and row["seq"] >= 0
-        and isinstance(event, str)
-    ):
+    if not (is_int(row.get("time")) and isinstance(row.get("node"), str) and isinstance(event, str)
+            and is_int(row.get("seq")) and row["seq"] >= 0):  # fmt: skip
         return False
-    for name in (
-        "partition",
-        "epoch",
-        "leo",
-        "hw",
-        "offset",
-        "count",
-        "from",
-        "to",
-        "start",
-        "partition_epoch",
-    ):
-        if row.get(name) is not None and not is_int(row[name]):
-            return False
+    if any(row.get(name) is not None and not is_int(row[name]) for name in _INTEGERS):
+        return False
     for name in ("leader", "broker", "follower"):  # role, acks and why are harmless whatever their values
         if row.get(name) is not None and not isinstance(row[name], str):
             return False
@@ -293,12 +265,8 @@ def fits(row: Row) -> bool:
 
     match event:
         case "append":
-            return (
-                state()
-                and row.get("role") in _ROLES
-                and has("offset", "count")
-                and row["offset"] >= 0 < row["count"]
-            )
+            return (state() and row.get("role") in _ROLES and has("offset", "count")
+                    and row["offset"] >= 0 < row["count"])  # fmt: skip
         case "truncate":
             return state() and has("from", "to") and row.get("cause") in _CAUSES
         case "hw":
@@ -337,29 +305,10 @@ def read_trace(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> No
         if event in ("elect", "register", "fence", "unfence", "start") or (
             event == "isr" and row.get("leo") is None
         ):
-            traced.rulings.append(
-                {
-                    key: row.get(key)
-                    for key in (
-                        "time",
-                        "node",
-                        "seq",
-                        "event",
-                        "partition",
-                        "epoch",
-                        "isr",
-                        "leader",
-                        "broker",
-                        "clean",
-                    )
-                }
-            )
+            traced.rulings.append({key: row.get(key) for key in _RULING})
         if event in LOOKED_AT and not (event == "hw" and row.get("role") == "follower"):
-            kept = {
-                name: row.get(name)
-                for name in TABLES["trace"].names
-                if name not in ("run", "at", "cut_from", "cut_to")
-            }
+            kept = {name: row.get(name) for name in TABLES["trace"].names
+                    if name not in ("run", "at", "cut_from", "cut_to")}  # fmt: skip
             rows["trace"].append({**kept, "at": at, "cut_from": row.get("from"), "cut_to": row.get("to")})
     for node, numbers in seqs.items():
         traced.nodes[node] = Lines(

@@ -1,10 +1,7 @@
 """What a plain reader sees of a run, line by line: the facts that Preconditions must give as well."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-from floodmark.checkers.read.observed import Observes
 
 REPEATED_SHOWN = 5
 
@@ -32,21 +29,6 @@ class Traced:
     nodes: dict[str, Lines] = field(default_factory=dict)
     rulings: list[dict[str, Any]] = field(default_factory=list)  # with all starts; unordered
 
-    def flaw(self, nodes: Sequence[str], observes: Observes) -> str | None:
-        """Why the trace is incomplete for its observations; None if it is complete."""
-        of_brokers = (line for line in self.rulings if line["node"] in nodes)
-        ruled_by_brokers = sum(line["event"] in ("elect", "isr") for line in of_brokers)
-        if bad := self.bad + ruled_by_brokers:
-            return f"{bad} line{'s are' if bad > 1 else ' is'} not as the table of events says"
-        broken = sorted(node for node, lines in self.nodes.items() if not lines.complete)
-        if broken:
-            return f"seq has a gap in the lines of {', '.join(broken)}"
-        silent = sorted(set(nodes) - self.nodes.keys())
-        if silent and observes.names_brokers:
-            return f"it has no line of {', '.join(silent)}"
-        ruled = bool(self.nodes.keys() - set(nodes)) or not observes.names_controllers
-        return None if ruled else "it has no line of a controller"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
@@ -68,7 +50,6 @@ class Survey:
     """What the reader saw of one run."""
 
     blocks: list[Block] = field(default_factory=list)
-    filtered_lines: int = 0  # lines of a run that was filtered: without blocks, and without a flaw
     ok: int = 0
     fail: int = 0
     info: int = 0
@@ -88,7 +69,7 @@ class Survey:
 
     @property
     def lines(self) -> int:
-        return self.filtered_lines + sum(block.lines for block in self.blocks)
+        return sum(block.lines for block in self.blocks)
 
     @property
     def bad(self) -> int:

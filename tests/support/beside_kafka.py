@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kafka_requests import end_offset_for, fetch, list_offset, topic_metadata
+from kafka_requests import end_offset_for, fetch, topic_metadata
 from raw import Raw, batch
 
 NO_LEADER = -1
@@ -129,7 +129,7 @@ class Side:
                     parts = topic_metadata(raw, self.topic)[0][3]
                     views[node] = (*parts[0][2:4], tuple(sorted(parts[0][5]))) if parts else None
                     if node in self.replicas:
-                        leo = list_offset(raw, self.topic, -1, replica=LEO_ASKER)
+                        leo = raw.list_offset(self.topic, -1, replica=LEO_ASKER)
                         hw = fetch(raw, self.topic, max(leo[1], 0))
                         failed = leo[0] or hw[0]
                         ends[node] = ("errors", leo[0], hw[0]) if failed else (leo[1], hw[1])
@@ -145,7 +145,7 @@ class Side:
             return {}
         found: dict[str, Any] = {}
         with Raw(self.brokers.port[leader]) as raw:
-            leo = list_offset(raw, self.topic, -1, replica=LEO_ASKER)[1]
+            leo = raw.list_offset(self.topic, -1, replica=LEO_ASKER)[1]
             now = topic_metadata(raw, self.topic)[0][3][0][3]
             for epoch in range(-1, now + 2):
                 found[f"end of {epoch}"] = end_offset_for(raw, self.topic, epoch)

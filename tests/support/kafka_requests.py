@@ -11,11 +11,8 @@ from typing import Any
 from raw import Raw, batch
 
 from floodmark.broker.wire.api_keys import (
-    CREATE_TOPICS,
     DELETE_TOPICS,
-    ELECT_LEADERS,
     INIT_PRODUCER_ID,
-    LIST_OFFSETS,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
@@ -42,19 +39,6 @@ def topic_metadata(raw: Raw, *topics: str) -> list[Any]:
             for topic in raw.ask(METADATA, 9, body).topics]
 
 
-def list_offset(raw: Raw, topic: str, timestamp: int, *, partition: int = 0, replica: int = -1,
-                epoch: int = -1, version: int = 7) -> tuple[int, int, int, int | None]:
-    """(error, offset, timestamp, leader epoch)."""
-    cls, parts = request_parts(LIST_OFFSETS, version)
-    part = make(parts.ListOffsetsPartition, partition_index=partition, timestamp=timestamp,
-                current_leader_epoch=epoch)
-    body = make(cls, replica_id=replica, isolation_level=0,
-                topics=(make(parts.ListOffsetsTopic, name=topic, partitions=(part,)),))
-    found = raw.ask(LIST_OFFSETS, version, body).topics[0].partitions[0]
-    return (int(found.error_code), found.offset, found.timestamp,
-            found.leader_epoch if version >= 4 else None)
-
-
 def fetch(raw: Raw, topic: str, offset: int, *, count_bytes: bool = True, **besides: int) -> Any:
     """(error, HW, last stable offset, log start, bytes, diverging epoch and its end, current leader)."""
     part = raw.fetch(topic, offset, **besides)
@@ -77,33 +61,10 @@ def end_offset_for(raw: Raw, topic: str, epoch: int, *, partition: int = 0, curr
     return int(found.error_code), found.leader_epoch, found.end_offset
 
 
-def create(raw: Raw, topic: str, partitions: int = -1, factor: int = -1,
-           assignment: tuple[tuple[int, tuple[int, ...]], ...] = (), **configs: str) -> tuple[int, int, int]:
-    """(error, partitions, replication factor)."""
-    cls, parts = request_parts(CREATE_TOPICS, 7)
-    assignments = tuple(make(parts.CreatableReplicaAssignment, partition_index=index, broker_ids=brokers)
-                        for index, brokers in assignment)
-    given = tuple(make(parts.CreatableTopicConfig, name=key.replace("_", "."), value=value)
-                  for key, value in configs.items())
-    wanted = make(parts.CreatableTopic, name=topic, num_partitions=partitions, replication_factor=factor,
-                  assignments=assignments, configs=given)
-    body = make(cls, timeout=milliseconds(5_000), topics=(wanted,))
-    found = raw.ask(CREATE_TOPICS, 7, body).topics[0]
-    return int(found.error_code), found.num_partitions, found.replication_factor
-
-
 def delete(raw: Raw, topic: str) -> int:
     cls, _ = request_parts(DELETE_TOPICS, 5)
     body = make(cls, topic_names=(topic,), timeout=milliseconds(5_000))
     return int(raw.ask(DELETE_TOPICS, 5, body).responses[0].error_code)
-
-
-def elect(raw: Raw, topic: str, *, unclean: bool = False, partition: int = 0) -> tuple[int, list[int]]:
-    cls, parts = request_parts(ELECT_LEADERS, 2)
-    named = make(parts.TopicPartitions, topic=topic, partitions=(partition,))
-    answer = raw.ask(ELECT_LEADERS, 2, make(cls, election_type=int(unclean), topic_partitions=(named,)))
-    return int(answer.error_code), [int(part.error_code) for found in answer.replica_election_results
-                                    for part in found.partition_result]
 
 
 def init_producer_id(raw: Raw) -> tuple[int, int]:
@@ -150,8 +111,8 @@ def answers(port: int) -> dict[str, Any]:
 
 
 def _creations(ask: Callable[[Callable[[Raw], Any]], Any]) -> Named:
-    yield "create t", ask(lambda raw: create(raw, "t", 1, 1))
-    yield "create m", ask(lambda raw: create(raw, "m", 1, 1, min_insync_replicas="2"))
+    yield "create t", ask(lambda raw: raw.created("t", 1, 1))
+    yield "create m", ask(lambda raw: raw.created("m", 1, 1, min_insync_replicas="2"))
     refused: dict[str, tuple[Any, ...]] = {
         "once more": ("t", 1, 1), "illegal name": ("a/b", 1, 1), "five replicas": ("t5", 1, 5),
         "no partitions": ("t0", 0, 1), "-2 partitions": ("t0", -2, 1), "no replicas": ("t0", 1, 0),
@@ -161,12 +122,12 @@ def _creations(ask: Callable[[Callable[[Raw], Any]], Any]) -> Named:
         "no name": ("", 1, 1), "a dot": (".", 1, 1),
     }
     for name, words in refused.items():
-        yield f"create {name}", ask(lambda raw, words=words: create(raw, *words)[0])
+        yield f"create {name}", ask(lambda raw, words=words: raw.created(*words)[0])
     for key, value in (("no_such", "1"), ("min_insync_replicas", "two"), ("min_insync_replicas", "0")):
         yield f"create with {key}={value}", ask(
-            lambda raw, key=key, value=value: create(raw, "tc", 1, 1, **{key: value})[0])
-    yield "create a.b", ask(lambda raw: create(raw, "a.b", 1, 1))
-    yield "create a_b", ask(lambda raw: create(raw, "a_b", 1, 1)[0])
+            lambda raw, key=key, value=value: raw.created("tc", 1, 1, **{key: value})[0])
+    yield "create a.b", ask(lambda raw: raw.created("a.b", 1, 1))
+    yield "create a_b", ask(lambda raw: raw.created("a_b", 1, 1)[0])
     for topic in ("t", "m"):  # the leader may be in the metadata before it knows of it
         until = time.monotonic() + READY_S
         while ask(lambda raw, topic=topic: raw.produce(topic, batch(b"w"), acks=1)) != (0, 0):
@@ -219,7 +180,7 @@ def _idempotent_produces(ask: Callable[[Callable[[Raw], Any]], Any]) -> Named:
 
 
 def _fetches(ask: Callable[[Callable[[Raw], Any]], Any]) -> Named:
-    end = ask(lambda raw: list_offset(raw, "t", -1))[1]
+    end = ask(lambda raw: raw.list_offset("t", -1))[1]
     places = {"-1": -1, "0": 0, "1": 1, "end-1": end - 1, "end": end, "end+1": end + 1, "end+100": end + 100}
     for name, at in places.items():
         yield f"fetch at {name}", ask(lambda raw, at=at: fetch(raw, "t", at))
@@ -242,20 +203,20 @@ def _fetches(ask: Callable[[Callable[[Raw], Any]], Any]) -> Named:
 
 def _offsets(ask: Callable[[Callable[[Raw], Any]], Any]) -> Named:
     for at in (-1, -2, -3, -4, -5, -6, -9, 0, 1, 2, 10):
-        yield f"offset at {at}", ask(lambda raw, at=at: list_offset(raw, "t", at))
+        yield f"offset at {at}", ask(lambda raw, at=at: raw.list_offset("t", at))
     for replica in (-1, -2, -3, -4, 1, 2, 9):
         for topic in ("t", "m"):
             for epoch in (-1, 0, 3):
                 yield f"last offset of {topic} in {epoch} as {replica}", ask(
                     lambda raw, topic=topic, epoch=epoch, replica=replica:
-                    list_offset(raw, topic, -1, replica=replica, epoch=epoch))
-    yield "last offset in -2", ask(lambda raw: list_offset(raw, "t", -1, epoch=-2))
+                    raw.list_offset(topic, -1, replica=replica, epoch=epoch))
+    yield "last offset in -2", ask(lambda raw: raw.list_offset("t", -1, epoch=-2))
     for version in range(1, 7):
         yield f"last offset by version {version}", ask(
-            lambda raw, version=version: list_offset(raw, "t", -1, version=version))
+            lambda raw, version=version: raw.list_offset("t", -1, version=version))
     for topic, index in (("none", 0), ("t", 4)):
         yield f"last offset of {topic} {index}", ask(
-            lambda raw, topic=topic, index=index: list_offset(raw, topic, -1, partition=index))
+            lambda raw, topic=topic, index=index: raw.list_offset(topic, -1, partition=index))
 
 
 def _epoch_ends(ask: Callable[[Callable[[Raw], Any]], Any]) -> Named:
@@ -279,7 +240,7 @@ def _elections(ask: Callable[[Callable[[Raw], Any]], Any]) -> Named:
         for topic, index in (("t", 0), ("t", 9), ("none", 0)):
             yield f"elect {topic} {index} {'unclean' if unclean else 'preferred'}", ask(
                 lambda raw, topic=topic, index=index, unclean=unclean:
-                elect(raw, topic, unclean=unclean, partition=index))
+                raw.elected(topic, unclean=unclean, partition=index))
 
 
 def _deletions(ask: Callable[[Callable[[Raw], Any]], Any]) -> Named:
@@ -292,5 +253,5 @@ def _deletions(ask: Callable[[Callable[[Raw], Any]], Any]) -> Named:
     yield "metadata of m, deleted", ask(lambda raw: topic_metadata(raw, "m"))
     yield "produce to m, deleted", ask(lambda raw: raw.produce("m", batch(b"x")))
     yield "fetch m, deleted", ask(lambda raw: fetch(raw, "m", 0))
-    yield "create m again", ask(lambda raw: create(raw, "m", 1, 1))
+    yield "create m again", ask(lambda raw: raw.created("m", 1, 1))
     yield "delete m again", ask(lambda raw: delete(raw, "m"))

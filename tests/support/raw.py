@@ -2,6 +2,7 @@
 
 import socket
 import struct
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
@@ -9,7 +10,6 @@ from crc32c import crc32c
 
 from floodmark.broker.wire.api_keys import CREATE_TOPICS, ELECT_LEADERS, FETCH, LIST_OFFSETS, PRODUCE
 from floodmark.broker.wire.codec import make, milliseconds, read_response, request_parts, write_request
-from floodmark.broker.wire.fast_codec import FOLLOWER_FETCH_VERSION
 
 HOST = "127.0.0.1"
 
@@ -75,15 +75,9 @@ class Raw:
     # -- the common requests -------------------------------------------------------------------------------
 
     def produce(
-        self,
-        topic: str,
-        records: bytes,
-        *,
-        acks: int = -1,
-        partition: int = 0,
-        timeout_ms: int = 30_000,
+        self, topic: str, records: bytes, *, acks: int = -1, partition: int = 0, timeout_ms: int = 30_000,
         version: int = 9,
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int]:  # fmt: skip
         """(error, base offset)."""
         body = produce_body(topic, records, acks, partition, timeout_ms, version)
         return self.produced(self.send(PRODUCE, version, body), version)
@@ -102,84 +96,68 @@ class Raw:
         return self.receive(FETCH, 12, number).responses[0].partitions[0]
 
     def send_fetch(
-        self,
-        topic: str,
-        offset: int,
-        *,
-        wait_ms: int = 0,
-        partition: int = 0,
-        epoch: int = -1,
-        replica: int = -1,
-        last_epoch: int = -1,
-    ) -> int:
+        self, topic: str, offset: int, *, wait_ms: int = 0, partition: int = 0, epoch: int = -1,
+        replica: int = -1, last_epoch: int = -1,
+    ) -> int:  # fmt: skip
         cls, parts = request_parts(FETCH, 12)
         part = make(
-            parts.FetchPartition,
-            partition=partition,
-            current_leader_epoch=epoch,
-            fetch_offset=offset,
-            last_fetched_epoch=last_epoch,
-            partition_max_bytes=1 << 20,
-        )
-        body = make(
-            cls,
-            replica_id=replica,
-            max_wait=milliseconds(wait_ms),
-            min_bytes=1,
-            max_bytes=1 << 20,
+            parts.FetchPartition, partition=partition, current_leader_epoch=epoch, fetch_offset=offset,
+            last_fetched_epoch=last_epoch, partition_max_bytes=1 << 20)  # fmt: skip
+        return self.send(FETCH, 12, make(
+            cls, replica_id=replica, max_wait=milliseconds(wait_ms), min_bytes=1, max_bytes=1 << 20,
             topics=(make(parts.FetchTopic, topic=topic, partitions=(part,)),),
-            forgotten_topics_data=(),
-        )
-        return self.send(FETCH, 12, body)
+            forgotten_topics_data=()))  # fmt: skip
 
-    def end_offset(self, topic: str, partition: int = 0) -> tuple[int, int]:
+    def list_offset(
+        self, topic: str, timestamp: int, *, partition: int = 0, replica: int = -1, epoch: int = -1,
+        version: int = 7,
+    ) -> tuple[int, int, int, int | None]:  # fmt: skip
+        """(error, offset, timestamp, leader epoch)."""
+        cls, parts = request_parts(LIST_OFFSETS, version)
+        part = make(parts.ListOffsetsPartition, partition_index=partition, timestamp=timestamp,
+                    current_leader_epoch=epoch)  # fmt: skip
+        body = make(cls, replica_id=replica, isolation_level=0,
+                    topics=(make(parts.ListOffsetsTopic, name=topic, partitions=(part,)),))  # fmt: skip
+        found = self.ask(LIST_OFFSETS, version, body).topics[0].partitions[0]
+        return (int(found.error_code), found.offset, found.timestamp,
+                found.leader_epoch if version >= 4 else None)  # fmt: skip
+
+    def end_offset(self, topic: str) -> tuple[int, int]:
         """(error, HW)."""
-        cls, parts = request_parts(LIST_OFFSETS, 7)
-        part = make(parts.ListOffsetsPartition, partition_index=partition, timestamp=-1)
-        body = make(
-            cls,
-            replica_id=-1,
-            isolation_level=0,
-            topics=(make(parts.ListOffsetsTopic, name=topic, partitions=(part,)),),
-        )
-        answer = self.ask(LIST_OFFSETS, 7, body).topics[0].partitions[0]
-        return int(answer.error_code), answer.offset
+        return self.list_offset(topic, -1)[:2]
+
+    def created(
+        self, topic: str, partitions: int = -1, factor: int = -1,
+        assignment: Iterable[tuple[int, tuple[int, ...]]] = (), **configs: str,
+    ) -> tuple[int, int, int]:  # fmt: skip
+        """(error, partitions, replication factor)."""
+        cls, parts = request_parts(CREATE_TOPICS, 7)
+        assignments = tuple(make(parts.CreatableReplicaAssignment, partition_index=index, broker_ids=brokers)
+                            for index, brokers in assignment)  # fmt: skip
+        given = tuple(make(parts.CreatableTopicConfig, name=key.replace("_", "."), value=value)
+                      for key, value in configs.items())  # fmt: skip
+        wanted = make(parts.CreatableTopic, name=topic, num_partitions=partitions, configs=given,
+                      replication_factor=factor, assignments=assignments)  # fmt: skip
+        body = make(cls, timeout=milliseconds(30_000), topics=(wanted,))
+        found = self.ask(CREATE_TOPICS, 7, body).topics[0]
+        return int(found.error_code), found.num_partitions, found.replication_factor
 
     def create(self, topic: str, *assignment: tuple[int, ...], **configs: str) -> int:
         """The error."""
-        cls, parts = request_parts(CREATE_TOPICS, 7)
-        body = make(
-            cls,
-            timeout=milliseconds(30_000),
-            topics=(
-                make(
-                    parts.CreatableTopic,
-                    name=topic,
-                    num_partitions=-1,
-                    replication_factor=-1,
-                    assignments=tuple(
-                        make(parts.CreatableReplicaAssignment, partition_index=index, broker_ids=replicas)
-                        for index, replicas in enumerate(assignment)
-                    ),
-                    configs=tuple(
-                        make(parts.CreatableTopicConfig, name=key.replace("_", "."), value=value)
-                        for key, value in configs.items()
-                    ),
-                ),
-            ),
-        )
-        return int(self.ask(CREATE_TOPICS, 7, body).topics[0].error_code)
+        return self.created(topic, assignment=enumerate(assignment), **configs)[0]
+
+    def elected(self, topic: str, *, unclean: bool = False, partition: int = 0) -> tuple[int, list[int]]:
+        """(error, error of each partition)."""
+        cls, parts = request_parts(ELECT_LEADERS, 2)
+        named = make(parts.TopicPartitions, topic=topic, partitions=(partition,))
+        body = make(cls, election_type=int(unclean), topic_partitions=(named,))
+        answer = self.ask(ELECT_LEADERS, 2, body)
+        return int(answer.error_code), [int(part.error_code) for found in answer.replica_election_results
+                                        for part in found.partition_result]  # fmt: skip
 
     def elect(self, topic: str, *, unclean: bool = False) -> int:
         """The error for partition 0."""
-        cls, parts = request_parts(ELECT_LEADERS, 2)
-        body = make(
-            cls,
-            election_type=int(unclean),
-            topic_partitions=(make(parts.TopicPartitions, topic=topic, partitions=(0,)),),
-        )
-        results = self.ask(ELECT_LEADERS, 2, body).replica_election_results
-        return int(results[0].partition_result[0].error_code)
+        return self.elected(topic, unclean=unclean)[1][0]
 
 
 def produce_body(
@@ -188,12 +166,5 @@ def produce_body(
     cls, parts = request_parts(PRODUCE, version)
     data = make(parts.PartitionProduceData, index=partition, records=records)
     return make(
-        cls,
-        transactional_id=None,
-        acks=acks,
-        timeout=milliseconds(timeout_ms),
-        topic_data=(make(parts.TopicProduceData, name=topic, partition_data=(data,)),),
-    )
-
-
-__all__ = ["FOLLOWER_FETCH_VERSION", "Raw", "batch", "produce_body"]
+        cls, transactional_id=None, acks=acks, timeout=milliseconds(timeout_ms),
+        topic_data=(make(parts.TopicProduceData, name=topic, partition_data=(data,)),))  # fmt: skip

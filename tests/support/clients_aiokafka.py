@@ -13,6 +13,7 @@ from client_calls import COMPRESSIONS, NO_GROUPS, NO_TRANSACTIONS, OK, Call, Row
 from floodmark.broker.protocol.errors import error_name
 
 WAIT_S = 60.0
+Made = Callable[[Scene], Awaitable[None]]
 
 
 def _asking(ask: Callable[[Scene], Awaitable[object]]) -> Callable[[Scene], str]:
@@ -70,14 +71,13 @@ async def _producer(at: Scene, **config: object) -> AsyncIterator[AIOKafkaProduc
         await producer.stop()
 
 
-async def _list(at: Scene) -> None:
-    async with _admin(at) as admin:
-        await admin.list_topics()
+def _by_admin(ask: Callable[[AIOKafkaAdminClient, str], Awaitable[object]]) -> Made:
+    """A call about the topic, whose answer may be an error."""
+    async def run(at: Scene) -> None:
+        async with _admin(at) as admin:
+            _raise(await ask(admin, at.topic))
 
-
-async def _cluster(at: Scene) -> None:
-    async with _admin(at) as admin:
-        await admin.describe_cluster()
+    return run
 
 
 def _raise(answer: object) -> None:
@@ -89,20 +89,14 @@ def _raise(answer: object) -> None:
             raise error
 
 
-async def _create(at: Scene) -> None:
-    async with _admin(at) as admin:
-        _raise(await admin.create_topics([NewTopic(at.topic, 1, 3)]))
+_create = _by_admin(lambda admin, topic: admin.create_topics([NewTopic(topic, 1, 3)]))
+_delete = _by_admin(lambda admin, topic: admin.delete_topics([topic]))
 
 
 async def _describe(at: Scene) -> None:
     async with _admin(at) as admin:
         (topic,) = await admin.describe_topics([at.topic])
         _raise(type("Answer", (), {"topic_errors": [(at.topic, topic["error_code"])]}))
-
-
-async def _grow(at: Scene) -> None:
-    async with _admin(at) as admin:
-        _raise(await admin.create_partitions({at.topic: NewPartitions(2)}))
 
 
 async def _configs(admin: AIOKafkaAdminClient, kind: ConfigResourceType, name: str) -> dict[str, str]:
@@ -112,17 +106,16 @@ async def _configs(admin: AIOKafkaAdminClient, kind: ConfigResourceType, name: s
     return {entry[0]: entry[1] for entry in entries}
 
 
-async def _describe_configs(at: Scene) -> None:
-    async with _admin(at) as admin:
-        assert (await _configs(admin, ConfigResourceType.TOPIC, at.topic))["min.insync.replicas"] == "2"
+def _has(kind: ConfigResourceType, key: str, value: str, name: str = "") -> Made:
+    """Whether the topic, or a broker by that name, has this config."""
+    async def ask(at: Scene) -> None:
+        async with _admin(at) as admin:
+            assert (await _configs(admin, kind, name or at.topic))[key] == value
+
+    return ask
 
 
-async def _describe_broker(at: Scene) -> None:
-    async with _admin(at) as admin:
-        assert (await _configs(admin, ConfigResourceType.BROKER, "1"))["node.id"] == "1"
-
-
-def _alter(name: str, value: str) -> Callable[[Scene], Awaitable[None]]:
+def _alter(name: str, value: str) -> Made:
     async def ask(at: Scene) -> None:
         async with _admin(at) as admin:
             resource = ConfigResource(ConfigResourceType.TOPIC, at.topic, {name: value})
@@ -137,7 +130,7 @@ def _alter(name: str, value: str) -> Callable[[Scene], Awaitable[None]]:
 # -- records -----------------------------------------------------------------------------------------------
 
 
-def _produce_and_read(compression: str) -> Callable[[Scene], Awaitable[None]]:
+def _produce_and_read(compression: str) -> Made:
     values = [f"{compression} " + "v" * 99 + str(n) for n in range(20)]
 
     async def ask(at: Scene) -> None:
@@ -209,30 +202,21 @@ async def _transaction(at: Scene) -> None:
         pass
 
 
-async def _delete_records(at: Scene) -> None:
-    async with _admin(at) as admin:
-        await admin.delete_records({TopicPartition(at.topic, 0): RecordsToDelete(before_offset=1)})
-
-
-async def _delete(at: Scene) -> None:
-    async with _admin(at) as admin:
-        _raise(await admin.delete_topics([at.topic]))
-
-
 CALLS = [
     Call(name=name, expected=expected, run=_asking(ask))
     for name, expected, ask in [
-        ("list topics", OK, _list),
-        ("describe the cluster", OK, _cluster),
+        ("list topics", OK, _by_admin(lambda admin, _: admin.list_topics())),
+        ("describe the cluster", OK, _by_admin(lambda admin, _: admin.describe_cluster())),
         ("create a topic", OK, _create),
         ("create it again", "TOPIC_ALREADY_EXISTS", _create),
         ("describe it", OK, _describe),
-        ("add partitions", OK, _grow),
-        ("describe its configs", OK, _describe_configs),
+        ("add partitions", OK,
+         _by_admin(lambda admin, topic: admin.create_partitions({topic: NewPartitions(2)}))),
+        ("describe its configs", OK, _has(ConfigResourceType.TOPIC, "min.insync.replicas", "2")),
         ("alter its configs", OK, _alter("min.insync.replicas", "1")),
         ("alter a config that is none", "INVALID_CONFIG", _alter("no.such.config", "1")),
         ("cleanup.policy=compact", "POLICY_VIOLATION", _alter("cleanup.policy", "compact")),
-        ("describe a broker's configs", OK, _describe_broker),
+        ("describe a broker's configs", OK, _has(ConfigResourceType.BROKER, "node.id", "1", "1")),
         *[(f"produce ({each}), assign, read", OK, _produce_and_read(each)) for each in COMPRESSIONS],
         ("produce (idempotent)", OK, _idempotent),
         ("assign without an offset", OK, _stored),
@@ -241,7 +225,8 @@ CALLS = [
         ("subscribe", NO_GROUPS, _subscribe),
         ("commit", NO_GROUPS, _commit),
         ("a transactional producer's start", NO_TRANSACTIONS, _transaction),
-        ("delete records", "UNSUPPORTED_VERSION", _delete_records),
+        ("delete records", "UNSUPPORTED_VERSION", _by_admin(lambda admin, topic: admin.delete_records(
+            {TopicPartition(topic, 0): RecordsToDelete(before_offset=1)}))),
         ("delete the topic", OK, _delete),
         ("delete it again", "UNKNOWN_TOPIC_OR_PARTITION", _delete),
     ]

@@ -23,15 +23,12 @@ from confluent_kafka.admin import (
 )
 
 WAIT_S = 60.0
+Made = Callable[[Scene], str]
 _UNSUPPORTED = "_UNSUPPORTED_FEATURE"  # librdkafka's name for an API that no broker offers
 
 
-def _admin(at: Scene) -> AdminClient:
-    return _admin_of(at.bootstrap)
-
-
 @cache
-def _admin_of(bootstrap: str) -> AdminClient:
+def _admin(bootstrap: str) -> AdminClient:
     """An admin client that is kept for later calls: its futures do not keep it alive."""
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
@@ -44,80 +41,65 @@ def _answer(ask: Callable[[], object]) -> str:
     return OK
 
 
-def _resource(at: Scene, *entries: ConfigEntry) -> ConfigResource:
-    return ConfigResource(ConfigResource.Type.TOPIC, at.topic, incremental_configs=list(entries) or None)
-
-
-def _described(at: Scene, resource: ConfigResource) -> dict[str, str]:
-    (future,) = _admin(at).describe_configs([resource]).values()
-    return {name: entry.value for name, entry in future.result(WAIT_S).items()}
-
-
-def _alter(at: Scene, name: str, value: str) -> None:
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    (future,) = _admin(at).incremental_alter_configs([_resource(at, entry)]).values()
-    future.result(WAIT_S)
-
-
-def _list(at: Scene) -> str:
-    def ask() -> None:
-        assert _admin(at).list_topics(timeout=WAIT_S).brokers.keys() == {1, 2, 3}
-
-    return _answer(ask)
-
-
-def _list_by(kind: str) -> Callable[[Scene], str]:
+def _by_admin(ask: Callable[[AdminClient, str], Any]) -> Made:
+    """The answer to a call about the topic, which gives a future or one for each thing that was asked for."""
     def run(at: Scene) -> str:
-        settings = {"bootstrap.servers": at.bootstrap, "log_level": 0}
-        client: Any = Producer(settings) if kind == "Producer" else Consumer({**settings, "group.id": "g"})
-        try:
-            return _answer(lambda: client.list_topics(timeout=WAIT_S))
-        finally:
-            if kind == "Consumer":
-                client.close()
+        made = ask(_admin(at.bootstrap), at.topic)
+        (future,) = made.values() if isinstance(made, dict) else (made,)
+        return _answer(lambda: future.result(WAIT_S))
 
     return run
 
 
-def create(at: Scene) -> str:
-    (future,) = _admin(at).create_topics([NewTopic(at.topic, 1, 3)]).values()
-    return _answer(lambda: future.result(WAIT_S))
+create = _by_admin(lambda admin, topic: admin.create_topics([NewTopic(topic, 1, 3)]))
+delete = _by_admin(lambda admin, topic: admin.delete_topics([topic]))
+_describe = _by_admin(lambda admin, topic: admin.describe_topics(TopicCollection([topic])))
 
 
-def _describe(at: Scene) -> str:
-    (future,) = _admin(at).describe_topics(TopicCollection([at.topic])).values()
-    return _answer(lambda: future.result(WAIT_S))
+def _described(at: Scene, kind: Any, name: str) -> dict[str, str]:
+    (future,) = _admin(at.bootstrap).describe_configs([ConfigResource(kind, name)]).values()
+    return {name: entry.value for name, entry in future.result(WAIT_S).items()}
 
 
-def _grow(at: Scene) -> str:
-    (future,) = _admin(at).create_partitions([NewPartitions(at.topic, 2)]).values()
-    return _answer(lambda: future.result(WAIT_S))
+def _alter(name: str, value: str) -> Made:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    return _by_admin(lambda admin, topic: admin.incremental_alter_configs([
+        ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])]))
 
 
-def _describe_configs(at: Scene) -> str:
-    def ask() -> None:
-        assert _described(at, _resource(at))["min.insync.replicas"] == "2"
+def _has(key: str, value: str, kind: Any = ConfigResource.Type.TOPIC, name: str = "") -> Made:
+    """Whether the topic, or a broker by that name, has this config."""
+    def run(at: Scene) -> str:
+        assert _described(at, kind, name or at.topic)[key] == value
+        return OK
 
-    return _answer(ask)
-
-
-def _describe_broker(at: Scene) -> str:
-    def ask() -> None:
-        assert _described(at, ConfigResource(ConfigResource.Type.BROKER, "1"))["node.id"] == "1"
-
-    return _answer(ask)
+    return run
 
 
-def _alter_configs(at: Scene) -> str:
-    def ask() -> None:
-        _alter(at, "min.insync.replicas", "1")
-        assert _described(at, _resource(at))["min.insync.replicas"] == "1"
+def _both(first: Made, second: Made) -> Made:
+    def run(at: Scene) -> str:
+        assert first(at) == OK
+        return second(at)
 
-    return _answer(ask)
+    return run
 
 
-def _cluster(at: Scene) -> str:
-    return _answer(lambda: _admin(at).describe_cluster().result(WAIT_S))
+def _list(at: Scene) -> str:
+    assert _admin(at.bootstrap).list_topics(timeout=WAIT_S).brokers.keys() == {1, 2, 3}
+    return OK
+
+
+def _list_by(kind: Any) -> Made:
+    def run(at: Scene) -> str:
+        client = kind({"bootstrap.servers": at.bootstrap, "log_level": 0, **(
+            {"group.id": "g"} if kind is Consumer else {})})
+        try:
+            return _answer(lambda: client.list_topics(timeout=WAIT_S))
+        finally:
+            if kind is Consumer:
+                client.close()
+
+    return run
 
 
 # -- records -----------------------------------------------------------------------------------------------
@@ -157,7 +139,7 @@ def _read(at: Scene, consumer: Consumer, offset: int, count: int) -> list[str]:
     return found
 
 
-def _produce_and_read(compression: str) -> Callable[[Scene], str]:
+def _produce_and_read(compression: str) -> Made:
     values = [f"{compression} " + "v" * 99 + str(n) for n in range(20)]
 
     def run(at: Scene) -> str:
@@ -210,7 +192,7 @@ def _list_offsets(at: Scene) -> str:
     partition = TopicPartition(at.topic, 0)
     ends = OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp()
     for spec in (*ends, OffsetSpec.for_timestamp(5)):
-        (future,) = _admin(at).list_offsets({partition: spec}).values()
+        (future,) = _admin(at.bootstrap).list_offsets({partition: spec}).values()
         assert future.result(WAIT_S).offset >= 0, spec
     return OK
 
@@ -219,10 +201,8 @@ def _list_offsets(at: Scene) -> str:
 
 
 def _groups(at: Scene) -> str:
-    def ask() -> None:
-        assert _admin(at).list_consumer_groups().result(WAIT_S).valid == []
-
-    return _answer(ask)
+    assert _admin(at.bootstrap).list_consumer_groups().result(WAIT_S).valid == []
+    return OK
 
 
 def subscribe(at: Scene, **config: object) -> str:
@@ -255,67 +235,42 @@ def _transaction(at: Scene) -> str:
     return _answer(lambda: producer.init_transactions(WAIT_S))
 
 
-def _delete_records(at: Scene) -> str:
-    (future,) = _admin(at).delete_records([TopicPartition(at.topic, 0, 1)]).values()
-    return _answer(lambda: future.result(WAIT_S))
-
-
-def _acls(at: Scene) -> str:
-    every = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-    )
-    return _answer(lambda: _admin(at).describe_acls(every).result(WAIT_S))
-
-
-def delete(at: Scene) -> str:
-    (future,) = _admin(at).delete_topics([at.topic]).values()
-    return _answer(lambda: future.result(WAIT_S))
-
-
-def _alter_unknown(at: Scene) -> str:
-    return _answer(lambda: _alter(at, "no.such.config", "1"))
-
-
-def _compact(at: Scene) -> str:
-    return _answer(lambda: _alter(at, "cleanup.policy", "compact"))
-
-
-CALLS = [
-    Call(name="list topics (AdminClient)", expected=OK, run=_list),
-    Call(name="list topics (Producer)", expected=OK, run=_list_by("Producer")),
-    Call(name="list topics (Consumer)", expected=OK, run=_list_by("Consumer")),
-    Call(name="describe the cluster", expected=OK, run=_cluster),
-    Call(name="create a topic", expected=OK, run=create),
-    Call(name="create it again", expected="TOPIC_ALREADY_EXISTS", run=create),
-    Call(name="describe it", expected=OK, run=_describe),
-    Call(name="add partitions", expected=OK, run=_grow),
-    Call(name="describe its configs", expected=OK, run=_describe_configs),
-    Call(name="alter its configs", expected=OK, run=_alter_configs),
-    Call(name="alter a config that is none", expected="INVALID_CONFIG", run=_alter_unknown),
-    Call(name="cleanup.policy=compact", expected="POLICY_VIOLATION", run=_compact),
-    Call(name="describe a broker's configs", expected=OK, run=_describe_broker),
-    *[
-        Call(name=f"produce ({each}), assign, read", expected=OK, run=_produce_and_read(each))
-        for each in COMPRESSIONS
-    ],
-    Call(name="produce (idempotent)", expected=OK, run=_idempotent),
-    Call(name="assign without an offset", expected=OK, run=_stored),
-    Call(name="offsets by time", expected=OK, run=_times),
-    Call(name="list offsets (AdminClient)", expected=OK, run=_list_offsets),
-    Call(name="list groups", expected=OK, run=_groups),
-    Call(name="subscribe", expected=NO_GROUPS, run=subscribe),
-    Call(
-        name="subscribe (group.protocol=consumer)", expected="_FATAL",
-        run=lambda at: subscribe(at, **{"group.protocol": "consumer"}),
-    ),
-    Call(name="commit", expected=NO_GROUPS, run=_commit),
-    Call(name="init_transactions", expected=NO_TRANSACTIONS, run=_transaction),
-    Call(name="delete records", expected=_UNSUPPORTED, run=_delete_records),
-    Call(name="describe ACLs", expected=_UNSUPPORTED, run=_acls),
-    Call(name="delete the topic", expected=OK, run=delete),
-    Call(name="delete it again", expected="UNKNOWN_TOPIC_OR_PART", run=delete),
-    Call(name="describe what is deleted", expected="UNKNOWN_TOPIC_OR_PART", run=_describe),
-]
+_ACLS = AclBindingFilter(
+    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
+_ALTERED = ("min.insync.replicas", "1")
+CALLS = [Call(name=name, expected=expected, run=run) for name, expected, run in [
+    ("list topics (AdminClient)", OK, _list),
+    ("list topics (Producer)", OK, _list_by(Producer)),
+    ("list topics (Consumer)", OK, _list_by(Consumer)),
+    ("describe the cluster", OK, _by_admin(lambda admin, _: admin.describe_cluster())),
+    ("create a topic", OK, create),
+    ("create it again", "TOPIC_ALREADY_EXISTS", create),
+    ("describe it", OK, _describe),
+    ("add partitions", OK,
+     _by_admin(lambda admin, topic: admin.create_partitions([NewPartitions(topic, 2)]))),
+    ("describe its configs", OK, _has("min.insync.replicas", "2")),
+    ("alter its configs", OK, _both(_alter(*_ALTERED), _has(*_ALTERED))),
+    ("alter a config that is none", "INVALID_CONFIG", _alter("no.such.config", "1")),
+    ("cleanup.policy=compact", "POLICY_VIOLATION", _alter("cleanup.policy", "compact")),
+    ("describe a broker's configs", OK, _has("node.id", "1", ConfigResource.Type.BROKER, "1")),
+    *((f"produce ({each}), assign, read", OK, _produce_and_read(each)) for each in COMPRESSIONS),
+    ("produce (idempotent)", OK, _idempotent),
+    ("assign without an offset", OK, _stored),
+    ("offsets by time", OK, _times),
+    ("list offsets (AdminClient)", OK, _list_offsets),
+    ("list groups", OK, _groups),
+    ("subscribe", NO_GROUPS, subscribe),
+    ("subscribe (group.protocol=consumer)", "_FATAL",
+     lambda at: subscribe(at, **{"group.protocol": "consumer"})),
+    ("commit", NO_GROUPS, _commit),
+    ("init_transactions", NO_TRANSACTIONS, _transaction),
+    ("delete records", _UNSUPPORTED,
+     _by_admin(lambda admin, topic: admin.delete_records([TopicPartition(topic, 0, 1)]))),
+    ("describe ACLs", _UNSUPPORTED, _by_admin(lambda admin, _: admin.describe_acls(_ACLS))),
+    ("delete the topic", OK, delete),
+    ("delete it again", "UNKNOWN_TOPIC_OR_PART", delete),
+    ("describe what is deleted", "UNKNOWN_TOPIC_OR_PART", _describe),
+]]  # fmt: skip
 
 
 def rows(bootstrap: str) -> list[Row]:

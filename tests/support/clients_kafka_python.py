@@ -22,6 +22,7 @@ from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, for_cod
 from floodmark.broker.protocol.errors import error_name
 
 WAIT_MS = 60_000
+Made = Callable[[Scene], str]
 
 
 def _answer(ask: Callable[[], object]) -> str:
@@ -66,35 +67,24 @@ def _producer(at: Scene, **config: object) -> Iterator[KafkaProducer]:
         producer.close(timeout=5)
 
 
-def _list(at: Scene) -> str:
-    with _admin(at) as admin:
-        return _answer(admin.list_topics)
-
-
-def _cluster(at: Scene) -> str:
-    with _admin(at) as admin:
-        return _answer(admin.describe_cluster)
-
-
-def _create(at: Scene) -> str:
-    with _admin(at) as admin:
-        wanted = {at.topic: {"num_partitions": 1, "replication_factor": 3}}
-        return _answer(lambda: admin.create_topics(wanted))
-
-
-def _describe(at: Scene) -> str:
-    def ask() -> None:
+def _by_admin(ask: Callable[[KafkaAdminClient, str], object]) -> Made:
+    """The answer to a call about the topic."""
+    def run(at: Scene) -> str:
         with _admin(at) as admin:
-            (topic,) = admin.describe_topics([at.topic])
-            if topic["error_code"]:
-                raise for_code(topic["error_code"])
+            return _answer(lambda: ask(admin, at.topic))
 
-    return _answer(ask)
+    return run
 
 
-def _grow(at: Scene) -> str:
-    with _admin(at) as admin:
-        return _answer(lambda: admin.create_partitions({at.topic: 2}))
+def _describe(admin: KafkaAdminClient, topic: str) -> None:
+    (found,) = admin.describe_topics([topic])
+    if found["error_code"]:
+        raise for_code(found["error_code"])
+
+
+_create = _by_admin(
+    lambda admin, topic: admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 3}}))
+_delete = _by_admin(lambda admin, topic: admin.delete_topics([topic]))
 
 
 def _configs(admin: KafkaAdminClient, kind: ConfigResourceType, name: str) -> dict[str, str]:
@@ -102,16 +92,14 @@ def _configs(admin: KafkaAdminClient, kind: ConfigResourceType, name: str) -> di
     return {key: entry["value"] for key, entry in of_kind[name].items()}
 
 
-def _describe_configs(at: Scene) -> str:
-    with _admin(at) as admin:
-        assert _configs(admin, ConfigResourceType.TOPIC, at.topic)["min.insync.replicas"] == "2"
-        return OK
+def _has(kind: ConfigResourceType, key: str, value: str, name: str = "") -> Made:
+    """Whether the topic, or a broker by that name, has this config."""
+    def run(at: Scene) -> str:
+        with _admin(at) as admin:
+            assert _configs(admin, kind, name or at.topic)[key] == value
+            return OK
 
-
-def _describe_broker(at: Scene) -> str:
-    with _admin(at) as admin:
-        assert _configs(admin, ConfigResourceType.BROKER, "1")["node.id"] == "1"
-        return OK
+    return run
 
 
 def _alter(at: Scene, incremental: bool, **configs: str) -> str:
@@ -132,7 +120,7 @@ def _alter(at: Scene, incremental: bool, **configs: str) -> str:
 # -- records -----------------------------------------------------------------------------------------------
 
 
-def _produce_and_read(compression: str) -> Callable[[Scene], str]:
+def _produce_and_read(compression: str) -> Made:
     values = [f"{compression} " + "v" * 99 + str(n) for n in range(20)]
 
     def run(at: Scene) -> str:
@@ -214,56 +202,37 @@ def _transaction(at: Scene) -> str:
         return _answer(producer.init_transactions)
 
 
-def _delete_records(at: Scene) -> str:
-    with _admin(at) as admin:
-        return _answer(lambda: admin.delete_records({TopicPartition(at.topic, 0): 1}))
-
-
-def _acls(at: Scene) -> str:
-    anything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
-    every = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, anything)
-    with _admin(at) as admin:
-        return _answer(lambda: admin.describe_acls(every))
-
-
-def _delete(at: Scene) -> str:
-    with _admin(at) as admin:
-        return _answer(lambda: admin.delete_topics([at.topic]))
-
-
-CALLS = [
-    Call(name="list topics", expected=OK, run=_list),
-    Call(name="describe the cluster", expected=OK, run=_cluster),
-    Call(name="create a topic", expected=OK, run=_create),
-    Call(name="create it again", expected="TOPIC_ALREADY_EXISTS", run=_create),
-    Call(name="describe it", expected=OK, run=_describe),
-    Call(name="add partitions", expected=OK, run=_grow),
-    Call(name="describe its configs", expected=OK, run=_describe_configs),
-    Call(name="alter its configs", expected=OK, run=lambda at: _alter(at, True, min_insync_replicas="1")),
-    Call(name="alter them (AlterConfigs)", expected=OK, run=lambda at: _alter(at, False, flush_messages="9")),
-    Call(name="alter a config that is none", expected="INVALID_CONFIG",
-         run=lambda at: _alter(at, True, no_such_config="1")),
-    Call(name="cleanup.policy=compact", expected="POLICY_VIOLATION",
-         run=lambda at: _alter(at, True, cleanup_policy="compact")),
-    Call(name="describe a broker's configs", expected=OK, run=_describe_broker),
-    *[
-        Call(name=f"produce ({each}), assign, read", expected=OK, run=_produce_and_read(each))
-        for each in COMPRESSIONS
-    ],
-    Call(name="produce (idempotent)", expected=OK, run=_idempotent),
-    Call(name="assign without an offset", expected=OK, run=_stored),
-    Call(name="offsets by time", expected=OK, run=_times),
-    Call(name="list offsets (KafkaAdminClient)", expected=OK, run=_list_offsets),
-    Call(name="list groups", expected=OK, run=_groups),
-    Call(name="subscribe", expected=NO_GROUPS, run=_subscribe),
-    Call(name="commit", expected=NO_GROUPS, run=_commit),
-    Call(name="init_transactions", expected=NO_TRANSACTIONS, run=_transaction),
-    Call(name="delete records", expected="UNSUPPORTED_VERSION", run=_delete_records),
-    Call(name="describe ACLs", expected="UNSUPPORTED_VERSION", run=_acls),
-    Call(name="delete the topic", expected=OK, run=_delete),
-    Call(name="delete it again", expected="UNKNOWN_TOPIC_OR_PARTITION", run=_delete),
-    Call(name="describe what is deleted", expected="UNKNOWN_TOPIC_OR_PARTITION", run=_describe),
-]  # fmt: skip
+_ACLS = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY,
+                  ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY))
+CALLS = [Call(name=name, expected=expected, run=run) for name, expected, run in [
+    ("list topics", OK, _by_admin(lambda admin, _: admin.list_topics())),
+    ("describe the cluster", OK, _by_admin(lambda admin, _: admin.describe_cluster())),
+    ("create a topic", OK, _create),
+    ("create it again", "TOPIC_ALREADY_EXISTS", _create),
+    ("describe it", OK, _by_admin(_describe)),
+    ("add partitions", OK, _by_admin(lambda admin, topic: admin.create_partitions({topic: 2}))),
+    ("describe its configs", OK, _has(ConfigResourceType.TOPIC, "min.insync.replicas", "2")),
+    ("alter its configs", OK, lambda at: _alter(at, True, min_insync_replicas="1")),
+    ("alter them (AlterConfigs)", OK, lambda at: _alter(at, False, flush_messages="9")),
+    ("alter a config that is none", "INVALID_CONFIG", lambda at: _alter(at, True, no_such_config="1")),
+    ("cleanup.policy=compact", "POLICY_VIOLATION", lambda at: _alter(at, True, cleanup_policy="compact")),
+    ("describe a broker's configs", OK, _has(ConfigResourceType.BROKER, "node.id", "1", "1")),
+    *((f"produce ({each}), assign, read", OK, _produce_and_read(each)) for each in COMPRESSIONS),
+    ("produce (idempotent)", OK, _idempotent),
+    ("assign without an offset", OK, _stored),
+    ("offsets by time", OK, _times),
+    ("list offsets (KafkaAdminClient)", OK, _list_offsets),
+    ("list groups", OK, _groups),
+    ("subscribe", NO_GROUPS, _subscribe),
+    ("commit", NO_GROUPS, _commit),
+    ("init_transactions", NO_TRANSACTIONS, _transaction),
+    ("delete records", "UNSUPPORTED_VERSION",
+     _by_admin(lambda admin, topic: admin.delete_records({TopicPartition(topic, 0): 1}))),
+    ("describe ACLs", "UNSUPPORTED_VERSION", _by_admin(lambda admin, _: admin.describe_acls(_ACLS))),
+    ("delete the topic", OK, _delete),
+    ("delete it again", "UNKNOWN_TOPIC_OR_PARTITION", _delete),
+    ("describe what is deleted", "UNKNOWN_TOPIC_OR_PARTITION", _by_admin(_describe)),
+]]  # fmt: skip
 
 
 def rows(bootstrap: str) -> list[Row]:

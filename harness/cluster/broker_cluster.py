@@ -13,12 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness import runtime
-from floodmark.harness.cluster import readiness
 from floodmark.harness.cluster.exit_reports import machine_failure
 from floodmark.harness.cluster.layout import LINKS, Layout
 from floodmark.harness.cluster.place import Death, Place
 from floodmark.harness.cluster.system import System
-from floodmark.harness.cluster.waiting import wait_until
+from floodmark.harness.cluster.waiting import healthy, wait_until
 from floodmark.harness.errors import FloodmarkError, WrongDisk
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import Met, View
@@ -79,7 +78,7 @@ class BrokerCluster:
         concerned = sorted({node for spec in partitions for node in spec.replicas})
 
         async def unready() -> str | None:
-            return readiness.healthy(await self.observe(), partitions, concerned)
+            return healthy(await self.observe(), partitions, concerned)
 
         await wait_until(unready, "the new partitions to have a leader and a full ISR", CREATE_S)
 
@@ -211,7 +210,7 @@ class BrokerCluster:
     async def _not_up(self) -> str | None:
         for name in self._layout.names:
             self._alive_or_raise(name)
-        return readiness.healthy(await self.observe(), (), self.nodes)
+        return healthy(await self.observe(), (), self.nodes)
 
     async def _wait_until_up(self, name: str) -> None:
         """Waits until a process is up, or has ended at a failpoint that it was armed with."""

@@ -10,18 +10,20 @@ Rules
 """
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from floodmark.harness.cluster.ports import HOST
-from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 LINKS = "links"  # the process, by name
 
 Address = tuple[str, int]
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Ports(Protocol):
@@ -188,3 +190,28 @@ def lay_out(
         for name in names
     }
     return Layout(folder=folder, nodes=nodes, places=places, links=links, link_hosts=link_hosts)
+
+
+# -- properties files ---------------------------------------------------------------------------------------
+
+def property_line(key: str, value: str, *, escapes: bool) -> str:
+    """One line of a properties file. UsageError for a key or value with a line break or a comment, which
+    would change the other lines. escapes: a backslash is doubled; else the last character may not be one."""
+    text = f"{key}={value}"
+    continues = value.endswith("\\") and not escapes
+    if len(text.splitlines()) != 1 or not text.isprintable() or continues or _KEY.fullmatch(key) is None:
+        raise UsageError(f"{key!a} cannot be set to {value!a}: that cannot be in a properties file")
+    return f"{key}={value}\n" if not escapes else text.replace("\\", "\\\\") + "\n"
+
+
+def write_properties(file: Path, lines: Mapping[str, str], *, escapes: bool) -> None:
+    file.write_text("".join(property_line(key, value, escapes=escapes) for key, value in lines.items()),
+                    encoding="utf-8")
+
+
+def typed(value: str) -> int | bool | str:
+    """A setting's value as run.json has it."""
+    word = value.strip()
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    return int(word) if re.fullmatch(r"[+-]?[0-9]{1,18}", word) else word

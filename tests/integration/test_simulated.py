@@ -23,7 +23,7 @@ import pytest
 from floodmark.broker import process_log
 from floodmark.broker import runtime as broker_runtime
 from floodmark.harness.client.connection import connect
-from floodmark.harness.cluster.simulated import streams
+from floodmark.harness.cluster.simulated import scheduler
 from floodmark.harness.cluster.simulated.guard import StrayCall
 from floodmark.harness.cluster.simulated.place import Simulation
 from floodmark.harness.cluster.simulated.scheduler import KILLED, Process
@@ -304,7 +304,7 @@ def drawn_and_done(folder: Path, more: int) -> tuple[dict[str, list[float]], dic
 def test_one_more_request_changes_no_draw_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All streams draw the same, as far as both go; those that are new are of that request's own connections,
     and every other connection carries nearly as many messages as before. Clients do the same ops."""
-    monkeypatch.setattr(streams, "Random", NotingRandom)
+    monkeypatch.setattr(scheduler, "Random", NotingRandom)
     without, ops = drawn_and_done(tmp_path / "0", 0)
     with_one, ops_with_one = drawn_and_done(tmp_path / "1", 1)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from floodmark.harness.cluster import readiness
+from floodmark.harness.cluster import waiting
 from floodmark.harness.cluster.layout import Layout, lay_out, node_names
 from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.cluster.reference import broker_properties, broker_settings, views
+from floodmark.harness.cluster.reference import broker_settings, views
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.reports.cluster_table import table
@@ -29,7 +29,7 @@ def ports() -> Iterator[Ports]:
 
 def write(layout: Layout, bugs: Sequence[str] = ()) -> None:
     chosen = broker_settings.broker_settings({}, nodes=3)
-    broker_properties.write_properties(layout, chosen, rules="kip-320", bugs=bugs)
+    broker_settings.write_properties(layout, chosen, rules="kip-320", bugs=bugs)
 
 
 def read(layout: Layout, name: str) -> dict[str, str]:
@@ -129,7 +129,7 @@ def test_every_process_writes_a_trace_outside_its_log_directory_unless_switched_
     files = {name: tmp_path / "work" / f"{name}.trace" for name in (*NODES, CONTROLLER)}
     assert {name: Path(read(layout, name)["floodmark.trace"]) for name in files} == files
     other = PartitionSpec(key=4, topic="log", partition=1, replicas=NODES)
-    raw = broker_properties.raw_traces(layout, [other])
+    raw = broker_settings.raw_traces(layout, [other])
     assert raw is not None
     assert (raw.files, raw.keys) == (files, {("log", 1): 4})
     assert raw.names == {1: "n1", 2: "n2", 3: "n3", 100: CONTROLLER}
@@ -137,7 +137,7 @@ def test_every_process_writes_a_trace_outside_its_log_directory_unless_switched_
     untraced = lay_out(tmp_path / "2", IDS, proxied=False, ports=ports, first_port=None, trace=False)
     write(untraced)
     assert "floodmark.trace" not in read(untraced, "n1")
-    assert broker_properties.raw_traces(untraced, []) is None
+    assert broker_settings.raw_traces(untraced, []) is None
     with pytest.raises(UsageError, match=r"floodmark\.trace"):
         broker_settings.broker_settings({"floodmark.trace": "x"}, nodes=3)
 
@@ -226,7 +226,7 @@ def test_minus_one_is_no_leader() -> None:
 def test_healthy_names_what_is_not(
         truth: dict[str, Any] | None, answer: dict[str, Any], reason: str | None) -> None:
     """A leader that does not yet know its own part is not healthy."""
-    problem = readiness.healthy(view_of(truth, n1=answer), [SPEC], NODES)
+    problem = waiting.healthy(view_of(truth, n1=answer), [SPEC], NODES)
 
     assert problem is None if reason is None else reason in (problem or "")
 

@@ -11,10 +11,9 @@ from types import ModuleType
 import pytest
 from disk import Disk, batch
 
-from floodmark.harness.cluster import log_damage
 from floodmark.harness.cluster.containers import archives
 from floodmark.harness.cluster.containers.disks import edits
-from floodmark.harness.cluster.log_extents import log_extents, records_between
+from floodmark.harness.cluster.log_extents import corrupt, log_extents, records_between, truncated
 from floodmark.harness.cluster.reference import power_loss
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,7 +101,7 @@ def test_lost_records_are_those_missing_from_the_second_listing() -> None:
 
 @pytest.mark.parametrize("kind", ["corrupt", "truncated"])
 def test_damage_loses_the_last_batch_and_no_other(disk: Disk, kind: str) -> None:
-    found = {"corrupt": log_damage.corrupt, "truncated": log_damage.truncated}[kind](disk.log_dir)
+    found = {"corrupt": corrupt, "truncated": truncated}[kind](disk.log_dir)
     assert found is not None
 
     path = disk.log_dir / found.file
@@ -128,7 +127,7 @@ def test_damage_is_done_where_there_are_records(tmp_path: Path) -> None:
     (one.log_dir / "a-0" / f"{0:020d}.log").touch()
     (one.folder / f"{2:020d}.log").touch()
 
-    found = log_damage.truncated(one.log_dir)
+    found = truncated(one.log_dir)
 
     assert found is not None
     assert (found.partition, found.file) == ("log-0", SEGMENT)
@@ -137,7 +136,7 @@ def test_damage_is_done_where_there_are_records(tmp_path: Path) -> None:
 def test_where_there_is_no_record_nothing_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "log-0").mkdir()
 
-    assert log_damage.corrupt(tmp_path) is None
+    assert corrupt(tmp_path) is None
 
 
 # -- files truncated on a copy, then on the disk ----------------------------------------------------------

@@ -11,8 +11,12 @@ from floodmark.harness.cluster.containers.engine_resources import EngineResource
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.layout import lay_out as local_lay_out
 from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.cluster.reference.broker_properties import properties_text, raw_traces
-from floodmark.harness.cluster.reference.broker_settings import broker_settings, ids_of
+from floodmark.harness.cluster.reference.broker_settings import (
+    broker_settings,
+    ids_of,
+    properties_text,
+    raw_traces,
+)
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 

@@ -16,7 +16,6 @@ from floodmark.harness import catalog
 from floodmark.harness.client.batch import uvarint
 from floodmark.harness.cluster.kafka import choice, kraft
 from floodmark.harness.cluster.kafka.distribution import Distribution
-from floodmark.harness.cluster.kafka.features import formatted_features, refuse_other_features
 from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.metadata_log import (
@@ -26,9 +25,11 @@ from floodmark.harness.cluster.kafka.metadata_log import (
     MetadataLog,
     PartitionState,
     apply_record,
+    formatted_features,
+    refuse_other_features,
 )
-from floodmark.harness.cluster.kafka.settings import OURS, effective, property_line
-from floodmark.harness.cluster.layout import Layout, lay_out
+from floodmark.harness.cluster.kafka.settings import OURS, effective
+from floodmark.harness.cluster.layout import Layout, lay_out, property_line
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.commands.run import planned
@@ -196,7 +197,7 @@ def test_any_other_key_is_passed_to_kafka(found: None) -> None:
     assert "segment.ms" not in runs.config["n1"]
     assert runs.about == {"name": "kafka", "version": "4.3.1", "form": "kraft",
                           "topic_config": {"flush.messages": "1", "segment.ms": "7"}}
-    assert property_line("no.such.key", "x\\") == "no.such.key=x\\\\\n"
+    assert property_line("no.such.key", "x\\", escapes=True) == "no.such.key=x\\\\\n"
 
 
 def test_a_topics_key_overrides_its_brokers() -> None:

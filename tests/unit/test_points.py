@@ -17,11 +17,14 @@ from floodmark.broker.testing import failpoint_requests
 from floodmark.harness.cluster.control_client import ControlError, Refused
 from floodmark.harness.cluster.layout import Layout, lay_out
 from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.cluster.reference import failpoint_control, views
-from floodmark.harness.cluster.reference.broker_properties import raw_traces, write_properties
-from floodmark.harness.cluster.reference.broker_settings import broker_settings, ids_of
-from floodmark.harness.cluster.reference.control_sockets import ControlSockets
-from floodmark.harness.cluster.reference.failpoint_control import FailpointControl
+from floodmark.harness.cluster.reference import control_sockets, views
+from floodmark.harness.cluster.reference.broker_settings import (
+    broker_settings,
+    ids_of,
+    raw_traces,
+    write_properties,
+)
+from floodmark.harness.cluster.reference.control_sockets import ControlSockets, FailpointControl
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.phases.main_phase import AcksGiven
 from floodmark.harness.protocols import PartitionSpec
@@ -148,9 +151,9 @@ def test_an_unknown_partition_is_an_error() -> None:
 
 def test_requests_to_arm_and_release_name_topic_partition_and_broker_id(tmp_path: Path) -> None:
     async def steps(stand: Stand) -> list[Any]:
-        await stand.points.arm("n2", HOLD, lives=True)
-        assert await stand.points.release("n2", {"name": "F.truncated", "peer": "n1"}, lives=True) == 1
-        assert await stand.points.release("n2", None, lives=True) == 1
+        await stand.points.arm("n2", HOLD)
+        assert await stand.points.release("n2", {"name": "F.truncated", "peer": "n1"}) == 1
+        assert await stand.points.release("n2", None) == 1
         return list(stand.node.requests)
 
     assert run(tmp_path, steps) == [
@@ -171,7 +174,7 @@ def test_a_release_of_nothing_is_no_error(tmp_path: Path, left: Any, raises: boo
     """The failpoint may have ended by itself; but a refusal while one is armed or held is an error."""
     async def steps(stand: Stand) -> int:
         stand.node.answers |= {"release": "nothing of that kind", "points": left}
-        return await stand.points.release("n2", {"name": "F.truncated"}, lives=True)
+        return await stand.points.release("n2", {"name": "F.truncated"})
 
     if raises:
         with pytest.raises(Refused, match="nothing of that kind"):
@@ -182,7 +185,7 @@ def test_a_release_of_nothing_is_no_error(tmp_path: Path, left: Any, raises: boo
 
 async def crash_as_armed(stand: Stand) -> None:
     """n2 closes the connection at a request, and its host learns a moment later that it has exited."""
-    await stand.points.arm("n2", CRASH, lives=True)
+    await stand.points.arm("n2", CRASH)
     stand.points.started("n2")
     stand.node.hangs_up = True
     while len(stand.node.requests) < 2:
@@ -198,7 +201,7 @@ def test_a_node_that_crashes_during_an_arm_request_is_armed_for_its_next_start(t
         ends = asyncio.create_task(crash_as_armed(stand))
         while not stand.node.hangs_up:
             await asyncio.sleep(0.001)
-        await stand.points.arm("n2", HOLD, lives=True)
+        await stand.points.arm("n2", HOLD)
         await ends
         armed = stand.properties()[-1].partition("=")[2]
         arms = failpoint_requests.parse_arms(
@@ -213,7 +216,7 @@ def test_a_node_that_crashes_during_a_release_request_holds_nothing(tmp_path: Pa
         ends = asyncio.create_task(crash_as_armed(stand))
         while not stand.node.hangs_up:
             await asyncio.sleep(0.001)
-        released = await stand.points.release("n2", {"name": "F.appended"}, lives=True)
+        released = await stand.points.release("n2", {"name": "F.appended"})
         await ends
         return released
 
@@ -222,12 +225,12 @@ def test_a_node_that_crashes_during_a_release_request_holds_nothing(tmp_path: Pa
 
 def test_a_node_that_disconnects_without_reaching_a_failpoint_is_an_error(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failpoint_control, "END_KNOWN_S", 0.1)
+    monkeypatch.setattr(control_sockets, "END_KNOWN_S", 0.1)
 
     async def steps(stand: Stand) -> None:
         stand.node.hangs_up = True
-        for act in (stand.points.arm("n2", HOLD, lives=True),
-                    stand.points.release("n2", {"name": "F.appended"}, lives=True)):
+        for act in (stand.points.arm("n2", HOLD),
+                    stand.points.release("n2", {"name": "F.appended"})):
             with pytest.raises(ControlError, match="n2 closed the connection without an answer"):
                 await act
 
@@ -238,10 +241,11 @@ def test_a_node_that_is_down_is_armed_by_its_properties_for_one_start(tmp_path: 
     """In the order of arming, without what was released before; the line is removed once it has been read."""
     async def steps(stand: Stand) -> None:
         before = stand.properties()
-        await stand.points.arm("n2", HOLD, lives=False)
-        await stand.points.arm("n2", CRASH, lives=False)
-        await stand.points.arm("n2", {**CRASH, "name": "F.appended"}, lives=False)
-        assert await stand.points.release("n2", {"name": "F.appended"}, lives=False) == 0
+        stand.node.running = False
+        await stand.points.arm("n2", HOLD)
+        await stand.points.arm("n2", CRASH)
+        await stand.points.arm("n2", {**CRASH, "name": "F.appended"})
+        assert await stand.points.release("n2", {"name": "F.appended"}) == 0
         *others, armed = stand.properties()
         assert others == before
         key, _, value = armed.partition("=")
@@ -292,7 +296,7 @@ def test_without_a_trace_the_process_is_queried(tmp_path: Path) -> None:
 def test_an_armed_crash_is_expected_once_and_reported_from_then_on(tmp_path: Path, trace: bool) -> None:
     """Not before the exit is known. Another exit of the same node is not expected."""
     async def steps(stand: Stand) -> None:
-        await stand.points.arm("n2", CRASH, lives=True)
+        await stand.points.arm("n2", CRASH)
         if trace:
             stand.matches(5, "crash")
         assert await stand.points.met("n2") == []
@@ -313,8 +317,8 @@ def test_an_armed_crash_is_expected_once_and_reported_from_then_on(tmp_path: Pat
 def test_an_exit_is_not_expected_because_something_else_was_armed(tmp_path: Path) -> None:
     """A hold, or a crash at a failpoint that was not reached."""
     async def steps(stand: Stand) -> None:
-        await stand.points.arm("n2", HOLD, lives=True)
-        await stand.points.arm("n2", CRASH, lives=True)
+        await stand.points.arm("n2", HOLD)
+        await stand.points.arm("n2", CRASH)
         stand.matches(5)
         assert not stand.points.expects_exit("n2", -signal.SIGKILL)
 
@@ -325,10 +329,10 @@ def test_an_exit_is_not_expected_because_something_else_was_armed(tmp_path: Path
 def test_an_exit_is_not_expected_because_a_crash_was_armed_once(tmp_path: Path, trace: bool) -> None:
     """It was released, or an earlier process of the node was armed, or killed at the failpoint."""
     async def steps(stand: Stand) -> None:
-        await stand.points.arm("n2", CRASH, lives=True)
-        await stand.points.release("n2", {"name": "F.truncated"}, lives=True)
+        await stand.points.arm("n2", CRASH)
+        await stand.points.release("n2", {"name": "F.truncated"})
         assert not stand.points.expects_exit("n2", -signal.SIGKILL)
-        await stand.points.arm("n2", CRASH, lives=True)
+        await stand.points.arm("n2", CRASH)
         if trace:
             stand.matches(5, "crash")
         stand.points.started("n2")
@@ -342,7 +346,9 @@ def test_releasing_all_disarms_all_and_reports_what_is_left(tmp_path: Path) -> N
     async def steps(stand: Stand) -> Any:
         assert await stand.points.release_all(NODES) == []
         assert stand.node.requests == []
-        await stand.points.arm("n2", HOLD, lives=False)
+        stand.node.running = False
+        await stand.points.arm("n2", HOLD)
+        stand.node.running = True
         stand.node.answers["points"] = {"met": [], "armed": [{"point": "F.hold"}]}
         found = await stand.points.release_all(NODES)
         assert not any(line.startswith("floodmark.failpoints") for line in stand.properties())
@@ -358,7 +364,7 @@ def test_a_paused_process_cannot_be_armed(tmp_path: Path) -> None:
     """It would not read the request in time."""
     async def steps(stand: Stand) -> None:
         stand.node.is_paused = True
-        await stand.points.arm("n2", HOLD, lives=True)
+        await stand.points.arm("n2", HOLD)
 
     with pytest.raises(FloodmarkError, match="n2 is paused, or down, and cannot be asked to arm"):
         run(tmp_path, steps)

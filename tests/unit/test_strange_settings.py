@@ -8,7 +8,7 @@ import pytest
 from command_line import edit_lines, edit_run, floodmark, golden
 
 from floodmark.broker.server import config
-from floodmark.harness.cluster.reference.broker_properties import property_line
+from floodmark.harness.cluster.layout import property_line
 from floodmark.harness.errors import UsageError
 
 NODES = ("n1", "n2", "n3")
@@ -129,9 +129,9 @@ def test_an_option_holds_one_line(tmp_path: Path, word: str) -> None:
 def test_a_line_of_properties_is_one_line(key: str, value: str) -> None:
     """Whatever is written to the file: the broker's reader must not see another line in it."""
     with pytest.raises(UsageError, match="cannot be in a properties file"):
-        property_line(key, value)
+        property_line(key, value, escapes=False)
 
 
 @pytest.mark.parametrize("value", ["1", "", "PLAINTEXT://127.0.0.1:9092", "/a b/\u00fc", "1@h:2", "a\\b"])
 def test_the_broker_reads_the_value_of_a_line(value: str) -> None:
-    assert config.read_properties(property_line("log.dirs", value)) == [(1, "log.dirs", value)]
+    assert config.read_properties(property_line("log.dirs", value, escapes=False)) == [(1, "log.dirs", value)]

@@ -21,12 +21,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from floodmark.harness.cluster import log_damage
 from floodmark.harness.cluster.containers import archives
 from floodmark.harness.cluster.containers.addresses import DATA
 from floodmark.harness.cluster.containers.engine_resources import EngineResources, PastFault
 from floodmark.harness.cluster.containers.loop_devices import Loops
-from floodmark.harness.cluster.log_extents import LogExtents, Lost, log_extents, records_between
+from floodmark.harness.cluster.log_extents import (
+    LogExtents,
+    Lost,
+    corrupt,
+    log_extents,
+    records_between,
+    truncated,
+)
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.system import PowerLoss, wipe
 from floodmark.harness.cluster.waiting import wait_until
@@ -238,7 +244,7 @@ class Volumes:
 
     async def _damage(self, node: str, kind: str) -> Mapping[str, Any]:
         await self._end(node)
-        where = {"corrupt": log_damage.corrupt, "truncated": log_damage.truncated}[kind]
+        where = {"corrupt": corrupt, "truncated": truncated}[kind]
         found = await asyncio.to_thread(where, await self.log_dir(node))
         if found is None:
             return {"lost_records": 0}

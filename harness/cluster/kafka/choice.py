@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from floodmark.harness.cluster.kafka import class_archive
 from floodmark.harness.cluster.kafka.cut_logs import CutLogs
 from floodmark.harness.cluster.kafka.distribution import Distribution, distribution, form_of, named
-from floodmark.harness.cluster.kafka.forms import Form
-from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
+from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, Form, KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.settings import refuse_ours
 from floodmark.harness.cluster.layout import node_names

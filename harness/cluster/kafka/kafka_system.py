@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from floodmark.harness import logdir
 from floodmark.harness.client.connection import connect
@@ -45,12 +45,10 @@ from floodmark.harness.cluster.broker_requests import (
 )
 from floodmark.harness.cluster.kafka import kafka_trace
 from floodmark.harness.cluster.kafka.distribution import FIRST_TRACED, Distribution, release_of
-from floodmark.harness.cluster.kafka.forms import ControllerState, Form
-from floodmark.harness.cluster.kafka.hosts_files import write_hosts
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
 from floodmark.harness.cluster.kafka.log_lines import read_line
-from floodmark.harness.cluster.kafka.settings import effective, keeps_all
+from floodmark.harness.cluster.kafka.settings import effective, keeps_all, write_hosts
 from floodmark.harness.cluster.kafka.wire_looks import Ends, WireLooks
 from floodmark.harness.cluster.layout import Address, Layout
 from floodmark.harness.cluster.place import Place
@@ -81,6 +79,45 @@ NO_CLOCKS = ("under libfaketime a Java process takes ten times the processor tim
 HWS = "replication-offset-checkpoint"
 CONTROLLER_S = 3.0  # a reachable controller acknowledges a broker sooner than this
 BETWEEN_LOOKS_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerState:
+    """The controller's decisions so far."""
+
+    partitions: Mapping[int, PartitionView]  # by the history's key
+    unfenced: frozenset[str]  # registered nodes that it considers alive
+
+
+class Form(Protocol):
+    """What differs between Apache Kafka in KRaft mode and with ZooKeeper. The process `controller` is the
+    quorum's controller in KRaft mode and ZooKeeper in the other; in both, what it wrote decides who leads and
+    is the truth."""
+
+    @property
+    def name(self) -> str: ...  # zookeeper or kraft: run.json's `system.form`
+    @property
+    def about(self) -> Mapping[str, Any]: ...  # further keys of run.json's `system`
+    @property
+    def settings(self) -> Mapping[str, str]: ...  # Kafka's keys of every broker, without addresses and paths
+    @property
+    def decides_alone(self) -> bool: ...  # whether the process `controller` decides; else a broker does
+    @property
+    def waiting_line(self) -> str: ...  # what a broker logs while it waits for its controller
+    @property
+    def stranger_line(self) -> str: ...  # what it logs if its log directory is another cluster's
+    @property
+    def lacks(self) -> Mapping[type, str]: ...  # abilities that this form does not have, and why
+
+    def write_files(self, layout: Layout) -> None: ...  # all files that its processes read at start
+    def before(self, name: str) -> Sequence[str]: ...  # a command that execs its arguments; may be empty
+    def main(self, name: str) -> tuple[str, Path]: ...  # the main class, and its settings file
+    async def starting(self, name: str) -> None: ...  # its process is about to start
+    async def controller_is_up(self) -> bool: ...
+    async def expire(self, node: str, partitions: Sequence[PartitionSpec], awake: Sequence[str]) -> None: ...
+    async def admin(self, running: Sequence[str]) -> str | None: ...  # who takes admin requests; None: nobody
+    async def controller_state(self, partitions: Sequence[PartitionSpec]) -> ControllerState | None: ...
+    async def close(self) -> None: ...  # safe twice, and before write_files
 
 
 @dataclass(slots=True, kw_only=True)

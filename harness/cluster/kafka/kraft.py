@@ -31,12 +31,15 @@ from floodmark.harness.client.connection import Unsent, connect
 from floodmark.harness.cluster.broker_requests import finalized_features, once
 from floodmark.harness.cluster.kafka import class_archive, settings
 from floodmark.harness.cluster.kafka.distribution import Distribution, release_of
-from floodmark.harness.cluster.kafka.features import formatted_features, refuse_other_features
-from floodmark.harness.cluster.kafka.forms import ControllerState
-from floodmark.harness.cluster.kafka.hosts_files import advertised_to_brokers
 from floodmark.harness.cluster.kafka.jvm import JVM
-from floodmark.harness.cluster.kafka.metadata_log import NO_LEADER, MetadataLog
-from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port
+from floodmark.harness.cluster.kafka.kafka_system import ControllerState
+from floodmark.harness.cluster.kafka.metadata_log import (
+    NO_LEADER,
+    MetadataLog,
+    formatted_features,
+    refuse_other_features,
+)
+from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port, write_properties
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import Expires, PartitionSpec
 from floodmark.harness.schedule.views import CONTROLLER, PartitionView
@@ -68,7 +71,7 @@ PREFERRED: Mapping[str, str] = {
 
 
 class KRaft:
-    """KRaft mode, see forms.py: Form."""
+    """KRaft mode, see kafka_system.py: Form."""
 
     def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int]) -> None:
         self.name = "kraft"
@@ -97,8 +100,8 @@ class KRaft:
         self._layout = layout
         layout.make_folders()
         for name in layout.names:
-            settings.write_properties(
-                layout.properties_of(name), {**self._place_of(name), **self.settings})
+            write_properties(
+                layout.properties_of(name), {**self._place_of(name), **self.settings}, escapes=True)
         home = layout.places[CONTROLLER].log_dir
         self._format(home)
         self._template = shutil.copytree(home, layout.work("formatted"))
@@ -119,7 +122,7 @@ class KRaft:
                 f"{listener}:PLAINTEXT"
                 for listener in (CLIENTS_LISTENER, BROKERS_LISTENER, CONTROLLER_LISTENER)),
         }
-        advertised = host_port(advertised_to_brokers(self._layout, name))
+        advertised = host_port(settings.advertised_to_brokers(self._layout, name))
         if place.is_controller:
             may_advertise = release_of(self._kafka.version) >= FIRST_ADVERTISED
             return {"process.roles": "controller", **lines,
@@ -138,8 +141,8 @@ class KRaft:
     def _format(self, home: Path) -> None:
         """Formats the controller's folder with its settings and with the folder's path on this machine."""
         properties = self._layout.work("format.properties")
-        settings.write_properties(
-            properties, {**self._place_of(CONTROLLER), "log.dirs": str(home), **self.settings})
+        write_properties(properties, {**self._place_of(CONTROLLER), "log.dirs": str(home), **self.settings},
+                         escapes=True)
         cluster_id = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
         java = [str(self._kafka.java), *JVM, *class_archive.options(self._kafka)]
         argv = [*java, "-cp", self._kafka.classpath, "kafka.tools.StorageTool", "format", "-t", cluster_id,

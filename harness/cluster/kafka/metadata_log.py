@@ -12,7 +12,7 @@ Rules
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -236,3 +236,32 @@ _APPLY: dict[int, Callable[[Decisions, _Reader], None]] = {
     0: _register, 1: _unregister, 2: _topic, 3: _partition, 5: _partition_change, 7: _fence, 8: _unfence,
     9: _remove_topic, 12: _feature, 17: _registration_change,
 }
+
+
+# -- features -----------------------------------------------------------------------------------------------
+
+def formatted_features(log_dir: Path) -> Mapping[str, int]:
+    """The level of each feature (KIP-584) that a folder was formatted with; empty if there is no checkpoint
+    (before 3.3). The format command writes it: into the folder itself up to 4.3, into __cluster_metadata-0
+    from 4.4 on."""
+    decisions = Decisions()
+    for path in sorted((*log_dir.glob("*.checkpoint"), *(log_dir / FOLDER).glob("*.checkpoint"))):
+        try:
+            data, at = path.read_bytes(), 0
+            while (header := frame(data, at)) is not None and header.size:
+                for record in () if header.control else records(data, at, header):
+                    apply_record(decisions, record.value or b"")
+                at += header.size
+        except (OSError, BatchError, LookupError, struct.error) as error:
+            raise FloodmarkError(f"{path}, which Kafka's format wrote, cannot be read: {error}") from error
+    return decisions.features
+
+
+def refuse_other_features(asked: Mapping[str, int], finalized: Mapping[str, int], version: str) -> None:
+    """Raises FloodmarkError if a feature's level is not the formatted one. Kafka leaves out those of level
+    0."""
+    wrong = [f"{name} has level {finalized.get(name, 0)}, not {level}"
+             for name, level in sorted(asked.items()) if finalized.get(name, 0) != level]
+    if wrong:
+        raise FloodmarkError(f"this cluster of Kafka {version} does not have the features that its folder "
+                             f"was formatted with: {'; '.join(wrong)}")

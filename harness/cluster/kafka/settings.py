@@ -1,18 +1,21 @@
-"""Checks the settings of Apache Kafka that a user gives (`-c`, `-t`), and writes them as lines of a
-properties file.
+"""Checks the settings of Apache Kafka that a user gives (`-c`, `-t`); writes its processes' hosts files.
 
 Rules
 1. Kafka accepts any key, so every key is passed on; Kafka itself warns about unknown ones.
 2. Settings that tie a process to its place (addresses, ids, folders, roles) are set by the cluster and cannot
    be given.
 3. A setting is one line of the file: one that would begin another line is refused.
+4. A broker advertises one address to all others. If links can be cut, that is its node's name, and each
+   process is started with jdk.net.hosts.file (Java 9 and newer), in which the name is the address of its own
+   link.
 """
 
-import re
+import socket
 from collections.abc import Mapping
-from pathlib import Path
 
 from floodmark.harness.broker_config import TOPIC_KEYS
+from floodmark.harness.cluster.layout import Address, Layout, property_line, typed
+from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.errors import UsageError
 
 OURS = frozenset({
@@ -42,7 +45,6 @@ PREFERRED: Mapping[str, str] = {
     "transaction.state.log.replication.factor": "1",
     "unclean.leader.election.enable": "false",
 }
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def refuse_ours(given: Mapping[str, str], option: str) -> None:
@@ -51,20 +53,7 @@ def refuse_ours(given: Mapping[str, str], option: str) -> None:
         if key in OURS:
             raise UsageError(f"{option} {key}=... cannot be set: addresses, ids, folders and roles are the "
                              "cluster's")
-        property_line(key, value)
-
-
-def property_line(key: str, value: str) -> str:
-    """One line of a properties file; UsageError for what would be more than one."""
-    text = f"{key}={value}"
-    if len(text.splitlines()) != 1 or not text.isprintable() or _KEY.fullmatch(key) is None:
-        raise UsageError(f"{key!a} cannot be set to {value!a}: that cannot be in a properties file")
-    escaped = value.replace("\\", "\\\\")
-    return f"{key}={escaped}\n"
-
-
-def write_properties(file: Path, lines: Mapping[str, str]) -> None:
-    file.write_text("".join(property_line(key, value) for key, value in lines.items()), encoding="utf-8")
+        property_line(key, value, escapes=True)
 
 
 def effective(settings: Mapping[str, str], topic_settings: Mapping[str, str]) -> dict[str, int | bool | str]:
@@ -72,7 +61,7 @@ def effective(settings: Mapping[str, str], topic_settings: Mapping[str, str]) ->
     setting overrides its broker's, and a run has only its own topics."""
     of_topics = {TOPIC_KEYS.get(key, key): value for key, value in topic_settings.items()
                  if key in TOPIC_KEYS or key in settings}
-    return {key: _typed(value) for key, value in {**settings, **of_topics}.items()}
+    return {key: typed(value) for key, value in {**settings, **of_topics}.items()}
 
 
 def keeps_all(settings: Mapping[str, str], *of_topics: Mapping[str, str]) -> bool:
@@ -84,7 +73,18 @@ def keeps_all(settings: Mapping[str, str], *of_topics: Mapping[str, str]) -> boo
             and all(own.get(key, kept) == kept for own in of_topics for key, kept in kept_by.items()))
 
 
-def _typed(value: str) -> int | bool | str:
-    if value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    return int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else value
+def advertised_to_brokers(layout: Layout, node: str) -> Address:
+    """The address that the node, or the controller, advertises to brokers."""
+    place = layout.places[node]
+    if not layout.link_hosts:
+        return place.controller if place.is_controller else place.control
+    return node, place.control[1]  # all links to it listen on this port, at different addresses
+
+
+def write_hosts(layout: Layout) -> None:
+    """Writes the hosts file of each process. Java then uses no other source, so it has the machine's name
+    too."""
+    for name, host in layout.link_hosts.items():
+        lines = [f"{HOST} localhost {socket.gethostname()} {name}",
+                 *(f"{host} {other}" for other in layout.names if other != name)]
+        layout.hosts_of(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

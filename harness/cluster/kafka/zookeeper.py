@@ -24,10 +24,10 @@ from typing import Any
 
 from floodmark.harness.cluster.kafka import settings
 from floodmark.harness.cluster.kafka.distribution import Distribution
-from floodmark.harness.cluster.kafka.forms import ControllerState
-from floodmark.harness.cluster.kafka.hosts_files import advertised_to_brokers
+from floodmark.harness.cluster.kafka.kafka_system import ControllerState
+from floodmark.harness.cluster.kafka.settings import advertised_to_brokers
 from floodmark.harness.cluster.kafka.zookeeper_client import Registered, ZooKeeperClient, ZooKeeperSilent
-from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port
+from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port, write_properties
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import PartitionSpec
@@ -62,7 +62,7 @@ NO_LEADER = -1
 
 
 class ZooKeeper:
-    """Kafka with ZooKeeper, see forms.py: Form."""
+    """Kafka with ZooKeeper, see kafka_system.py: Form."""
 
     def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int], *, rules: str
                  ) -> None:
@@ -94,7 +94,7 @@ class ZooKeeper:
             if name == CONTROLLER:
                 layout.properties_of(name).write_text(self._zoo_cfg(), encoding="utf-8")
             else:
-                settings.write_properties(layout.properties_of(name), self._properties(name))
+                write_properties(layout.properties_of(name), self._properties(name), escapes=True)
         self._client = ZooKeeperClient(layout.places[CONTROLLER].reached)
 
     def _zoo_cfg(self) -> str:

@@ -31,12 +31,12 @@ from floodmark.harness.client.connection import Dial, Lost, Unsent
 from floodmark.harness.client.security import Security
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.client.shared_requests import SharedRequests
-from floodmark.harness.cluster import broker_requests, readiness
+from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import Address, Brokers, Metadata, PartitionState
 from floodmark.harness.cluster.kafka.wire_looks import WireLooks
 from floodmark.harness.cluster.own import clock_bounds
 from floodmark.harness.cluster.own.fault_commands import ABILITIES, FaultCommands
-from floodmark.harness.cluster.waiting import wait_until
+from floodmark.harness.cluster.waiting import healthy, wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import (
@@ -215,7 +215,7 @@ class OwnCluster:
 
         async def unready() -> str | None:
             try:
-                why = readiness.healthy(await self.observe(), partitions, self.nodes)
+                why = healthy(await self.observe(), partitions, self.nodes)
             except FloodmarkError as error:
                 return str(error)
             if why is not None:

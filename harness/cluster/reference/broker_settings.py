@@ -1,4 +1,5 @@
-"""Chooses the settings of the brokers, also as run.json's `config`. Pure.
+"""Chooses the settings of the brokers, also as run.json's `config`; writes each process's properties file,
+with failpoints to arm at its start; finds the trace files.
 
 Rules
 1. Keys are Kafka's (harness/broker_config.py has those that may be given). The user's settings override those
@@ -7,12 +8,18 @@ Rules
 3. run.json has integers and booleans as such, not as strings.
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from floodmark.harness.broker_config import checked
+from floodmark.harness.cluster.layout import Layout, ProcessAddresses, host_port, property_line, typed
+from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CONTROLLER
+from floodmark.harness.trace import Raw
 
 CONTROLLER_ID = 100
+FAILPOINTS = "floodmark.failpoints"
 
 PREFERRED: Mapping[str, str] = {
     "auto.create.topics.enable": "true",
@@ -47,17 +54,67 @@ def broker_settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
 def typed_config(chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
                 ) -> dict[str, int | bool | str]:
     """One node's `config` in run.json: what decides how it behaves, without addresses and paths."""
-    config: dict[str, int | bool | str] = {key: _typed(value) for key, value in chosen.items()}
+    config: dict[str, int | bool | str] = {key: typed(value) for key, value in chosen.items()}
     config["floodmark.rules"] = rules
     config["floodmark.bugs"] = ",".join(bugs)
     return config
 
 
-def _typed(value: str) -> int | bool | str:
-    word = value.strip()
-    if word.lower() in ("true", "false"):
-        return word.lower() == "true"
-    try:
-        return int(word)
-    except ValueError:
-        return word
+# -- files --------------------------------------------------------------------------------------------------
+
+def write_properties(layout: Layout, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> None:
+    """Makes the folders and all properties files."""
+    layout.make_folders()
+    for name, place in layout.places.items():
+        layout.properties_of(name).write_text(
+            properties_text(place, chosen, rules=rules, bugs=bugs), encoding="utf-8")
+
+
+def arm_at_start(layout: Layout, name: str, requests: Sequence[Mapping[str, Any]]) -> None:
+    """Sets the failpoints that the process arms first at its next starts. Empty: none."""
+    path = layout.properties_of(name)
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines()
+             if not line.startswith(f"{FAILPOINTS}=")]
+    lines += [f"{FAILPOINTS}={json.dumps(requests)}"] if requests else []
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def raw_traces(layout: Layout, partitions: Sequence[PartitionSpec]) -> Raw | None:
+    """The trace files of the processes, and the names of their ids; None: no traces are written."""
+    files = {name: place.trace for name, place in layout.places.items() if place.trace is not None}
+    if not files:
+        return None
+    return Raw(
+        files=files,
+        names={place.node_id: name for name, place in layout.places.items()},
+        keys={(spec.topic, spec.partition): spec.key for spec in partitions},
+    )
+
+
+def properties_text(place: ProcessAddresses, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
+                   ) -> str:
+    """The text of one node's file."""
+    lines = {
+        "process.roles": "controller" if place.is_controller else "broker",
+        "node.id": str(place.node_id),
+        "listeners": f"PLAINTEXT://{host_port(place.listens)}",
+        "advertised.listeners": f"PLAINTEXT://{host_port(place.advertised)}",
+        "controller.quorum.voters": f"{CONTROLLER_ID}@{host_port(place.controller)}",
+        "log.dirs": place.inside(place.log_dir),
+        "floodmark.control": host_port(place.control),
+        "floodmark.rules": rules,
+        **chosen,
+    }
+    if place.asked_from is not None:
+        lines["floodmark.control.from"] = place.asked_from
+    if bugs:
+        lines["floodmark.bugs"] = ",".join(bugs)
+    if place.dial:
+        lines["floodmark.dial"] = ",".join(
+            f"{node}@{host_port(address)}" for node, address in sorted(place.dial.items())
+        )
+    if place.durable is not None:
+        lines["floodmark.durable"] = place.inside(place.durable)
+    if place.trace is not None:
+        lines["floodmark.trace"] = place.inside(place.trace)
+    return "".join(property_line(key, value, escapes=False) for key, value in lines.items())

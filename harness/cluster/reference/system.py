@@ -18,10 +18,14 @@ from floodmark.harness.cluster.broker_requests import chosen, election_result, o
 from floodmark.harness.cluster.layout import Layout, node_names
 from floodmark.harness.cluster.place import PYTHON, Place
 from floodmark.harness.cluster.reference import power_loss, views
-from floodmark.harness.cluster.reference.broker_properties import raw_traces, write_properties
-from floodmark.harness.cluster.reference.broker_settings import broker_settings, ids_of, typed_config
-from floodmark.harness.cluster.reference.control_sockets import ControlSockets
-from floodmark.harness.cluster.reference.failpoint_control import FailpointControl
+from floodmark.harness.cluster.reference.broker_settings import (
+    broker_settings,
+    ids_of,
+    raw_traces,
+    typed_config,
+    write_properties,
+)
+from floodmark.harness.cluster.reference.control_sockets import ControlSockets, FailpointControl
 from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -185,11 +189,11 @@ class ReferenceSystem:
         """Arms a failpoint. A node that does not run is armed at its next start, before it does anything
         else."""
         self._layout.of(node)
-        await self._failpoints.arm(node, point, lives=self._place.lives(node))
+        await self._failpoints.arm(node, point)
 
     async def release(self, node: str, point: Mapping[str, Any] | None) -> int:
         self._layout.of(node)
-        return await self._failpoints.release(node, point, lives=self._place.lives(node))
+        return await self._failpoints.release(node, point)
 
     async def met(self, node: str) -> Sequence[Met]:
         self._layout.of(node)

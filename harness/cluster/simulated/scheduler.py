@@ -23,11 +23,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import contextmanager
 from math import exp
+from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from greenlet import getcurrent, greenlet
 
-from floodmark.harness.cluster.simulated.streams import Streams
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.schedule.views import CLIENTS
 
@@ -48,6 +48,22 @@ EFFECTS = {"write": (30, 2e-5), "trace": (10, 1e-5), "send": (20, 2e-5), "fsync"
 COLLECT_EVERY = 200_000  # steps
 STRIKE_PASSES = 8  # effects at most that a process still has after it was to be killed or paused
 STRIKE_WITHIN_S = 0.01
+
+
+class Streams:
+    """Random numbers by purpose: what one link or node draws changes nothing that another one draws. The n-th
+    draw of a stream depends on the seed, its name and n."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._streams: dict[tuple[str, ...], Random] = {}
+
+    def of(self, *name: str) -> Random:
+        """The stream of this name: a purpose, then the link or node."""
+        stream = self._streams.get(name)
+        if stream is None:
+            stream = self._streams[name] = Random("/".join((str(self._seed), *name)))
+        return stream
 
 
 class Wake:

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from container_stage import WAIT_S, Stage, left, running, wait_until
+from container_stage import WAIT_S, Stage, left, running
 from docker.types import Mount
+from run_processes import wait_until
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.containers import engine_resources

@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 from cluster_stories import NODES
-from container_stage import Stage, argv_of_harness, left, running, wait_until
+from container_stage import Stage, argv_of_harness, left, running
+from run_processes import wait_until
 
 from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.containers.engine_client import connect

@@ -17,12 +17,11 @@ import damages_txn
 import damages_unread
 import pytest
 from damages import DAMAGES, FILES, NEAR_MISSES
-from run_shapes import elsewhere, final_reads_alone, nobody_leads, written
 from tangles import tangle
 from twin_compare import differences, other_promises, other_sights
 from txn_histories import healthy_txns
 
-from histories import RunFolder, healthy
+from histories import NODES, READER, Line, RunFolder, healthy
 
 CATALOGUE = DAMAGES | NEAR_MISSES | FILES
 ADDED_BY = (  # imported because they register their damages
@@ -67,6 +66,56 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
         shape(folder, random)
         done.append(shape.__name__)
     return ", ".join(done) or "healthy", written(folder, root / f"{number:04}")
+
+
+# -- incomplete folders: something was not recorded, or was lost afterwards; most of the damage is still there
+
+def elsewhere(folder: RunFolder, random: Random) -> None:
+    """An imported history, which says what it could not carry."""
+    folder.run |= {"leaders": {}, "settled": False, "settle": {"why": "imported"}, "final_reads": {}}
+    folder.files |= {"replicas.jsonl": None, **{f"logs/{node}.jsonl": None for node in NODES}}
+    keys = [int(key) for key in folder.run["partitions"] if random.random() < 0.2]
+    named = {} if random.random() < 0.3 else {"blind": keys, "unread": keys[:1]}
+    left_out = random.choice(({}, {}, {"words of an error": 1}, {"read without an offset": 1}))
+    folder.run |= {"imported": {"left_out": left_out, **named}}
+    if random.random() < 0.8:
+        folder.run |= {"observes": {"dumps": False, "replicas": False, "trace": []}}
+    for line in folder.lines if random.random() < 0.3 else []:
+        lose_some(line, random)
+
+
+def final_reads_alone(folder: RunFolder, random: Random) -> None:
+    """Only the final reads are left, and they lack a record or two."""
+    gone = random.choice((NODES, (random.choice(NODES),)))
+    folder.files |= {f"logs/{node}.jsonl": None for node in gone}
+    if random.random() < 0.3:
+        folder.files["replicas.jsonl"] = None
+    if random.random() < 0.3:
+        folder.run |= {"observes": {"dumps": False, "trace": []}}
+    for line in folder.lines if random.random() < 0.5 else []:
+        if line.get("process") == READER:
+            lose_some(line, random)
+
+
+def lose_some(line: Line, random: Random) -> None:
+    """Removes some records from the poll."""
+    if isinstance(line.get("reads"), list):
+        line["reads"] = [read for read in line["reads"] if random.random() < 0.97]
+
+
+def nobody_leads(folder: RunFolder, random: Random) -> None:
+    """The logs are there, but it is unknown which one counts."""
+    folder.run["leaders"] = {key: {"leader": None} for key in folder.run["partitions"]}
+
+
+def written(folder: RunFolder, path: Path) -> Path:
+    """Writes the folder, whatever happened to its logs."""
+    missing = [name for name, data in folder.files.items() if data is None]
+    folder.files = {name: data for name, data in folder.files.items() if data is not None}
+    folder.write(path)
+    for name in missing:
+        (path / name).unlink(missing_ok=True)
+    return path
 
 
 @pytest.mark.spark

@@ -173,10 +173,3 @@ def running(run: str) -> list[str]:
     finally:
         client.close()
     return [one["Names"][0] for one in there]
-
-
-def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
-        time.sleep(0.02)

@@ -1,18 +1,12 @@
 """Measures how much work the laws do: rows that DuckDB's operators pass on, and lines of Python that run.
 
-    python tests/support/laws_growth.py --records 5000 [SHAPE...]     how it and the time grow from n to 4n
-
 Rules kept here: work is counted, by statement and by family, and is the same on any machine; a join that
-compares each row with each costs their product, whatever it lets through. Time is only reported: it also
-shows what no count shows, long lists inside a row and the inside of numpy.
+compares each row with each costs their product, whatever it lets through.
 """
 
-import argparse
 import json
 import re
 import sys
-import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +16,6 @@ from types import FrameType
 from typing import Any
 
 import duckdb
-import laws_shapes
 import pyarrow as pa
 
 from floodmark.checkers import laws
@@ -37,7 +30,6 @@ HOME = str(Path(laws.__file__).parent)
 class Work:
     rows: Counter[str] = field(default_factory=Counter)  # statement, by its beginning -> rows
     lines: Counter[str] = field(default_factory=Counter)  # family -> lines of Python
-    cpu_s: dict[str, float] = field(default_factory=dict)  # by family
     statements: list[str] = field(default_factory=list)
 
     def all(self) -> Counter[str]:
@@ -102,20 +94,13 @@ def counted_lines(work: Work, family: str) -> Iterator[None]:
         sys.settrace(before)
 
 
-def work_of(
-    tables: Mapping[str, pa.Table], families: Sequence[Family] = FAMILIES, *, lines: bool = True
-) -> Work:
+def work_of(tables: Mapping[str, pa.Table], families: Sequence[Family] = FAMILIES) -> Work:
     work = Work()
     with duckdb.connect(config={"threads": 1}) as db:
         unit = CountedUnit(db, tables, work)
         for family in families:
-            name, began = family.__name__, time.process_time()
-            if lines:
-                with counted_lines(work, f"lines of {name}"):
-                    family(unit)
-            else:
+            with counted_lines(work, f"lines of {family.__name__}"):
                 family(unit)
-            work.cpu_s[name] = time.process_time() - began
         work.statements = unit.statements
     return work
 
@@ -129,34 +114,3 @@ def grown(few: Work, many: Work, *, times: float, floor: int) -> dict[str, tuple
         for name, size in after.items()
         if size > floor and size > times * max(before[name], 1)
     }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--records", type=int, default=5_000)
-    parser.add_argument("shapes", nargs="*", default=list(laws_shapes.SHAPES))
-    asked = parser.parse_args()
-    few, many = asked.records, 4 * asked.records
-    healthy = None
-    for name in asked.shapes:
-        with tempfile.TemporaryDirectory() as root:
-            works = [
-                work_of(laws_shapes.tables(name, records=n, root=Path(root) / str(n)), lines=False)
-                for n in (few, many)
-            ]
-        cpu_s = [sum(work.cpu_s.values()) for work in works]
-        healthy = healthy or cpu_s[1]
-        slow = {
-            family: f"{works[0].cpu_s[family]:.2f} -> {s:.2f}"
-            for family, s in works[1].cpu_s.items()
-            if s > 0.2 and s > 6 * works[0].cpu_s[family]
-        }
-        rows = grown(*works, times=6, floor=20 * many)
-        summary = f"{name:36} {cpu_s[0]:6.2f} -> {cpu_s[1]:6.2f} s, {cpu_s[1] / healthy:4.1f} of healthy"
-        print(summary, slow or "", rows or "", flush=True)
-
-
-if __name__ == "__main__":
-    main()

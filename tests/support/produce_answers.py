@@ -9,6 +9,7 @@ is read to its end.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -211,26 +212,6 @@ def _able(cluster: Cluster, kind: type) -> Any:
 
 # -- the situations -----------------------------------------------------------------------------------------
 
-async def acked(stage: Stage, key: int) -> Outcome:
-    return await stage.send(key)
-
-
-async def to_a_follower(stage: Stage, key: int) -> Outcome:
-    return await stage.send(key, to="n2")
-
-
-async def to_a_stranger(stage: Stage, key: int) -> Outcome:
-    return await stage.send(key, to="n4")
-
-
-async def to_an_unknown_topic(stage: Stage, _: int) -> Outcome:
-    return await stage.send(stage.unknown)
-
-
-async def too_large(stage: Stage, key: int) -> Outcome:
-    return await stage.send(key, values=40)
-
-
 async def deposed_before_anybody_had_it(stage: Stage, key: int) -> Outcome:
     await stage.put_to_sleep("n2", "n3")
     task = await stage.parked(key)
@@ -301,16 +282,8 @@ async def leader_stopped(stage: Stage, key: int) -> Outcome:
     return outcome
 
 
-async def idempotent_acked(stage: Stage, key: int) -> Outcome:
-    return await _by_the_library(stage, key, deposed=False)
-
-
-async def idempotent_over_an_election(stage: Stage, key: int) -> Outcome:
-    """The library gets the same answers as the client of record, and retries by itself."""
-    return await _by_the_library(stage, key, deposed=True)
-
-
-async def _by_the_library(stage: Stage, key: int, *, deposed: bool) -> Outcome:
+async def by_the_library(stage: Stage, key: int, *, deposed: bool) -> Outcome:
+    """Over an election the library gets the same answers as the client of record, and retries by itself."""
     workload = idempotent.make(WorkloadSettings(
         run_id=RUN_ID, seed=1, partitions=(stage.specs[key],), clients=wire_clients(stage.addresses),
         addresses=stage.addresses, acks="all", concurrency=1, first_value=100))
@@ -336,11 +309,11 @@ async def _by_the_library(stage: Stage, key: int, *, deposed: bool) -> Outcome:
 
 
 SITUATIONS: Mapping[str, Callable[[Stage, int], Awaitable[Outcome]]] = {
-    "acked": acked,
-    "to a follower": to_a_follower,
-    "to a stranger": to_a_stranger,
-    "to an unknown topic": to_an_unknown_topic,
-    "too large": too_large,
+    "acked": Stage.send,
+    "to a follower": partial(Stage.send, to="n2"),
+    "to a stranger": partial(Stage.send, to="n4"),
+    "to an unknown topic": lambda stage, _: stage.send(stage.unknown),
+    "too large": partial(Stage.send, values=40),
     "deposed before anybody had it": deposed_before_anybody_had_it,
     "deposed by one that has it": deposed_by_one_that_has_it,
     "timed out": timed_out,
@@ -349,8 +322,8 @@ SITUATIONS: Mapping[str, Callable[[Stage, int], Awaitable[Outcome]]] = {
     "below min after the append": below_min_after_the_append,
     "leader killed": leader_killed,
     "leader stopped": leader_stopped,
-    "idempotent, acked": idempotent_acked,
-    "idempotent, over an election": idempotent_over_an_election,
+    "idempotent, acked": partial(by_the_library, deposed=False),
+    "idempotent, over an election": partial(by_the_library, deposed=True),
 }
 
 

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import here
 import pytest
 from command_line import floodmark
-from distributions import MODULE, distribution
 from folders import Tale
 
 from floodmark.checkers.judge import bags
@@ -23,6 +22,7 @@ from floodmark.checkers.spark import session
 from floodmark.harness.registered import registered
 from floodmark.harness.verdict import Verdict
 
+MODULE = "somebodys_checks"
 CODE = '''
 SLOW = """
 -- An ack took more than 2,500 ns.
@@ -50,6 +50,19 @@ CHECKS = {"slow-ack": "SLOW", "lonely": "lonely", "fussy": "fussy"}
 
 class Bring(Protocol):
     def __call__(self, code: str, checks: Mapping[str, str], *, name: str = ...) -> Path: ...
+
+
+def distribution(root: Path, code: str, checks: Mapping[str, str], *, name: str = "somebodys") -> Path:
+    """Writes a distribution of another author with a module of this code, as pip would install it; returns a
+    folder for sys.path. checks: name -> attribute."""
+    root.mkdir(exist_ok=True)
+    (root / f"{MODULE}.py").write_text(code)
+    info = root / f"{name}-0.3.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.3\n")
+    points = [f"{check} = {MODULE}:{attribute}" for check, attribute in checks.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[floodmark.checks]", *points, ""]))
+    return root
 
 
 def forget() -> None:

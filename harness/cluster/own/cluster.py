@@ -34,6 +34,7 @@ from floodmark.harness.client.shared_requests import SharedRequests
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import Address, Brokers, Metadata, PartitionState
 from floodmark.harness.cluster.kafka.wire_looks import WireLooks
+from floodmark.harness.cluster.layout import host_port
 from floodmark.harness.cluster.own import clock_bounds
 from floodmark.harness.cluster.own.fault_commands import ABILITIES, FaultCommands
 from floodmark.harness.cluster.waiting import healthy, wait_until
@@ -156,7 +157,7 @@ class OwnCluster:
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.config: Mapping[str, Mapping[str, Any]] = {node: {} for node in self.nodes}
         self.system = {"name": NAME, "bootstrap": bootstrap, "brokers": {
-            node: f"{host}:{port}" for node, (host, port) in found.addresses.items()}}
+            node: host_port(address) for node, address in found.addresses.items()}}
         self.clock_error_ns = UNKNOWN_CLOCKS_NS
         self.keeps_all = False  # before the topics are created
         self._found = found
@@ -234,7 +235,7 @@ class OwnCluster:
         answers = await self._metadata(topics)
         if not answers:
             self._silent = "the cluster no longer answers at " + ", ".join(
-                map(_address_text, self._found.addresses.values()))
+                map(host_port, self._found.addresses.values()))
             raise FloodmarkError(self._silent)
         self._silent = None
         names = {number: node for node, number in self._found.ids.items()}
@@ -561,7 +562,3 @@ def _lacks(commands: FaultCommands, found: Found, *, may_break: bool) -> Mapping
     if (why := commands.lacking(("fetch_logs",), nodes)) is not None:
         lacks[ReadsLogs] = why
     return lacks
-
-
-def _address_text(address: Address) -> str:
-    return f"{address[0]}:{address[1]}"

@@ -91,10 +91,9 @@ def rejudge(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
 
     The new verdicts replace the saved ones. Patterns and the exit code are as for check.
     """
-    from floodmark.harness.commands.folder_arguments import chosen_runs
-    from floodmark.harness.commands.rejudge import rejudge_folders
+    from floodmark.harness.commands.check import rejudge_folders
 
-    return rejudge_folders(chosen_runs(folders, workers), through, workers)
+    return rejudge_folders(folders, through, workers)
 
 
 @main.command()
@@ -175,7 +174,7 @@ def explain(name: str | None) -> int:
 @exits
 def demo(cluster: str, kafka: str | None, out: Path | None) -> int:
     """See Kafka's historical disasters happen and be caught, and leader epochs prevent them."""
-    from floodmark.harness.commands.demo import run_demo
+    from floodmark.harness.commands.scenario import run_demo
 
     return run_demo(cluster, out, kafka)
 

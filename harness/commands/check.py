@@ -1,23 +1,39 @@
-"""Judges saved run folders, writes each verdict into its folder, and reports on all: `floodmark check`."""
+"""Judges saved run folders, all in one call: `floodmark check` reports on all, `floodmark rejudge` prints
+what differs from the saved verdicts.
+
+Rules
+1. A new verdict replaces the saved one atomically; rejudge keeps the saved one if nothing could be judged (no
+   run.json, a failed judge).
+2. rejudge prints new and missing findings, changes of class or count, and what became unknown or no longer
+   is. Its exit code is that of `check` for the new verdicts.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from floodmark.checkers.judge import report
 from floodmark.harness import catalog
 from floodmark.harness.commands.folder_arguments import chosen_runs
-from floodmark.harness.pipeline import Gate, judge_and_report
-from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.pipeline import Gate, announce_judge, judge, judge_and_report, write_verdicts
+from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.gate_outcomes import UNSAVED, Json, about_of, read_about
+from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.run_outcome import Ruling, ruling, summary
+from floodmark.harness.reports.run_page import write_page_if_invalid
+from floodmark.harness.reports.safe_text import harmless, harmless_data
+from floodmark.harness.reports.saved_verdict import read_verdict
+from floodmark.harness.reports.verdict_changes import changes
 from floodmark.harness.run import RunAt
-from floodmark.harness.run_location import Place
+from floodmark.harness.run_location import Place, is_named
 from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.verdict import worst
 
 
-def check_folders(
-    words: Sequence[str | Path], through: Gate, workers: Workers = HERE, *, keep_parquet: bool = False
-) -> int:
+def check_folders(words: Sequence[str | Path], through: Gate, workers: Workers = HERE, *,
+                  keep_parquet: bool = False) -> int:
     """Judges all runs (patterns too, and folders of runs) in one call of the judge; returns the worst exit
     code."""
     folders = chosen_runs(words, workers)
@@ -39,3 +55,50 @@ def keep_parquet_copies(folders: Sequence[Place]) -> None:
             except OSError as error:
                 message = f"{folder}: history.parquet could not be written: {error.strerror}"
                 click.echo(harmless(message), err=True)
+
+
+def rejudge_folders(words: Sequence[str | Path], through: Gate, workers: Workers = HERE) -> int:
+    """Judges these runs, prints what changed, and writes the verdicts; returns the worst exit code."""
+    folders = chosen_runs(words, workers)
+    saved = [verdict_before(folder) for folder in folders]
+    announce_judge(many(len(folders), "run"))
+    judged = judge(folders, workers, again=True)
+    rulings, differing = [], 0
+    for before, one in zip(saved, judged, strict=True):
+        folder, counted = one.folder, bool(one.verdict.counts)
+        now = harmless_data(report.as_json(one.verdict))
+        lines = changes(before, now) if counted else [
+            *verdict_text.unknowns(now["unknown"]), "  nothing was judged: the saved verdict stays"]
+        differing += bool(lines)
+        then = None if before is None else ruling(before, read_about(folder), through.policy)
+        rulings.append(ruling(now, about_of(folder, one.verdict), through.policy,
+                              failed=UNSAVED if one.unsaved else ()))
+        if counted:
+            write_page_if_invalid(folder, rulings[-1], now, renew=True)
+        click.echo("\n".join([heading(folder, then, rulings[-1], lines), *lines]))
+        click.echo(harmless(str(folder)))
+    codes = [each.code for each in rulings] + write_verdicts(judged, through)
+    click.echo(summary(rulings) + f"; {differing} changed", err=True)
+    return worst(codes)
+
+
+def verdict_before(folder: Place) -> Json | None:
+    """The saved verdict; None if there is none, or it cannot be read, which is reported on stderr."""
+    run = RunAt(folder=folder)
+    if not is_named(run.verdict_path):
+        return None
+    try:
+        return read_verdict(run)
+    except FloodmarkError as error:
+        click.echo(f"floodmark: {harmless(str(error))}", err=True)
+        return None
+
+
+def heading(folder: Place, before: Ruling | None, now: Ruling, lines: Sequence[str]) -> str:
+    """`NAME: was valid, is INVALID`, both by the options of this call."""
+    name = harmless(folder.resolve().name)
+    if before is None:
+        return f"{name}: no verdict was saved, is {now.heading}"
+    if before.word != now.word:
+        return f"{name}: was {before.heading}, is {now.heading}"
+    return f"{name}: {'still ' if lines else 'unchanged, '}{now.heading}"

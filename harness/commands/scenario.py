@@ -1,8 +1,12 @@
 """Lists, shows and plays scenarios of known faults: `floodmark scenario list | show | run`.
 Every row is a run, several at once, repeated if it failed or missed a moment; it says what must be found, and
-a table shows what was found.
+a table shows what was found. `floodmark demo` plays some of them: historical faults of Kafka, on the rules
+that had them and on those that fixed them, and shows what was lost and where the logs diverge. The README has
+the demo's table; a test compares the two.
 """
 
+import shlex
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,12 +22,14 @@ from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError, n
 from floodmark.harness.pipeline import TRIES, Play, Played, Say, judge_all, new_parent, play_all, say, tidy
 from floodmark.harness.protocols import Cluster, PartitionSpec
 from floodmark.harness.reports.case_names import ROW, SCENARIO
+from floodmark.harness.reports.demo_table import WIDTH, demo_table, notes, topics_table
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.scenario_table import (
     Outcome,
     Part,
     as_json,
     list_table,
+    print_if_unexpected,
     print_unexpected,
     story_text,
     table,
@@ -36,6 +42,14 @@ from floodmark.nemesis.expectations import Row, differences
 from floodmark.nemesis.scenario import Scenario
 
 TABLE = "scenarios.json"  # in the parent folder: the table, for programs
+# The demo. On Apache Kafka: the old topic loses data, while the new one in the same cluster does not.
+SHOWN_ON_KAFKA = ("double-failover-expired", "power-divergence-two-topics")
+# The scenario, its row that loses data and the one that does not.
+SHOWN = (
+    ("double-failover", "high-watermark", "kip-320"),
+    ("power-divergence", "high-watermark", "kip-320"),
+    ("restart-cuts-follower", "high-watermark no_epoch_bump_on_bounce", "kip-320 no_epoch_bump_on_bounce"),
+)
 
 
 # -- list and show --------------------------------------------------------------------------------------
@@ -217,3 +231,44 @@ def judge_plays(parts: Sequence[Part], plays: Sequence[Played], what: str = "") 
         outcomes.append(Outcome(part=part, folder=played.folder, why=played.why, tries=played.tries,
                                 seconds=played.seconds, verdict=verdict, differences_found=tuple(wrong)))
     return outcomes
+
+
+# -- demo -----------------------------------------------------------------------------------------------
+
+
+def demo_acts(kafka: str | None = None) -> tuple[Part, ...]:
+    """The six runs: each fault, then its fix. On Apache Kafka two, each with its control in the same run."""
+    every = {one.name: one for one in scenario.shipped(scenario_words())}
+    if kafka is not None:
+        rows = {name: next(row for row in every[name].rows if row.topics) for name in SHOWN_ON_KAFKA}
+        return tuple(Part(scenario=every[name], row=row, kafka=kafka) for name, row in rows.items())
+    return tuple(Part(scenario=every[name], row=row) for name, *labels in SHOWN for label in labels
+                 for row in every[name].rows if row.label == label)
+
+
+def run_demo(cluster: str, out: Path | None, kafka: str | None = None) -> int:
+    """Plays, judges and prints the demo; exit 0 only if all runs ended as expected."""
+    parent = new_parent(out, "demo")
+    catalog.can_judge()
+    parts = demo_acts(kafka) if kafka is None else parts_that_fit(demo_acts(kafka), cluster, parent)
+    for part in parts[::2] if kafka is None else parts:
+        story = f"{part.scenario.name}: {part.scenario.title}. {part.scenario.story}"
+        say(f"\n{textwrap.fill(story, WIDTH, break_on_hyphens=False)}")
+    plays = play(parts, cluster, parent, at_once=2 if kafka is None else 1, say=say)
+    for played in plays:  # a run that failed or missed a moment has nothing to show
+        if played.why is not None:
+            raise FloodmarkError(f"{played.play.title}: {played.why} ({played.tries} tries); "
+                                 f"see {played.folder}")
+    outcomes = judge_plays(parts, plays, what=f"the {len(plays)} runs")
+    folders = [played.folder for played in plays]
+    verdicts = [outcome.verdict for outcome in outcomes if outcome.verdict is not None]
+    click.echo(demo_table(parts, folders, verdicts) if kafka is None else topics_table(parts, verdicts))
+    click.echo(notes(parts))
+    for outcome in outcomes:
+        print_if_unexpected(outcome)
+    click.echo(f"\nnext  {shlex.join(['floodmark', 'show', str(folders[0]), '--finding', 'lost-write'])}")
+    divergence = folders[2] if kafka is None else folders[1]
+    click.echo(f"      {shlex.join(['floodmark', 'show', str(divergence), '--finding', 'diverged'])}")
+    click.echo("      floodmark explain diverged")
+    click.echo(str(parent))
+    return EXIT_INVALID if any(outcome.differences_found for outcome in outcomes) else EXIT_VALID

@@ -27,7 +27,7 @@ WHY_A_BUG: Mapping[str, str] = {
 }
 
 
-def table(parts: Sequence[Part], folders: Sequence[Path], verdicts: Sequence[Verdict]) -> str:
+def demo_table(parts: Sequence[Part], folders: Sequence[Path], verdicts: Sequence[Verdict]) -> str:
     """The table of all runs."""
     return ruled_table([HEADINGS, *(
         (part.scenario.name, part.row.rules + MARK * bool(part.row.bugs),

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from command_line import GOLDEN, edit_run, floodmark, golden, verdict
 
-from floodmark.harness.commands.demo import demo_acts
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import spec_of
+from floodmark.harness.commands.scenario import demo_acts, spec_of
 from floodmark.harness.pipeline import record
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from floodmark.checkers.judge import report
-from floodmark.harness.commands.demo import demo_acts
-from floodmark.harness.reports.demo_table import WHY_A_BUG, WIDTH, notes, table
+from floodmark.harness.commands.scenario import demo_acts
+from floodmark.harness.reports.demo_table import WHY_A_BUG, WIDTH, demo_table, notes
 from floodmark.harness.verdict import Finding, Verdict
 
 README = Path(__file__).parents[2] / "README.md"
@@ -63,7 +63,7 @@ def shown(tmp_path: Path) -> str:
         (folder / "run.json").write_text(json.dumps(about))
         report.write(folder, verdict)
         folders.append(folder)
-    return table(demo_acts(), folders, FOUND)
+    return demo_table(demo_acts(), folders, FOUND)
 
 
 def test_the_readme_has_the_demos_own_table(shown: str) -> None:

@@ -11,7 +11,7 @@ from command_line import floodmark, golden
 
 from floodmark.checkers.judge import report
 from floodmark.harness import pipeline
-from floodmark.harness.commands import check, rejudge, run
+from floodmark.harness.commands import check, run
 from floodmark.harness.commands.folder_arguments import chosen, chosen_runs
 from floodmark.harness.errors import UsageError
 from floodmark.harness.pipeline import shrink
@@ -252,7 +252,7 @@ def test_run_and_check_go_through_the_same_gate_and_rejudge_writes_no_reports(
     (RUNS / "b" / "run.json").touch()
     monkeypatch.setattr(run, "run_and_judge", keep("run"))
     monkeypatch.setattr(check, "check_folders", keep("check"))
-    monkeypatch.setattr(rejudge, "rejudge_folders", keep("rejudge"))
+    monkeypatch.setattr(check, "rejudge_folders", keep("rejudge"))
     words = ("--strict", "--allow", "lost-write", "--allow", "duplicate", "--allow-unknown", "--json", "all")
     reports = ("--junit", "junit.xml", "--markdown", "summary.md")
     assert [floodmark(command, *words, *reports).code for command in ("run", "check", "rejudge")] == [3, 3, 2]

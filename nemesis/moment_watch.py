@@ -115,34 +115,26 @@ class Watch:
 Miss = Mapping[str, Any]  # in sentences, as in run.json's `missed_words`: waited_for, seen, likely
 
 
-async def explain_missed_moment(entry: Entry, stuck: Moment, sight: Sight, stage: Stage) -> Miss:
-    """Explain that `stuck`, the moment or the part of a sequence, did not come."""
-    moment = entry.moment or stuck
-    asked = f"{stuck.text()} ({entry.timeout_s:g} s)"
-    if isinstance(moment, InTurn):
-        asked += f", in {moment.text()}"
-    return await _explain(asked, stuck, sight, stage)
-
-
-async def explain_missing_role(entry: Entry, sight: Sight, stage: Stage) -> Miss:
-    """Explain that the moment came, but no node had the entry's role."""
-    partition = entry.partition
-    asked = f"a node that is {', '.join(entry.nodes) or 'meant'} of partition {partition}"
-    leader = Observation(field="leader", partition=partition)
-    leads = WhenState(state=Condition(seen=leader, how="!=", value=None))
-    return await _explain(f"{asked} ({entry.timeout_s:g} s)", leads, sight, stage)
-
-
-async def _explain(asked: str, moment: Moment, sight: Sight, stage: Stage) -> Miss:
+async def explain(entry: Entry, stuck: Moment | None, sight: Sight, stage: Stage) -> Miss:
+    """Explain that `stuck`, the moment or the part of a sequence, did not come; None: it came, but no node
+    had the entry's role."""
+    limit, of = f" ({entry.timeout_s:g} s)", entry.partition
+    if stuck is None:
+        asked = f"a node that is {', '.join(entry.nodes) or 'meant'} of partition {of}{limit}"
+        leader = Observation(field="leader", partition=of)
+        stuck = WhenState(state=Condition(seen=leader, how="!=", value=None))
+    else:
+        whole = f", in {entry.moment.text()}" if isinstance(entry.moment, InTurn) else ""
+        asked = f"{stuck.text()}{limit}{whole}"
     try:
         view = await sight.view()
         held = [met for node in sorted({armed.node for armed in stage.ledger.armed})
                 for met in [one for one in await sight.met(node) if one.held][-1:]]
     except FloodmarkError as error:
         return {"waited_for": asked, "seen": [f"the cluster could not be observed: {error}"], "likely": []}
-    keys = sorted(moment.partitions() & stage.replicas.keys()) or sorted(stage.replicas)[:PARTITIONS_MAX]
+    keys = sorted(stuck.partitions() & stage.replicas.keys()) or sorted(stage.replicas)[:PARTITIONS_MAX]
     seen = [line for key in keys for line in describe_partition(key, view, stage, acks=sight.acks(key))]
-    likely = dict.fromkeys(guess_reasons(moment, keys, view, stage, held))
+    likely = dict.fromkeys(guess_reasons(stuck, keys, view, stage, held))
     return {"waited_for": asked, "seen": seen, "likely": list(likely)}
 
 

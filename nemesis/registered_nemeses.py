@@ -42,9 +42,8 @@ def registered_nemesis(one: Registered) -> RegisteredNemesis:
 
 def draws(names: Iterable[str]) -> Mapping[str, DrawPattern]:
     """For each registered nemesis among the names, the function that draws its patterns."""
-    found = {name: registered_as(NEMESIS, name) for name in sorted(names)}
-    return {name: checked(one, registered_nemesis(one).draw_pattern)
-            for name, one in found.items() if one is not None}
+    return {name: checked(one, registered_nemesis(one).draw_pattern) for name in sorted(names)
+            if (one := registered_as(NEMESIS, name)) is not None}
 
 
 def nemeses_of(schedule: Schedule, cluster: Cluster) -> tuple[Nemesis, ...]:
@@ -78,7 +77,7 @@ def checked(one: Registered, draw_pattern: DrawPattern) -> DrawPattern:
         pattern = _called(one, lambda: draw_pattern(scope))
         if not isinstance(pattern, FaultPattern):
             raise UsageError(f"the {one} draws a {type(pattern).__name__}, should draw a FaultPattern")
-        for why in _unfit(pattern, scope):
+        if why := next(_unfit(pattern, scope), None):
             raise UsageError(f"the {one} draws an invalid pattern: {why}")
         entries = tuple(Entry(f=step.f, nodes=step.nodes, args=step.args) for step in pattern.steps
                         if step.f != "wait")

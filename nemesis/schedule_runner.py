@@ -29,7 +29,7 @@ from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.harness.schedule.moments import HEALTHY, POLL_S, Failpoint, Reached, Time, describe_met
 from floodmark.harness.schedule.stage import ActiveFaults, Stage, needs_view, resolve
 from floodmark.harness.schedule.views import Met, Sight, View
-from floodmark.nemesis.moment_watch import Miss, Watch, explain_missed_moment, explain_missing_role
+from floodmark.nemesis.moment_watch import Miss, Watch, explain
 from floodmark.nemesis.strikes import Limits, refuse_schedule
 
 UNHEALTHY_S = 10.0
@@ -128,13 +128,13 @@ class ScheduleRunner:
             self._stays_unhealthy = reached is None and not self._ledger.lasting
         miss = None
         if reached is None:
-            miss = await explain_missed_moment(entry, watch.stuck[-1], self._sight, self._stage())
+            miss = await explain(entry, watch.stuck[-1], self._sight, self._stage())
         self._record_deaths()
         if entry.f == "wait" or (miss is not None and entry.f not in MENDING):
             return miss
         target = await resolve_targets(entry, reached, self._sight, self._stage)
         if target is None:
-            return miss or await explain_missing_role(entry, self._sight, self._stage())
+            return miss or await explain(entry, None, self._sight, self._stage())
         if entry.f in ACTS:
             await self._scripted.run_op(target.entry)
         elif target.nodes or not entry.nodes:

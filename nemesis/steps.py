@@ -145,15 +145,13 @@ class _Step(Transformer[Token, list[Json]]):
     def nodes(self, parts: Parts) -> Json:
         return {"nodes": parts}
 
-    def both_ways(self, parts: Parts) -> Json:
+    def one_way(self, parts: Parts, word: str = "hears not") -> Json:
         ones, others = (part["nodes"] for part in parts)
-        return {"kind": f"{' '.join(ones)} from {' '.join(others)}",
-                "grudge": {**dict.fromkeys(ones, others), **dict.fromkeys(others, ones)}}
+        return {"kind": f"{' '.join(ones)} {word} {' '.join(others)}", "grudge": dict.fromkeys(ones, others)}
 
-    def one_way(self, parts: Parts) -> Json:
-        ones, others = (part["nodes"] for part in parts)
-        return {"kind": f"{' '.join(ones)} hears not {' '.join(others)}",
-                "grudge": dict.fromkeys(ones, others)}
+    def both_ways(self, parts: Parts) -> Json:
+        one_way, back = self.one_way(parts, "from"), self.one_way(parts[::-1])
+        return {**one_way, "grudge": {**one_way["grudge"], **back["grudge"]}}
 
     def heal(self, parts: Parts) -> list[Json]:
         return [{"f": "heal"}]

@@ -31,7 +31,7 @@ async def result_of_child(run: Callable[[Callable[[Interrupt], None]], Result]) 
     child = os.fork()
     if child == 0:
         os.close(reads)
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         _write_result(writes, run)
         os._exit(0)
     os.close(writes)
@@ -45,6 +45,11 @@ async def result_of_child(run: Callable[[Callable[[Interrupt], None]], Result]) 
         raise value
     result: Result = value
     return result
+
+
+def end_with_parent() -> None:
+    """From now on this process is killed when its parent ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 async def _read_to_end(pipe: int, child: int) -> bytes:

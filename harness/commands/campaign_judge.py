@@ -2,17 +2,13 @@
 
 A request names run folders, {"folders": [...]}; the answer is {"answers": [...]}: each run's summary for the
 campaign (summary_of). Verdict and measures are in the folder by then. Spark is started before the first
-request, because its start uses all processors. When stdin ends, Spark ends too, even while judging.
+request, because its start uses all processors; it ends with this process.
 """
 
 import contextlib
-import os
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 import orjson
@@ -22,37 +18,24 @@ from floodmark.harness import catalog
 from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from floodmark.harness.campaign.state import JUDGE_FAILED
 from floodmark.harness.commands.campaign_processes import put
+from floodmark.harness.forked_child import end_with_parent
 from floodmark.harness.pipeline import Judged, judge, written
 from floodmark.harness.reports.summary_of_run import summary_of
 from floodmark.harness.run import Run, sync_run
 
 
 def main() -> None:
+    end_with_parent()
     out = sys.stdout.buffer
-    requests: Queue[bytes | None] = Queue()
-    busy = threading.Event()
-    threading.Thread(target=listen, args=(requests, busy), daemon=True).start()
     with contextlib.redirect_stdout(sys.stderr):
         catalog.warm_judge()
         put(out, {"ready": True})
-        while (line := requests.get()) is not None:
-            busy.set()
+        for line in sys.stdin.buffer:
             request = orjson.loads(line)
             folders = list(map(Path, request["folders"]))
             put(out, {"id": request["id"], "answers": [
                 {**answer(one), **more} for one, more in zip(judge(folders), figures(folders), strict=True)]})
-            busy.clear()
     catalog.stop_judge()
-
-
-def listen(requests: "Queue[bytes | None]", busy: threading.Event) -> None:
-    """Queues every request line. At the end of stdin it queues None, or ends this process if it is judging
-    (the JVM ends with it)."""
-    for line in sys.stdin.buffer:
-        requests.put(line)
-    if busy.is_set():
-        os.kill(os.getpid(), signal.SIGKILL)
-    requests.put(None)
 
 
 def answer(one: Judged[Path]) -> dict[str, Any]:

@@ -7,9 +7,7 @@ many runs go on at once as were requested and not answered. The answer is {"ende
 
 import asyncio
 import contextlib
-import os
 import resource
-import signal
 import sys
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
@@ -28,7 +26,7 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.commands.scenario import spec_of as spec_of_part
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.forked_child import result_of_child
+from floodmark.harness.forked_child import end_with_parent, result_of_child
 from floodmark.harness.pipeline import Play
 from floodmark.harness.protocols import Cluster, ReportsMemory, ability
 from floodmark.harness.reports.scenario_table import Part
@@ -41,6 +39,7 @@ SAMPLE_S = 1.0
 
 
 def main() -> None:
+    end_with_parent()
     out = sys.stdout.buffer
     with contextlib.redirect_stdout(sys.stderr):  # stdout is only for the answers
         catalog.import_simulated()  # once, not in each child
@@ -49,14 +48,13 @@ def main() -> None:
 
 
 async def serve(out: BinaryIO) -> None:
-    """Answers all requests until stdin ends; then this process ends at once, and its runs with it."""
+    """Answers all requests until stdin ends."""
     requests, runs = asyncio.StreamReader(), set[asyncio.Task[None]]()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
     while line := await requests.readline():
         runs.add(run := asyncio.create_task(answer(orjson.loads(line), out)))
         run.add_done_callback(runs.discard)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def answer(request: Mapping[str, Any], out: BinaryIO) -> None:

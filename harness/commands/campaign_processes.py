@@ -3,7 +3,7 @@
 Rules
 1. A process prints a line when it is ready. Then each line of JSON on its stdin is a request, and a line on
    its stdout, with the request's `id`, is its answer.
-2. It ends when its stdin ends, with the campaign's process.
+2. It ends when its stdin ends, and is killed with the campaign's process; what it was doing ends with it.
 """
 
 import asyncio
@@ -41,6 +41,7 @@ class Worker:
         self._starts = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._listens: asyncio.Task[None] | None = None
+        self._unanswered = 0
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
 
     async def start(self) -> None:
@@ -71,6 +72,7 @@ class Worker:
         id_ = next(self._ids)
         self._waiting[id_] = asyncio.get_running_loop().create_future()
         try:
+            self._unanswered += 1
             self._process.stdin.write(orjson.dumps({**request, "id": id_}, option=orjson.OPT_APPEND_NEWLINE))
             return await self._waiting[id_]
         finally:
@@ -92,21 +94,24 @@ class Worker:
         try:
             while True:
                 answer = await self._answer(process)
+                self._unanswered -= 1
                 if (waiting := self._waiting.get(answer["id"])) is not None and not waiting.done():
                     waiting.set_result(answer)
         except FloodmarkError as error:
-            self._process = None
+            self._process, self._unanswered = None, 0
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_exception(error)
 
     async def end(self) -> None:
-        """Ends the process, and what it is doing: nobody waits for the answers. Safe to call twice."""
+        """Ends the process, at once if it is at work: nobody waits for the answers. Safe to call twice."""
         process, self._process = self._process, None
         if process is None:
             return
         assert process.stdin is not None
         process.stdin.close()
+        if self._unanswered:
+            process.kill()
         try:
             async with asyncio.timeout(END_TIMEOUT_S):
                 await process.wait()

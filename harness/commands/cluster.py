@@ -1,9 +1,19 @@
-"""Runs a cluster for Kafka clients (`floodmark cluster up`), and sends it requests from another terminal.
+"""Runs a cluster for Kafka clients (`floodmark cluster up`), and sends it requests from another terminal: for
+faults, and for its state.
 
 Rules
 1. `up` ends by Ctrl-C or SIGTERM, and nothing of the cluster survives it.
 2. The only line on stdout is the bootstrap address, for scripts. Everything else goes to stderr.
-3. A test suite's cluster is a process of its own, `python -m floodmark.harness.commands.cluster`: the
+3. The process that runs the cluster carries out the requests, one at a time.
+4. A fault is requested by its name in harness.faults. It is carried out as in a run, and refused if this
+   cluster lacks the ability. What is impossible in a node's present state (a kill of a dead node) is refused
+   before anything is done to other nodes.
+5. One nemesis at a time strikes beside the requests, from `nemesis` to `end_nemesis`; `struck` lists its
+   strikes so far. A fault that could not be applied, and a moment that did not come, end it: nothing strikes
+   after that.
+6. The server's address is in cluster.json, in the folder's subfolder "work", and in a pointer to the latest
+   cluster; both are removed when it closes.
+7. A test suite's cluster is a process of its own, `python -m floodmark.harness.commands.cluster`: the
    options of `floodmark cluster up` come as one line of JSON on stdin. When stdin ends, the test process is
    gone: this process ends in an orderly way, and its cluster with it.
 """
@@ -15,7 +25,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +34,356 @@ import orjson
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster import control_client
+from floodmark.harness.cluster.ports import private_folder
 from floodmark.harness.commands.broker_questions import refuse_config
-from floodmark.harness.commands.cluster_server import ClusterServer, bootstrap, find_cluster, open_server
 from floodmark.harness.commands.error_exits import code_of
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.event_loop import sigterm_handler_restored
-from floodmark.harness.protocols import Addressed, Cluster, ability, why_not
-from floodmark.harness.reports.cluster_table import hints, table
+from floodmark.harness.faults import FAULTS, MENDS_ROLE
+from floodmark.harness.history import Recorder
+from floodmark.harness.op import Intent, Outcome
+from floodmark.harness.protocols import Addressed, Adopts, Cluster, PartitionSpec, Struck, ability, why_not
+from floodmark.harness.reports.cluster_table import hints, loss_text, table
+from floodmark.harness.reports.phrases import grudge
+from floodmark.harness.reports.schedule_outcome import missed_moment_text
 from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.run_location import temporary_folder
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN, Met, View
 from floodmark.harness.spec import PROXIED, RunSpec, decoded, pairs
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
+from floodmark.nemesis.schedule_runner import ScheduleRunner
+from floodmark.nemesis.strikes import Strikes, limits_of, unavailable
 
+# The fields of a request, and those that some requests need besides `id` and `do`.
+_FIELDS: Mapping[str, type] = {"id": int, "do": str, "nodes": list, "others": list, "one_way": bool,
+                               "reset": bool, "schedule": dict}
+_NEEDED = {"cut": ("nodes", "others", "one_way", "reset"), "nemesis": ("schedule",)}
+HISTORY = "nemesis.jsonl"  # in the cluster's folder "work": the strikes of a nemesis, as in a run's history
+_NEEDS_RUNNING = ("kill", "stop", "pause", "resume")
 ASK_S = 60.0  # a start waits for its node
 LOOK_AFTER_S = 0.5  # how often to look for nodes that died
+
+
+# -- the server ---------------------------------------------------------------------------------------------
+
+
+class ServedNemesis:
+    """Carries out a nemesis on a cluster that is up, by the runner of schedules of every run. Implements
+    protocols.Nemesis and Sight. act: carries out a fault, so that the server's state shows it."""
+
+    def __init__(self, cluster: Cluster, folder: Path, act: Callable[[Entry], Awaitable[str]]) -> None:
+        self.struck: list[str] = []  # a line for each strike so far
+        self.failure: str | None = None
+        self.answers = Strikes(cluster).answers
+        self._cluster, self._act = cluster, act
+        self._recorder = Recorder(folder / "work" / HISTORY)
+        self.now_ns, self.acks = self._recorder.now_ns, self._recorder.acks
+        self.ack_or = self._recorder.ack_or
+        self._runner = ScheduleRunner((self,), (), limits_of(cluster), besides=cluster.nodes)
+        self._work: asyncio.Task[None] | None = None
+
+    def begin(self, schedule: Schedule) -> None:
+        """UsageError if the cluster cannot carry out the schedule."""
+        self._runner.refuse(schedule)
+        self._recorder.begin()
+        self._work = asyncio.create_task(self._carry_out(schedule))
+
+    async def end(self) -> None:
+        """Ends it. A strike under way goes on, and the server answers no other request before it has ended.
+        Safe to call twice."""
+        if self._work is not None:
+            self._work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._work
+            self._work = None
+            self._recorder.close()
+
+    async def _carry_out(self, schedule: Schedule) -> None:
+        try:
+            await self._runner.carry_out(schedule, self, self._recorder, _refuse_to_send)
+        except FloodmarkError as error:
+            self.failure = str(error)
+        except Exception as error:  # the test fails by it, which must not pass without faults
+            self.failure = f"{type(error).__name__}: {error}"
+
+    # -- Nemesis --------------------------------------------------------------------------------------------
+
+    async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
+        for reasons in self._runner.missed_words().values():
+            why = "\n".join(missed_moment_text(reasons, indent=2))
+            raise FloodmarkError(f"the nemesis stopped after {len(self.struck)} strikes, a moment did not "
+                                 f"come:\n{why}")
+        await asyncio.shield(self._act(replace(entry, nodes=nodes)))
+        self.struck.append(f"{self.now_ns() / 1e9:.3f} s {' '.join((entry.f, *nodes))}")
+        return Struck(nodes=nodes)
+
+    # -- Sight ----------------------------------------------------------------------------------------------
+
+    def acks_given(self, partition: int, leader: str) -> int:
+        raise FloodmarkError("the acks of a cluster that is up are unknown")
+
+    async def view(self) -> View:
+        """What is seen now; healthy is what has the partitions that are there now."""
+        await adopt(self._cluster)
+        view = await self._cluster.observe()
+        self._runner.assign(partitions_in(view, self._cluster))
+        return view
+
+    async def met(self, node: str) -> Sequence[Met]:
+        return ()
+
+    def crashes(self) -> Sequence[Met]:
+        return ()
+
+    def died(self) -> Sequence[str]:
+        return tuple(self._cluster.died())
+
+
+async def adopt(cluster: Cluster) -> None:
+    """Learns which topics there are now, where clients can create them."""
+    adopts = ability(cluster, Adopts)
+    if adopts is not None:
+        await adopts.adopt()
+
+
+def partitions_in(view: View, cluster: Cluster) -> list[PartitionSpec]:
+    """The partitions whose topics were not deleted."""
+    return [spec for spec in cluster.partitions if spec.key in view.partitions or not view.unfenced]
+
+
+async def _refuse_to_send(_: Intent) -> Outcome:
+    raise FloodmarkError("a nemesis of a cluster that is up sends nothing")
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterServer:
+    """Serves one cluster. `say` prints others' requests in the terminal in which the cluster runs."""
+
+    cluster: Cluster
+    folder: Path
+    say: Callable[[str], None]
+    _nemesis: ServedNemesis | None = None
+    _cuts: list[str] = field(default_factory=list)
+    _paused: set[str] = field(default_factory=set)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers one terminal's requests until it closes the connection."""
+        with contextlib.suppress(ConnectionError):
+            while (line := await next_line(reader)) != b"":
+                writer.write(json.dumps(await self._reply(line)).encode() + b"\n")
+        writer.close()
+
+    async def _reply(self, line: bytes | None) -> Mapping[str, Any]:
+        """The answer to a line, whatever it is."""
+        number = None
+        try:
+            request = request_of(line)
+            number = request["id"]
+            with_nemesis = request["do"] in ("nemesis", "struck", "end_nemesis")
+            carry_out = self._with_nemesis if with_nemesis else self._carry_out
+            return {"id": number, "ok": await carry_out(request)}
+        except FloodmarkError as error:
+            return {"id": number, "error": str(error), "usage": isinstance(error, UsageError)}
+
+    async def _carry_out(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        f = request["do"]
+        if f == "cut":
+            return {"done": await self._strike_alone(*self._cut_of(request))}
+        if f != "state":
+            nodes = tuple(dict.fromkeys(request.get("nodes", ())))
+            return {"done": await self._strike_alone(Entry(f=f, nodes=nodes))}
+        async with self._lock:
+            await adopt(self.cluster)
+            return describe_cluster(self.cluster, await self.cluster.observe(), self._cuts, self._paused)
+
+    async def _with_nemesis(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if request["do"] == "nemesis":
+            schedule = json_form.read(request["schedule"].get("entries"), source="the nemesis",
+                                      nodes=self.cluster.nodes)
+            self._nemesis = ServedNemesis(self.cluster, self.folder, self._strike_alone)
+            self._nemesis.begin(schedule)
+        nemesis = self._nemesis
+        if nemesis is None:
+            raise UsageError("no nemesis has begun")
+        if request["do"] == "end_nemesis":
+            await nemesis.end()
+        return {"struck": nemesis.struck, "failure": nemesis.failure}
+
+    async def _strike_alone(self, entry: Entry, done: str = "") -> str:
+        async with self._lock:
+            self.say(done := await self._strike(entry, done))
+            return done
+
+    async def _strike(self, entry: Entry, done: str) -> str:
+        """Carries out an entry of a schedule, as in a run; returns what was done, of a cut in these words."""
+        f, nemesis = entry.f, Strikes(self.cluster)
+        if f not in nemesis.answers:
+            why = unavailable(self.cluster).get(f)
+            raise FloodmarkError(f"a cluster that is up cannot {f!r}" if why is None
+                                 else f"{f} is impossible on this cluster: {why}")
+        if entry.nodes:
+            look = await self.cluster.observe()
+            for node in entry.nodes:
+                self._refuse(f, node, look)
+        if f == "power_cut":
+            await adopt(self.cluster)  # losses are reported by partition
+        struck = await nemesis.strike(entry, entry.nodes)
+        self._paused -= set(entry.nodes) if f in MENDS_ROLE or FAULTS[f].takes_down else set()
+        self._paused |= set(entry.nodes) if f == "pause" else set()
+        if f == "heal":
+            self._cuts.clear()
+            return "healed"
+        if f == "cut":
+            self._cuts.append(done or "; ".join(grudge(struck.detail["grudge"])))
+            return self._cuts[-1]
+        if f == "power_cut":
+            return "; ".join(loss_text(node, struck.detail, self.cluster.partitions) for node in entry.nodes)
+        return "; ".join(f"{f} {node}" for node in entry.nodes)
+
+    def _refuse(self, f: str, node: str, look: View) -> None:
+        """Raises UsageError if the fault is impossible in the node's present state."""
+        known = self.cluster.nodes
+        if node == CONTROLLER and f not in ("expire", "power_cut"):
+            return  # a View does not show whether it runs
+        if node not in known:
+            raise UsageError(f"no node {node!r}: there are {', '.join(known)}")
+        paused, up = node in self._paused, node in look.running
+        if f in _NEEDS_RUNNING and not up:
+            raise UsageError(f"{node} is not running: there is nothing to {f}")
+        if f == "start" and up:
+            raise UsageError(f"{node} is paused: resume it" if paused else f"{node} is running already")
+        if f == "pause" and paused:
+            raise UsageError(f"{node} is paused already")
+        if f == "resume" and not paused:
+            raise UsageError(f"{node} is not paused: there is nothing to resume")
+        if f == "stop" and paused:
+            raise UsageError(f"{node} is paused and cannot be stopped: resume it, or kill it")
+
+    def _cut_of(self, request: Mapping[str, Any]) -> tuple[Entry, str]:
+        """The cut that is requested, and the sentence about it when it is done."""
+        nodes: Sequence[str] = request["nodes"]
+        others = request["others"] or [node for node in self.cluster.nodes if node not in nodes]
+        valid = (*self.cluster.nodes, CONTROLLER, CLIENTS)
+        for name in (*nodes, *others):
+            if name not in valid:
+                raise UsageError(f"no node {name!r}: there are {', '.join(valid)}")
+        if not nodes or not others or set(nodes) & set(others):
+            raise UsageError("a cut needs two sides: name nodes, and others from which to cut them")
+        unheard = {node: list(others) for node in nodes}
+        if not request["one_way"]:
+            unheard |= {other: list(nodes) for other in others}
+        one = len(nodes) == 1 and list(nodes) != [CLIENTS]
+        verb = ("receives nothing from" if one else "receive nothing from") if request["one_way"] else (
+            "is cut from" if one else "are cut from")
+        done = f"{', '.join(nodes)} {verb} {', '.join(others)}{' (by reset)' if request['reset'] else ''}"
+        return Entry(f="cut", args={"grudge": unheard, "reset": request["reset"]}), done
+
+
+
+async def next_line(reader: asyncio.StreamReader) -> bytes | None:
+    """The next line; empty at the end, None for one that is too long."""
+    try:
+        return await reader.readline()
+    except ValueError:
+        return None
+
+
+def request_of(line: bytes | None) -> Mapping[str, Any]:
+    """The request; UsageError for a line that is none."""
+    try:
+        request = json.loads(line or b"")
+    except (ValueError, RecursionError):
+        raise UsageError("the request is no line of JSON") from None
+    if not isinstance(request, dict):
+        raise UsageError("the request is no JSON object")
+    needed = {"id", "do", *_NEEDED.get(str(request.get("do")), ())}
+    for name, kind in _FIELDS.items():
+        value = request.get(name)
+        texts = not isinstance(value, list) or all(isinstance(one, str) for one in value)
+        if (name in needed or name in request) and not (isinstance(value, kind) and texts):
+            raise UsageError(f"the request's {name!r} is missing, or of another type than "
+                             f"{kind.__name__}{' of texts' if kind is list else ''}")
+    return request
+
+
+def describe_cluster(cluster: Cluster, look: View, cuts: Sequence[str], paused: Collection[str] = ()
+                    ) -> dict[str, Any]:
+    """The cluster's state as JSON."""
+    return {
+        "bootstrap": bootstrap(cluster),
+        "nodes": list(cluster.nodes),
+        "running": sorted(look.running),
+        "unfenced": sorted(look.unfenced),
+        "paused": sorted(look.running & set(paused)),
+        "died": cluster.died(),
+        "cuts": list(cuts),
+        "partitions": [
+            {
+                "key": spec.key,
+                "topic": spec.topic,
+                "partition": spec.partition,
+                "replicas": list(spec.replicas),
+                "truth": asdict(look.partitions[spec.key]) if spec.key in look.partitions else None,
+                "views": {
+                    node: {name: value for name, value in asdict(look.replicas[node, spec.key]).items()
+                           if value is not UNKNOWN}
+                    for node in spec.replicas
+                    if (node, spec.key) in look.replicas
+                },
+            }
+            for spec in partitions_in(look, cluster)
+        ],
+    }
+
+
+def bootstrap(cluster: Cluster) -> str:
+    """The bootstrap address for Kafka's clients; FloodmarkError if the cluster has no sockets."""
+    addressed = ability(cluster, Addressed)
+    if addressed is None:
+        raise FloodmarkError(f"no Kafka client reaches this cluster: {why_not(cluster, Addressed)}")
+    return ",".join(f"{host}:{port}" for host, port in addressed.addresses().values())
+
+
+@contextlib.asynccontextmanager
+async def open_server(cluster_server: ClusterServer, folder: Path) -> AsyncIterator[None]:
+    """Opens the server, and publishes its address."""
+    socket = private_folder() / f"{os.getpid()}.sock"  # short: a socket's path has at most 107 bytes
+    socket.unlink(missing_ok=True)
+    notice = folder / "work" / "cluster.json"
+    latest = private_folder() / "latest"
+    server = await asyncio.start_unix_server(cluster_server.answer, socket,
+                                             limit=control_client.ANSWER_BYTES_MAX)
+    try:
+        notice.write_text(json.dumps({"socket": str(socket), "pid": os.getpid()}) + "\n", encoding="utf-8")
+        latest.write_text(str(folder.resolve()), encoding="utf-8")
+        yield
+    finally:
+        server.close()
+        socket.unlink(missing_ok=True)
+        notice.unlink(missing_ok=True)
+        if latest.exists() and latest.read_text(encoding="utf-8") == str(folder.resolve()):
+            latest.unlink()
+
+
+def find_cluster(folder: Path | None) -> tuple[Path, str, int]:
+    """The folder, the server's socket and its process, of the cluster in `folder`, or of the latest one.
+    FloodmarkError if there is none."""
+    if folder is None:
+        latest = private_folder() / "latest"
+        if not latest.exists():
+            raise FloodmarkError("no cluster is up: start one with 'floodmark cluster up'")
+        folder = Path(latest.read_text(encoding="utf-8"))
+    try:
+        fields = json.loads((folder / "work" / "cluster.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise FloodmarkError(f"no cluster is up in {folder}") from None
+    return folder, fields["socket"], fields["pid"]
+
+
+# -- the commands -------------------------------------------------------------------------------------------
 
 
 def state(folder: Path | None, *, as_json: bool = False) -> int:

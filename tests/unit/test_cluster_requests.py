@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from floodmark.harness.commands.cluster_server import ClusterServer
+from floodmark.harness.commands.cluster import ClusterServer
 from floodmark.harness.protocols import Cluster
 
 LIMIT = 1000  # of a line, in bytes

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from floodmark.harness import catalog, pipeline
-from floodmark.harness.commands import cluster_server, pytest_support
+from floodmark.harness.commands import cluster as cluster_server
+from floodmark.harness.commands import pytest_support
 from floodmark.harness.commands.pytest_support import (
     ClusterUp,
     entries,

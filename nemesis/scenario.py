@@ -2,6 +2,14 @@
 
 scenarios/README.md describes the file, steps.lark the language of steps. Each step becomes an entry (a few,
 if it sends several values) of a schedule, so a scenario is a schedule like every other.
+
+On which systems it can run:
+1. A scenario runs completely or not at all: with a step left out it would be another experiment.
+2. Failpoints, known bugs and switches are the reference broker's. Settings of single topics exist on Kafka
+   alone.
+3. Sessions that can be ended by hand, and older protocol generations, are those of Kafka with ZooKeeper.
+4. Eligible leader replicas (KIP-966) are a feature of Kafka in KRaft mode; level 0 turns them off, as every
+   other system does.
 """
 
 import tomllib
@@ -11,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from floodmark.harness.errors import Refused, UsageError, nearest
+from floodmark.harness.faults import UNSEEN
 from floodmark.harness.run_location import is_safe_name
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
@@ -27,6 +36,13 @@ _KEYS = {
     "cluster": ("nodes", "partitions", "replication_factor", "workload", "acks", "links", "topics"),
     "run": ("rules", *_LISTS, "config", "control", "topics", "spared")}
 _NODES_MAX = 9
+REFERENCE = "reference"
+ZOOKEEPER = "kafka with ZooKeeper"
+KRAFT = "kafka in KRaft mode"
+SYSTEMS = (REFERENCE, ZOOKEEPER, KRAFT)
+ELR = "eligible.leader.replicas.version"
+WITHOUT = "0"
+_LATEST_RULES = "kip-320"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,3 +299,39 @@ class _Page:
         for one in generations:
             yield Row(rules=one, bugs=bugs, switches=switches, control=control, config=config, spared=spared,
                       topics=tuple(topics), **dict(zip(_FINDINGS, map(frozenset, findings), strict=True)))
+
+
+# -- on which systems it can run ----------------------------------------------------------------------------
+
+def systems_of(one: Scenario) -> tuple[str, ...]:
+    """The systems on which at least one of its rows can run."""
+    return tuple(system for system in SYSTEMS
+                 if any(why_not_played(one.schedule, row, system) is None for row in one.rows))
+
+
+def config_on(config: Mapping[str, str], system: str) -> Mapping[str, str]:
+    """A row's settings for this system: a feature that it lacks need not be turned off."""
+    return config if system == KRAFT else {
+        key: value for key, value in config.items() if (key, value) != (ELR, WITHOUT)}
+
+
+def why_not_played(schedule: Schedule, row: Row, system: str) -> str | None:
+    """None: it can run there, as far as the scenario says."""
+    return next(_reasons(schedule, row, system), None)
+
+
+def _reasons(schedule: Schedule, row: Row, system: str) -> Iterator[str]:
+    if system != KRAFT and row.config.get(ELR, WITHOUT) != WITHOUT:
+        yield "eligible leader replicas are those of Kafka in KRaft mode"
+    if system == REFERENCE:
+        if row.topics:
+            yield "its topics have settings of their own, and the reference broker has none"
+        return
+    if any(entry.f in UNSEEN for entry in schedule):
+        yield "a step needs a failpoint of the reference broker, and Apache Kafka has none"
+    if row.bugs or row.switches or any(key.startswith("floodmark.") for key in row.config):
+        yield "its rules have bugs or switches, which only the reference broker has"
+    if system == KRAFT and any(entry.f == "expire" for entry in schedule):
+        yield "a session is ended by hand, and Kafka in KRaft mode has no sessions"
+    if system == KRAFT and (row.rules != _LATEST_RULES or row.topics):
+        yield "older protocols and formats are those of Kafka with ZooKeeper"

@@ -37,9 +37,9 @@ from floodmark.harness.reports.scenario_table import (
 from floodmark.harness.run import write_json
 from floodmark.harness.spec import TOPIC, RunPlan, RunSpec, key_values
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
-from floodmark.nemesis import scenario, systems
+from floodmark.nemesis import scenario
 from floodmark.nemesis.expectations import Row, differences
-from floodmark.nemesis.scenario import Scenario
+from floodmark.nemesis.scenario import KRAFT, REFERENCE, ZOOKEEPER, Scenario, config_on, why_not_played
 
 TABLE = "scenarios.json"  # in the parent folder: the table, for programs
 # The demo. On Apache Kafka: the old topic loses data, while the new one in the same cluster does not.
@@ -118,7 +118,7 @@ def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Pa
     unfit: list[str] = []
     for part in parts:
         row = f"{part.scenario.source}: on {part.row.label}"
-        why_not = systems.why_not_played(part.scenario.schedule, part.row, system_of(part.kafka))
+        why_not = why_not_played(part.scenario.schedule, part.row, system_of(part.kafka))
         if why_not is not None:
             unfit.append(f"not played: {part.title}: {why_not}")
             continue
@@ -147,7 +147,7 @@ def rows_of(one: Scenario, rules: str | None, *, sample: bool, system: str | Non
     if not sample:
         return found
     if system is not None:
-        found = [row for row in found if systems.why_not_played(one.schedule, row, system) is None] or found
+        found = [row for row in found if why_not_played(one.schedule, row, system) is None] or found
     return [*[row for row in found if not row.control][:1], *[row for row in found if row.control][:1]]
 
 
@@ -173,7 +173,7 @@ def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int, say
 def spec_of(part: Part, cluster: str, folder: Path) -> RunSpec:
     """A part's run: a cluster without load except what the steps send."""
     scenario, row, setting = part.scenario, part.row, part.scenario.setting
-    config = {**scenario.config, **systems.config_on(row.config, system_of(part.kafka))}
+    config = {**scenario.config, **config_on(row.config, system_of(part.kafka))}
     if row.switches:
         config["floodmark.switches"] = ",".join(row.switches)
     return RunSpec(
@@ -202,9 +202,9 @@ def system_of(kafka: str | None) -> str:
     """The system's name for --kafka. A folder's version is only known when it is opened: what it cannot do is
     refused then."""
     if kafka is None:
-        return systems.REFERENCE
+        return REFERENCE
     word = version_of(kafka) if is_image(kafka) else kafka
-    return systems.KRAFT if is_version(word) and form_of(word) == "kraft" else systems.ZOOKEEPER
+    return KRAFT if is_version(word) and form_of(word) == "kraft" else ZOOKEEPER
 
 
 def partitions_of(part: Part) -> tuple[PartitionSpec, ...]:

@@ -17,9 +17,8 @@ from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import Run
 from floodmark.harness.verdict import Verdict
-from floodmark.nemesis import systems
 from floodmark.nemesis.expectations import Row
-from floodmark.nemesis.scenario import Scenario
+from floodmark.nemesis.scenario import Scenario, systems_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +140,7 @@ def as_json(outcome: Outcome) -> Mapping[str, Any]:
 
 def list_table(scenarios: Sequence[Scenario]) -> str:
     return ruled_table([("name", "zoo", "rows", "plays on", "title"), *(
-        (one.name, one.zoo, str(len(one.rows)), ", ".join(systems.systems_of(one)), one.title)
+        (one.name, one.zoo, str(len(one.rows)), ", ".join(systems_of(one)), one.title)
         for one in scenarios)])
 
 

@@ -19,7 +19,7 @@ from floodmark.harness.commands.scenario import named, play, rows_of, system_of
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.reports.scenario_table import Part
 from floodmark.harness.spec import RULES
-from floodmark.nemesis.systems import REFERENCE
+from floodmark.nemesis.scenario import REFERENCE
 
 NODES = ("n1", "n2", "n3")
 SPECS = [PartitionSpec(key=key, topic="log", partition=key, replicas=NODES) for key in range(4)]

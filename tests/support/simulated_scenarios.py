@@ -19,8 +19,7 @@ from floodmark.harness.reports.scenario_table import Part
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spec import RULES, RunPlan, RunSpec
 from floodmark.harness.verdict import Verdict
-from floodmark.nemesis.scenario import load, shipped
-from floodmark.nemesis.systems import REFERENCE, why_not_played
+from floodmark.nemesis.scenario import REFERENCE, load, shipped, why_not_played
 
 LOOK_ALIKE = "hw-isr-only"  # before 0.10.2 only the ISR held back the HW: liveness, no bug
 AT_ONCE = 2

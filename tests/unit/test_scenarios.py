@@ -18,14 +18,17 @@ from floodmark.harness.schedule.stage import ActiveFaults
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 from floodmark.nemesis.expectations import Row, Words, differences
-from floodmark.nemesis.scenario import Scenario, load, parse, shipped
-from floodmark.nemesis.systems import (
+from floodmark.nemesis.scenario import (
     ELR,
     KRAFT,
     REFERENCE,
     WITHOUT,
     ZOOKEEPER,
+    Scenario,
     config_on,
+    load,
+    parse,
+    shipped,
     systems_of,
     why_not_played,
 )

@@ -7,13 +7,13 @@ from floodmark.harness.commands.scenario import rows_of
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Verdict
 from floodmark.nemesis import scenario
 from floodmark.nemesis.expectations import Row, differences
-from floodmark.nemesis.scenario import Scenario
-from floodmark.nemesis.systems import (
+from floodmark.nemesis.scenario import (
     ELR,
     KRAFT,
     REFERENCE,
     SYSTEMS,
     ZOOKEEPER,
+    Scenario,
     config_on,
     systems_of,
     why_not_played,

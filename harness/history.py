@@ -38,7 +38,7 @@ class Recorder:
         self.ops = 0  # invocations of clients
         self._acks: Counter[int] = Counter()
         self._clock_ns = clock_ns or runtime.current.monotonic_ns
-        self._origin_ns = self._clock_ns()
+        self.origin_ns = self._clock_ns()  # when the run began, by the monotonic clock
         self._last_ns = 0
         self._index = 0
         self._path = path
@@ -54,16 +54,11 @@ class Recorder:
     def begin(self) -> None:
         """Begin the run: times count from now. Call it before the first line."""
         assert self._index == 0, f"{self._index} lines were stamped already"
-        self._origin_ns = self._clock_ns()
-
-    @property
-    def origin_ns(self) -> int:
-        """The time at which the run began, by the monotonic clock."""
-        return self._origin_ns
+        self.origin_ns = self._clock_ns()
 
     def now_ns(self) -> int:
         """Nanoseconds since the run began."""
-        return self._clock_ns() - self._origin_ns
+        return self._clock_ns() - self.origin_ns
 
     def acks(self, partition: int) -> int:
         """The number of acked micro-sends of the partition so far."""

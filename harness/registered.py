@@ -37,8 +37,13 @@ class Registered:
 
     kind: str  # one of GROUPS
     name: str
-    distribution: str  # name and version
     entry: "EntryPoint"
+
+    @property
+    def distribution(self) -> str:
+        """The name and version of the distribution that registers it."""
+        dist = self.entry.dist
+        return "a distribution without a name" if dist is None else f"{dist.name} {dist.version}"
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r} of {self.distribution}"
@@ -82,7 +87,7 @@ def registered(kind: str) -> Sequence[Registered]:
     from importlib.metadata import entry_points  # takes 0.1 s; `floodmark --version` does not need it
 
     found = (
-        Registered(kind=kind, name=entry.name, distribution=distribution_of(entry), entry=entry)
+        Registered(kind=kind, name=entry.name, entry=entry)
         for entry in entry_points(group=GROUPS[kind])
         if entry.dist is None or entry.dist.name != OWN
     )
@@ -107,9 +112,3 @@ def owner_of_fault(f: str) -> Registered | None:
     `_...`."""
     found = [one.name for one in registered(NEMESIS) if f == one.name or f.startswith(f"{one.name}_")]
     return registered_as(NEMESIS, max(found, key=len)) if found else None
-
-
-def distribution_of(entry: "EntryPoint") -> str:
-    """The name and version of the distribution that registers this entry point."""
-    dist = entry.dist
-    return "a distribution without a name" if dist is None else f"{dist.name} {dist.version}"

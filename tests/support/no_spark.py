@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 Task = Callable[[], Iterator[Any]]
@@ -26,15 +27,8 @@ class NoSpark:
     def runJob(self, rdd: "Rdd", function: Callable[..., Any], partitions: Iterable[int]) -> list[Any]:
         return [shipped(one) for at in partitions for one in function(rdd.tasks[at]())]
 
-    def broadcast(self, value: Any) -> "Broadcast":
-        return Broadcast(shipped(value))
-
-
-class Broadcast:
-    """A value that was broadcast."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    def broadcast(self, value: Any) -> SimpleNamespace:
+        return SimpleNamespace(value=shipped(value))
 
 
 class Rdd:

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from floodmark.harness.cluster.ports import HOST, Ports
 
@@ -46,6 +46,8 @@ class RealBrokers:
     """Brokers 1..n and the controller; as a context it kills what still runs at the end. `{node}` in a key is
     the id."""
 
+    preferred = KEYS
+
     def __init__(self, folder: Path, brokers: int = 3, **keys: str) -> None:
         self.folder = folder
         self.brokers = tuple(range(1, brokers + 1))
@@ -53,14 +55,15 @@ class RealBrokers:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.port = {node: self._ports.choose() for node in (CONTROLLER, *self.brokers)}
         self._control = {node: self._ports.choose() for node in self.port}
+        given = {key.replace("__", "."): value for key, value in keys.items()}
         for node in self.port:
-            self._write(node, {**KEYS, **{key.replace("__", "."): value for key, value in keys.items()}})
+            self._write(node, {**self.preferred, **given})
 
-    def __enter__(self) -> "RealBrokers":
-        for node in self.port:
-            self.start(node)
+    def __enter__(self) -> Self:
         try:
-            self.wait_unfenced(*self.brokers)
+            for node in self.port:
+                self.start(node)
+            self.wait_ready()
         except BaseException:
             self.__exit__()
             raise
@@ -88,12 +91,11 @@ class RealBrokers:
     def start(self, node: int) -> None:
         with (self.folder / f"n{node}.out").open("ab") as output:
             self._processes[node] = subprocess.Popen(
-                [sys.executable, "-m", "floodmark.broker",
-                 "--config", str(self.folder / f"n{node}.properties")],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-            )
+                [*self.command(), str(self.folder / f"n{node}.properties")], cwd=self.folder,
+                stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)  # fmt: skip
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "floodmark.broker", "--config"]
 
     def end(self, node: int, number: int = signal.SIGKILL) -> int:
         """Sends the signal and waits; returns the exit code."""
@@ -136,6 +138,9 @@ class RealBrokers:
             return self.ask(node, "state")
         except (OSError, ValueError):
             return {}
+
+    def wait_ready(self) -> None:
+        self.wait_unfenced(*self.brokers)
 
     def wait_unfenced(self, *nodes: int) -> None:
         def unfenced() -> bool:

@@ -48,26 +48,17 @@ class Small:
         self.did.append(f"{what} {node}")
         self.on.pop(f"{what} {node}", lambda: None)()
 
-    async def kill(self, node: str) -> None:
-        await self._do("kill", node)
-        self.running.discard(node)
+    def _fault(what: str, runs: bool | None = None) -> Callable[["Small", str], Awaitable[None]]:
+        """A fault of one node; runs: whether it runs afterwards."""
+        async def act(self: "Small", node: str) -> None:
+            await self._do(what, node)
+            if runs is not None:
+                (self.running.add if runs else self.running.discard)(node)
 
-    async def stop_node(self, node: str) -> None:
-        await self._do("stop", node)
-        self.running.discard(node)
+        return act
 
-    async def start_node(self, node: str) -> None:
-        await self._do("start", node)
-        self.running.add(node)
-
-    async def pause(self, node: str) -> None:
-        await self._do("pause", node)
-
-    async def resume(self, node: str) -> None:
-        await self._do("resume", node)
-
-    async def expire(self, node: str) -> None:
-        await self._do("expire", node)
+    kill, stop_node, start_node = _fault("kill", False), _fault("stop", False), _fault("start", True)
+    pause, resume, expire = _fault("pause"), _fault("resume"), _fault("expire")
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
         self.did.append(f"cut {dict(grudge)} {reset}")

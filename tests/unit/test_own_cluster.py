@@ -13,9 +13,17 @@ from run_processes import state_of, wait_until
 
 from floodmark.harness.client.security import Security, read_client_config
 from floodmark.harness.cluster.broker_requests import Metadata, PartitionState
-from floodmark.harness.cluster.own import clock_bounds
-from floodmark.harness.cluster.own.clock_bounds import MS_NS, Stamped, ahead, error_ns, joined
-from floodmark.harness.cluster.own.cluster import Found, OwnCluster, _latest
+from floodmark.harness.cluster.own.cluster import (
+    MS_NS,
+    Ahead,
+    Found,
+    OwnCluster,
+    Stamped,
+    _latest,
+    ahead,
+    error_ns,
+    joined,
+)
 from floodmark.harness.cluster.own.fault_commands import FaultCommands, read_fault_commands
 from floodmark.harness.commands.own_cluster import addresses_of
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -212,8 +220,8 @@ def test_a_clock_that_was_set_meanwhile_gives_no_bound() -> None:
 
 
 def test_bounds_of_two_times_are_joined() -> None:
-    first, second = clock_bounds.Ahead(least_ns=1, most_ns=5), clock_bounds.Ahead(least_ns=-3, most_ns=2)
-    assert joined(first, second) == clock_bounds.Ahead(least_ns=-3, most_ns=5)
+    first, second = Ahead(least_ns=1, most_ns=5), Ahead(least_ns=-3, most_ns=2)
+    assert joined(first, second) == Ahead(least_ns=-3, most_ns=5)
     assert error_ns({"n1": first}) == 0
 
 

@@ -227,15 +227,7 @@ class Links:
         match request["do"]:
             case "listen":
                 for fields in request["links"]:
-                    await self._listen(
-                        Link(
-                            dialer=fields["dialer"],
-                            listener=fields["listener"],
-                            host=fields["host"],
-                            port=fields["port"],
-                            to=(fields["to"][0], fields["to"][1]),
-                        )
-                    )
+                    await self._listen(Link(**{**fields, "to": tuple(fields["to"])}))
             case "set":
                 self._set(_pairs(request["silent"]), _pairs(request["reset"]))
             case "state":

@@ -1,4 +1,3 @@
 """A user's own cluster: it is used by Kafka's wire, with topics of our own, and faults by its owner's
-commands. cluster.py is the cluster; fault_commands.py reads and runs the owner's commands; clock_bounds.py
-bounds the difference between the brokers' clocks.
+commands. cluster.py is the cluster; fault_commands.py reads and runs the owner's commands.
 """

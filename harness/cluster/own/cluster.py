@@ -35,7 +35,6 @@ from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import Address, Brokers, Metadata, PartitionState
 from floodmark.harness.cluster.kafka.wire_looks import WireLooks
 from floodmark.harness.cluster.layout import host_port
-from floodmark.harness.cluster.own import clock_bounds
 from floodmark.harness.cluster.own.fault_commands import ABILITIES, FaultCommands
 from floodmark.harness.cluster.waiting import healthy, wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -91,8 +90,62 @@ _NEVER: Mapping[type, str] = {  # abilities that it never has, and why
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _ELECT, _NOT_CONTROLLER = "ElectLeaders", "NOT_CONTROLLER"
 _OPTIONAL = (_ELECT, "DescribeConfigs")  # requests: settings may be told by -c
+MS_NS = 1_000_000
 _OF_TOPIC = ("min.insync.replicas", "unclean.leader.election.enable")  # of a topic
 
+
+# -- the brokers' clocks ------------------------------------------------------------------------------------
+#
+# A record of a topic with message.timestamp.type=LogAppendTime gets the time of its leader's clock while we
+# wait for the answer. Between sending (`sent`) and receiving (`received`), both by our clock, the leader's
+# clock showed `stamp`, rounded down to the millisecond. So its clock is ahead of ours by at least stamp -
+# received and by less than stamp + 1 ms - sent. Each request narrows that; the clocks of two brokers differ
+# by at most the upper bound of one minus the lower bound of the other. The bounds before and after the run
+# are combined to the lowest and the highest: a clock that drifted steadily was between them. A clock that
+# was set forth and back is not noticed.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamped:
+    """One request. sent and received by our clock, in nanoseconds since 1970; stamp in milliseconds."""
+
+    sent_ns: int
+    received_ns: int
+    stamp_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """How far a broker's clock is ahead of ours: the least and the most, in nanoseconds."""
+
+    least_ns: int
+    most_ns: int
+
+
+def ahead(asks: Sequence[Stamped]) -> Ahead | None:
+    """The bound by all requests to one broker, which must be close in time; None: there are none, or they
+    contradict each other (a clock was set meanwhile)."""
+    if not asks:
+        return None
+    least = max(one.stamp_ms * MS_NS - one.received_ns for one in asks)
+    most = min((one.stamp_ms + 1) * MS_NS - one.sent_ns for one in asks)
+    return Ahead(least_ns=least, most_ns=most) if least <= most else None
+
+
+def joined(first: Ahead, second: Ahead) -> Ahead:
+    """The bound that covers two times, and a steady drift between them."""
+    return Ahead(least_ns=min(first.least_ns, second.least_ns), most_ns=max(first.most_ns, second.most_ns))
+
+
+def error_ns(clocks: Mapping[str, Ahead]) -> int:
+    """The largest possible difference between two of these clocks."""
+    if len(clocks) < 2:
+        return 0
+    return max(one.most_ns - other.least_ns for name, one in clocks.items()
+               for other_name, other in clocks.items() if name != other_name)
+
+
+# -- the cluster --------------------------------------------------------------------------------------------
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -176,7 +229,7 @@ class OwnCluster:
         self._brokers = Brokers(self._dial)
         self._looks = WireLooks(self._dial)
         self._topics: set[str] = set()  # our topics, which must be removed
-        self._clocks: dict[str, clock_bounds.Ahead] = {}
+        self._clocks: dict[str, Ahead] = {}
         self._down: set[str] = set()  # by our commands, like the next three
         self._starting: set[str] = set()  # of those that are down: the start command was given
         self._paused: set[str] = set()
@@ -501,18 +554,18 @@ class OwnCluster:
 
     async def _compare_clocks(self) -> None:
         """Bounds the clocks by the times that each broker gives a few records of our topic; see
-        clock_bounds.py."""
+        below."""
         clocks = {}
         for partition, node in enumerate(self.nodes):
-            seen = clock_bounds.ahead(await self._stamps(node, partition))
+            seen = ahead(await self._stamps(node, partition))
             if seen is None:
                 raise FloodmarkError(f"the clock of {node} was set while it was measured")
-            clocks[node] = clock_bounds.joined(self._clocks.get(node, seen), seen)
+            clocks[node] = joined(self._clocks.get(node, seen), seen)
         self._clocks = clocks
-        self.clock_error_ns = clock_bounds.error_ns(clocks)
+        self.clock_error_ns = error_ns(clocks)
 
-    async def _stamps(self, node: str, partition: int) -> list[clock_bounds.Stamped]:
-        asks: list[clock_bounds.Stamped] = []
+    async def _stamps(self, node: str, partition: int) -> list[Stamped]:
+        asks: list[Stamped] = []
         deadline_s = time.monotonic() + CREATE_S / 6
         while len(asks) < ASKS_OF_A_CLOCK:
             data = batch.encode([len(asks)], batch.ending(self._prefix), time.time_ns() // 1_000_000)
@@ -527,7 +580,7 @@ class OwnCluster:
                 continue
             if stamp_ms is None:
                 raise FloodmarkError(f"{node} gives records no time")
-            asks.append(clock_bounds.Stamped(
+            asks.append(Stamped(
                 sent_ns=sent_ns, received_ns=time.time_ns(), stamp_ms=stamp_ms))
         return asks
 

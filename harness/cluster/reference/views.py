@@ -140,13 +140,6 @@ def met_from_answer(names: Names, node: str, row: State) -> Met:
 
 def met_from_trace(line: Mapping[str, Any]) -> Met:
     """A Met from a failpoint's line of the trace, which has the history's names already."""
-    return Met(
-        node=line["node"],
-        name=line["name"],
-        action=line["action"],
-        time_ns=line["time"],
-        partition=line.get("partition"),
-        epoch=line.get("epoch"),
-        peer=line.get("peer"),
-        offset=line.get("offset"),
-    )
+    return Met(node=line["node"], name=line["name"], action=line["action"], time_ns=line["time"],
+               partition=line.get("partition"), epoch=line.get("epoch"), peer=line.get("peer"),
+               offset=line.get("offset"))

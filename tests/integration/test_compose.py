@@ -20,7 +20,7 @@ from docker.errors import ImageNotFound
 from real_kafka import skip_without, software_of
 
 import docker
-from floodmark.harness.cluster.containers import engine_client, images, kafka_image
+from floodmark.harness.cluster.containers import engine_client, images
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
@@ -233,7 +233,7 @@ def test_the_page_of_an_own_kafka(tmp_path: Path) -> None:
     mark, ports, folder = f"fmtest{secrets.token_hex(4)}", free_ports(3), tmp_path / "run"
     example(mark, ports, tmp_path)
     with closing(engine_client.connect()) as client:
-        image = kafka_image.image_of(client, software_of(KAFKA), print)
+        image = images.image_of(client, software_of(KAFKA), print)
         compose = Compose(words=found[0], folder=tmp_path, ports=ports,
                           environment={"COMPOSE_PROJECT_NAME": mark, "KAFKA_IMAGE": image})
         try:

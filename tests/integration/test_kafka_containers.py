@@ -16,7 +16,7 @@ from command_line import floodmark
 from container_stage import Stage, connect, left
 from real_kafka import skip_without, software_of
 
-from floodmark.harness.cluster.containers import kafka_image
+from floodmark.harness.cluster.containers import images
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
 from floodmark.harness.protocols import ability
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, View
@@ -194,7 +194,7 @@ def test_a_run_from_an_image_by_its_name(tmp_path: Path) -> None:
     client = connect()
     name = f"floodmark-test/kafka:{NEW}"
     try:
-        made = client.images.get(kafka_image.image_of(client, software_of(NEW), print))
+        made = client.images.get(images.image_of(client, software_of(NEW), print))
         made.tag(name)
         folder = tmp_path / "run"
         ran = floodmark("run", "--cluster", "containers", "--kafka", name, "--nemesis", "crash,cut,power",

@@ -13,7 +13,7 @@ import pytest
 from floodmark.harness import catalog
 from floodmark.harness.cluster.containers import addresses
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.containers.kafka_image import image_of
+from floodmark.harness.cluster.containers.images import image_of
 from floodmark.harness.cluster.kafka import choice
 from floodmark.harness.cluster.kafka.distribution import Distribution, is_image, version_of
 from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem

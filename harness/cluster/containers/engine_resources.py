@@ -33,7 +33,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import IPAMConfig, IPAMPool, LogConfig, Mount
 
 import docker
-from floodmark.harness.cluster.containers import engine_client, images, kafka_image
+from floodmark.harness.cluster.containers import engine_client, images
 from floodmark.harness.cluster.containers.sweep import (
     KEEPER,
     LABEL,
@@ -193,7 +193,7 @@ class EngineResources:
         self.image = await self.call("have the image of the brokers", images.tools_image,
                                      self.client, say, timeout_s=IMAGE_S)
         self.process_image = self.image if software is None else await self.call(
-            "have the image of Apache Kafka", kafka_image.image_of, self.client, software, say,
+            "have the image of Apache Kafka", images.image_of, self.client, software, say,
             timeout_s=IMAGE_S)
         await self._sweep(say)
         await self._share_folder()

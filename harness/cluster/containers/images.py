@@ -8,6 +8,10 @@ Rules
    (docker/base.sh, needs Debian and root) uses the command.
 3. Two runs at once build only once: the second waits for the first, by a lock in the cache folder.
 4. Everything here blocks; a caller with an event loop uses a thread.
+5. The image of Apache Kafka is built from the jars on this machine (kafka/distribution.py), on the same base,
+   with Debian's Java (docker/kafka/Dockerfile). The stand-in for that base has no apt, so there is a second
+   one with Java. A named image (apache/kafka:4.3.1) is used without changes: its jars are in /opt/kafka/libs,
+   java is on its PATH. The fault tools run in other containers, from the tools' image.
 """
 
 import hashlib
@@ -27,6 +31,7 @@ from docker.errors import DockerException, ImageNotFound
 
 import docker
 from floodmark.harness.cluster.containers.engine_client import address, engine_errors
+from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.user_cache import cache_folder, one_at_a_time
@@ -34,6 +39,9 @@ from floodmark.harness.user_cache import cache_folder, one_at_a_time
 OFFICIAL_BASE = "python:3.11-slim-bookworm"
 STAND_IN_BASE = "floodmark-base:1"  # made by docker/base.sh
 BASE_VARIABLE = "FLOODMARK_BASE_IMAGE"
+DOCKERFILE = "Dockerfile"
+ARCHIVE_SCRIPT = Path(__file__).parents[1] / "kafka" / "class_archive.sh"
+JAVA = 17  # of Debian 12
 GOES_IN = ("Dockerfile", "requirements.txt", "broker", "faults")  # wheels follow from requirements.txt
 
 _PULL_TIMEOUT_S = 300.0
@@ -54,6 +62,7 @@ class StandIn:
 
 
 PLAIN = StandIn(tag=STAND_IN_BASE)
+WITH_JAVA = StandIn(tag="floodmark-base-java:1", packages=(f"openjdk-{JAVA}-jre-headless",))
 
 
 def tools_image(client: docker.DockerClient, say: Say) -> str:
@@ -308,3 +317,32 @@ def _build(client: docker.DockerClient, context: io.BytesIO, *, base: str, targe
                 f"the image {name} could not be built on {base}: {str(step['error']).strip()}\n"
                 + "\n".join(f"  {line}" for line in said)
             )
+
+
+# -- Apache Kafka -------------------------------------------------------------------------------------------
+
+def image_of(client: docker.DockerClient, software: JavaSoftware, say: Say) -> str:
+    """The tag of the image with this software. It is fetched or built if missing, with progress to `say`."""
+    if software.image is not None:
+        return _named(client, software.image, say)
+    if software.needs_java > JAVA:
+        raise FloodmarkError(f"Kafka {software.version} needs Java {software.needs_java}, and the image is "
+                             f"built with Java {JAVA}: run it with --cluster local")
+    folder = context_folder() / "kafka"
+    files = {DOCKERFILE: ((folder / DOCKERFILE).read_bytes(), False),
+             ARCHIVE_SCRIPT.name: (ARCHIVE_SCRIPT.read_bytes(), True)}
+    files |= {f"libs/{jar.name}": (jar.read_bytes(), False) for jar in software.jars}
+    return built(client, "kafka", files, say, stand_in=WITH_JAVA)
+
+
+def _named(client: docker.DockerClient, name: str, say: Say) -> str:
+    with engine_errors("images: "):
+        if is_there(client, name):
+            return name
+        say(f"fetching the image {name}")
+        why = pull(client, name)
+        if why is None:
+            return name
+    version = name.rpartition(":")[2]
+    raise FloodmarkError(f"the image {name} is not in the engine, and no registry has it ({why}): load it "
+                         f"(docker load), or have one built from Kafka's jars: --kafka {version}")

@@ -84,7 +84,7 @@ class Watch:
             if reached is None:
                 return None
             now_ns = self.sight.now_ns()
-            spent_s = 0.0 if part.always_comes else (now_ns - began_ns) / 1e9
+            spent_s = 0.0 if part.due_ns(0) is not None else (now_ns - began_ns) / 1e9
             watch = replace(watch, done_ns=now_ns, timeout_s=max(0.0, watch.timeout_s - spent_s))
             details.append(reached.describe())
         assert reached is not None, "a sequence has at least one moment"

@@ -32,9 +32,7 @@ EVERY = "every"  # as `rules`: a row for each generation
 _TEXTS = ("name", "zoo", "title", "story", "steps")
 _FINDINGS = ("latent", "manifest", "permitted", "also")
 _LISTS = ("bugs", "switches", *_FINDINGS)
-_KEYS = {
-    "cluster": ("nodes", "partitions", "replication_factor", "workload", "acks", "links", "topics"),
-    "run": ("rules", *_LISTS, "config", "control", "topics", "spared")}
+_ROW_KEYS = ("rules", *_LISTS, "config", "control", "topics", "spared")
 _NODES_MAX = 9
 REFERENCE = "reference"
 ZOOKEEPER = "kafka with ZooKeeper"
@@ -167,7 +165,7 @@ class _Page:
 
     def _read_setting(self) -> Setting:
         table = self._read_table("cluster")
-        self._check_keys("cluster", table, _KEYS["cluster"])
+        self._check_keys("cluster", table, [*Setting.__annotations__])
 
         def number(key: str, default: int, most: int) -> int:
             value = table.get(key, default)
@@ -243,7 +241,7 @@ class _Page:
             self._refuse("has no [[run]]: on which rules does it run, and what must be found?", "")
         found: dict[str, Row] = {}
         for index, table in enumerate(tables):
-            self._check_keys("run", table, _KEYS["run"], index)
+            self._check_keys("run", table, _ROW_KEYS, index)
             for row in self._read_rows_of(table, index):
                 self._check_min_insync({**config, **row.config}, setting, "config", "run", index)
                 if row.topics and (not setting.topics or len(row.topics) != setting.partitions):

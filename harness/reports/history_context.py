@@ -16,7 +16,7 @@ import click
 
 from floodmark.harness import history
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.faults import FAULTS, LASTING
+from floodmark.harness.faults import LASTING, undoes
 from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.reports.phrases import Record, many, op_line, seconds, where_struck
 from floodmark.harness.reports.record_story import Course, began, change_line
@@ -156,8 +156,7 @@ def read_story(run: Run, focus: Focus) -> Story:
 def update_faults_in_force(op: Op, force: dict[tuple[str, str], Op]) -> None:
     """Updates the faults in force, by their f and node, with one op of the nemesis."""
     nodes = [str(node) for node in (op.fault or {}).get("nodes") or ("",)] if op.f != "heal" else []
-    undone = [f for f, fault in FAULTS.items() if fault.undone_by == op.f]
-    for key in [key for key in force if key[0] in undone and (not nodes or key[1] in nodes)]:
+    for key in [key for key in force if undoes(op.f, nodes, *key)]:
         del force[key]
     if op.f in LASTING:
         for node in nodes:

@@ -66,7 +66,6 @@ class Moment:
     """What all kinds have, and what a kind is that says no more than it must: it looks, and has words."""
 
     at: ClassVar[str]
-    always_comes: ClassVar[bool] = False
     looks_every_s: ClassVar[float] = EAGER_S
     then_ns: int | None = None  # a further delay
 
@@ -106,7 +105,7 @@ class Moment:
     # -- waiting
 
     def due_ns(self, done_ns: int) -> int | None:
-        """When it comes, if that is known before. done_ns: when the entry before was done."""
+        """When it comes, if it always comes. done_ns: when the entry before was done."""
         return None
 
     async def look(self, sight: Sight, stage: Callable[[], Stage]) -> Reached | None:
@@ -121,7 +120,7 @@ class Moment:
 
     @property
     def planned_ns(self) -> int:  # how long it waits by its own times
-        return self.then_ns or 0
+        return (self.due_ns(0) or 0) + (self.then_ns or 0)
 
     @property
     def delay_ns(self) -> int:  # how long after its last event it is due
@@ -170,7 +169,6 @@ class Time(Moment):
     """`time` ns since the run began; with `after_ns`: not earlier than that after the entry before it."""
 
     at: ClassVar[str] = "time"
-    always_comes: ClassVar[bool] = True
     time: int
     after_ns: int | None = None
 
@@ -181,10 +179,6 @@ class Time(Moment):
     def due_ns(self, done_ns: int) -> int:
         return max(self.time, 0 if self.after_ns is None else done_ns + self.after_ns)
 
-    @property
-    def planned_ns(self) -> int:
-        return max(self.time, self.after_ns or 0) + (self.then_ns or 0)
-
     def came_ns(self, acks: Acked, done_ns: int | None) -> int | None:
         return max(self.time, (done_ns or 0) + (self.after_ns or 0))
 
@@ -194,7 +188,6 @@ class After(Moment):
     """`after_ns` after the entry before it was done."""
 
     at: ClassVar[str] = "after"
-    always_comes: ClassVar[bool] = True
     after_ns: int
 
     def words(self) -> str:
@@ -202,10 +195,6 @@ class After(Moment):
 
     def due_ns(self, done_ns: int) -> int:
         return done_ns + self.after_ns
-
-    @property
-    def planned_ns(self) -> int:
-        return self.after_ns + (self.then_ns or 0)
 
     def came_ns(self, acks: Acked, done_ns: int | None) -> int | None:
         return None if done_ns is None else self.due_ns(done_ns)

@@ -158,7 +158,7 @@ class State:
 
     @property
     def bugs(self) -> int:
-        """How many bugs its runs have shown."""
+        """The number of bugs that its runs have shown."""
         return int(self.select(BUGS)[0][0])
 
     @property
@@ -250,11 +250,10 @@ def about_of(folder: Path) -> dict[str, Any]:
     try:
         about = orjson.loads(path.read_bytes())
     except FileNotFoundError as error:
-        begun = [path for path in folder.glob("*") if not path.name.startswith(f".{ABOUT}.")]
-        raise FloodmarkError(
-            f"{folder} is not a campaign's folder: it has no {ABOUT}" + ("" if begun else (
-                "; if a campaign was stopped before it wrote that file, remove the folder, then run it"))
-        ) from error
+        begun = any(not path.name.startswith(f".{ABOUT}.") for path in folder.glob("*"))
+        advice = "; if a campaign was stopped before it wrote that file, remove the folder, then run it"
+        raise FloodmarkError(f"{folder} is not a campaign's folder: it has no {ABOUT}"
+                             f"{'' if begun else advice}") from error
     except (OSError, orjson.JSONDecodeError) as error:
         raise FloodmarkError(f"cannot read {path}: {error}") from error
     if not isinstance(about, dict) or about.get("format") not in (1, FORMAT):

@@ -25,7 +25,7 @@ from floodmark.harness.reports.verdict_text import worst_first
 from floodmark.harness.run import Run
 from floodmark.harness.saved_run import SavedRun
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
-from floodmark.harness.schedule.moments import Moment, Time
+from floodmark.harness.schedule.moments import Ack, After, Failpoint, FirstOf, InTurn, Moment, Time
 from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, ScheduleHistory, Strike
 from floodmark.harness.verdict import BUG
 
@@ -219,10 +219,23 @@ def _acks(near: Sequence[StrikeDifference]) -> str:
 
 
 def moment_text(moment: Moment | None) -> str:
-    """A moment in the language of steps, a time of the run in seconds."""
-    if isinstance(moment, Time):
-        return f"{moment.time / 1e9:.3f} s"
-    return "at once" if moment is None else moment.text()
+    """A moment for the table: `ack 5 of p0 + 1.0 ms`; a state as in steps."""
+    match moment:
+        case None:
+            return "at once"
+        case Time():
+            text = f"{moment.time / 1e9:.3f} s"
+        case After():
+            text = f"{moment.after_ns / 1e6:.0f} ms after"
+        case Ack():
+            text = moment.asked().removeprefix("asked at ")
+        case Failpoint():
+            text = f"{moment.node} at {moment.name}"
+        case InTurn() | FirstOf():
+            text = (", then " if isinstance(moment, InTurn) else " or ").join(map(moment_text, moment.of))
+        case _:
+            text = moment.words()
+    return text + (f" + {moment.then_ns / 1e6:.1f} ms" if moment.then_ns else "")
 
 
 # -- the report --------------------------------------------------------------------------------------------

@@ -47,15 +47,11 @@ class Start:
     def now(cls, log: Path) -> "Start":
         return cls(log=log, log_bytes=log.stat().st_size if log.exists() else 0, time_s=runtime.monotonic_s())
 
-    def after(self) -> str:
-        """How long ago it was, in words."""
-        return f"{runtime.monotonic_s() - self.time_s:.1f} s after its start"
-
 
 def exit_report(start: Start, code: int) -> str:
     """How the process ended, with its last error, then the end of its log. code: a subprocess's; minus the
     number for a signal."""
-    first = f"{_exit_sentence(code)}, {start.after()}"
+    first = f"{_exit_sentence(code)}, {runtime.monotonic_s() - start.time_s:.1f} s after its start"
     lines = log_tail(start.log, _TAIL_BYTES, start.log_bytes)
     errors = [line for line in lines if _ERROR.search(line)][-SHOWN_LINES:]
     if errors and errors[-1] not in lines[-SHOWN_LINES:]:

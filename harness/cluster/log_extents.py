@@ -41,7 +41,8 @@ class BatchEnd:
 
 def log_extents(log_dir: Path) -> LogExtents:
     """The LEO and the bytes of each log."""
-    return {name: (log_end_offset(log_dir / name), _size(log_dir / name))
+    return {name: (log_end_offset(log_dir / name),
+                   sum(path.stat().st_size for path in segments_of(log_dir / name)))
             for name in partition_folders(log_dir)}
 
 
@@ -67,10 +68,6 @@ def segments_of(folder: Path) -> list[Path]:
 
 def base_offset(segment: Path) -> int:
     return int(segment.stem)
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in segments_of(folder))
 
 
 def log_end_offset(folder: Path) -> int:

@@ -53,14 +53,13 @@ def scene(bootstrap: str, client: str) -> Scene:
 
 def play(client: str, version: str, calls: Iterable[Call], at: Scene) -> list[Row]:
     """Makes each call once, in order."""
-    return [_row(client, version, call, at) for call in calls]
-
-
-def _row(client: str, version: str, call: Call, at: Scene) -> Row:
-    began = time.monotonic()
-    answer = call.run(at)
-    return Row(client=client, version=version, call=call.name, expected=call.expected, answer=answer,
-               seconds=time.monotonic() - began)
+    rows = []
+    for call in calls:
+        began = time.monotonic()
+        answer = call.run(at)
+        rows.append(Row(client=client, version=version, call=call.name, expected=call.expected, answer=answer,
+                        seconds=time.monotonic() - began))
+    return rows
 
 
 def describe_wrong(rows: Sequence[Row]) -> str:

@@ -23,8 +23,6 @@ from damages import (
 
 from histories import NODES, RunFolder, checksum
 
-LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-log"})
-
 
 def place(folder: RunFolder, random: Random, least: int = 3) -> tuple[int, str, int] | None:
     """A partition with at least so many records, one of its followers, and an offset inside its log."""

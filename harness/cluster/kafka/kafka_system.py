@@ -216,7 +216,8 @@ class KafkaSystem:
             await asyncio.gather(*map(self._look_at_checkpoint, {node for node, _ in ends}))
         return View(
             time_ns=time.monotonic_ns(), replicas=self._replicas(ends, metadata, starts),
-            partitions=state.partitions if state is not None else {}, running=self._running(),
+            partitions=state.partitions if state is not None else {},
+            running=frozenset(node for node in self.nodes if self._place.lives(node)),
             unfenced=frozenset(node for node in metadata if state is not None and node in state.unfenced))
 
     async def starting(self, name: str) -> None:
@@ -408,9 +409,6 @@ class KafkaSystem:
 
     def _topic_names(self) -> list[str]:
         return sorted({spec.topic for spec in self.partitions})
-
-    def _running(self) -> frozenset[str]:
-        return frozenset(node for node in self.nodes if self._place.lives(node))
 
     def _answering(self) -> list[str]:
         """Nodes that can answer; asking others would only wait."""

@@ -71,9 +71,11 @@ class Registered:
 @cache
 def own(kind: str) -> Mapping[str, "EntryPoint"]:
     """floodmark's own workloads or clusters by name, in order; only its own metadata is read."""
-    from importlib.metadata import distribution
+    from importlib.metadata import distributions
 
-    found = {entry.name: entry for entry in distribution(OWN).entry_points.select(group=GROUPS[kind])}
+    # A build leaves an egg-info in a checkout, which may be older and comes first on the path.
+    found = {entry.name: entry for one in distributions(name=OWN)
+             for entry in one.entry_points.select(group=GROUPS[kind])}
     if not found:
         raise FloodmarkError(f"floodmark's installed metadata names no {kind} and is older than its code: "
                              "install it again (in a checkout: make setup)")

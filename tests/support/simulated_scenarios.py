@@ -59,8 +59,8 @@ def played(parts: Sequence[Part], parent: Path) -> list[tuple[Played, Verdict]]:
     return list(zip(found, catalog.judge().judge([one.folder for one in found]), strict=True))
 
 
-def planned_here(options: RunSpec, schedule: Schedule) -> RunPlan:
-    plan = planned(options, schedule)
+def planned_here(options: RunSpec, schedule: Schedule, *, ask_broker: bool) -> RunPlan:
+    plan = planned(options, schedule, ask_broker=ask_broker)
     return replace(plan, settle_timeout_s=0.3) if (options.asked or {})[SCENARIO] == ENDLESS else plan
 
 

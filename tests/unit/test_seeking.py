@@ -108,8 +108,8 @@ class Counting:
             def __exit__(self, *_: object) -> None:
                 file.close()
 
-            def seek(self, at: int) -> int:
-                return file.seek(at)
+            def seek(self, at: int, whence: int = 0) -> int:
+                return file.seek(at, whence)
 
             def readline(self) -> bytes:
                 line = file.readline()

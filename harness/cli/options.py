@@ -122,9 +122,10 @@ def _type_of(name: str, about: Option) -> Any:
         return (Acks if name == "acks" else click.Choice)(list(about.choices))
     info = type_of(TYPES[name])
     if isinstance(info, inspect.IntType) and info.ge is not None:
-        return click.IntRange(info.ge, about.most)
+        return click.IntRange(info.ge, about.most or info.le)
     if isinstance(info, inspect.FloatType):
-        return click.FloatRange(info.gt, min_open=True)
+        least = info.ge if info.gt is None else info.gt
+        return click.FloatRange(least, info.le, min_open=info.gt is not None)
     if isinstance(info, inspect.CustomType):
         return click.Path(path_type=Path, dir_okay=not about.file)
     return int if isinstance(info, inspect.IntType) else bool if isinstance(info, inspect.BoolType) else str

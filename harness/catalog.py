@@ -3,6 +3,8 @@
 So `floodmark --help` starts no Spark, and judging needs no client library.
 """
 
+from __future__ import annotations
+
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,14 +32,14 @@ from floodmark.harness.protocols import (
     why_not,
 )
 from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD, own, registered, registered_as
-from floodmark.harness.run_location import Far
-from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spark_options import HERE, Workers
 
 if TYPE_CHECKING:
     from floodmark.checkers.stats.job import Measures
     from floodmark.checkers.stats.seen import Seen
     from floodmark.harness.cluster.system import System
+    from floodmark.harness.run_location import Far
+    from floodmark.harness.schedule.entry import Schedule
 
 Made = TypeVar("Made", Workload, Cluster)
 SIMULATED = "simulated"  # on virtual time: no library's clients, nobody else's
@@ -72,10 +74,10 @@ warm_judge = late(f"{_SESSION}:context")
 prepare_next_judge: Callable[[], bool] = late(f"{_SESSION}:build_archive_for_next_start")
 far_folders: Callable[[str, Workers], Sequence[Far]] = late("floodmark.checkers.spark.hadoop:far_folders")
 # Measures what faults cost clients in these runs; each folder stores its own measures.
-measure: "Callable[..., Measures]" = late("floodmark.checkers.stats.job:measure")
+measure: Callable[..., Measures] = late("floodmark.checkers.stats.job:measure")
 # Reads the ops of a run's clients for its page: folder, ranges (partition, first offset, end offset) whose
 # acked records are returned one by one, ops at most. OSError where the history cannot be read.
-client_activity: "Callable[[Path, Sequence[tuple[int, int, int]], int], Seen]" = late(
+client_activity: Callable[[Path, Sequence[tuple[int, int, int]], int], Seen] = late(
     "floodmark.checkers.stats.seen:seen")
 # Writes a big history as Parquet beside its lines, which the judge reads faster next time; OSError.
 keep_parquet: Callable[[Path], None] = late("floodmark.checkers.read.history_parquet:keep")
@@ -177,7 +179,7 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
 
 def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str], kafka: str | None,
            topic_config: Mapping[str, str] | None = None,
-           topics: Mapping[str, Mapping[str, str]] | None = None) -> "System":
+           topics: Mapping[str, Mapping[str, str]] | None = None) -> System:
     """Make the system that runs in a cluster. UsageError for settings that it does not take."""
     if kafka is None:
         from floodmark.harness.cluster.reference.system import ReferenceSystem

@@ -6,6 +6,8 @@ nemesis unavailable, with the reason. All waits in implementations have time-out
 that says what they waited for.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import getattr_static
@@ -15,19 +17,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 from msgspec import Meta
 
-from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.faults import FAULTS, Fault
-from floodmark.harness.history import Recorder
-from floodmark.harness.op import Intent, Outcome, Send
-from floodmark.harness.run_location import Place
-from floodmark.harness.schedule.entry import Entry, Schedule
-from floodmark.harness.schedule.patterns import DrawPattern
-from floodmark.harness.schedule.views import Met, Sight, View
-from floodmark.harness.trace import Raw
-from floodmark.harness.verdict import Verdict
 
-if TYPE_CHECKING:
-    from floodmark.harness.logdir import LogState  # whose module reads compressed files, which few need
+if TYPE_CHECKING:  # `floodmark --help` needs none of these modules
+    from floodmark.harness.client.settings import ClientSettings
+    from floodmark.harness.history import Recorder
+    from floodmark.harness.logdir import LogState
+    from floodmark.harness.op import Intent, Outcome, Send
+    from floodmark.harness.run_location import Place
+    from floodmark.harness.schedule.entry import Entry, Schedule
+    from floodmark.harness.schedule.patterns import DrawPattern
+    from floodmark.harness.schedule.views import Met, Sight, View
+    from floodmark.harness.trace import Raw
+    from floodmark.harness.verdict import Verdict
 
 
 # -- what can be seen -----------------------------------------------------------------------------------
@@ -150,7 +152,7 @@ class KeepsLogs(Protocol):
     """A cluster without files; it returns its replicas' logs in the form of harness/logdir."""
 
     def log_rows(self, node: str, run_id: str) -> Iterator[dict[str, Any]]: ...  # as logdir.dump yields them
-    def log_state(self, node: str, partition: int) -> "LogState": ...  # partition: its key
+    def log_state(self, node: str, partition: int) -> LogState: ...  # partition: its key
 
 
 class Kills(Protocol):
@@ -313,7 +315,7 @@ class RegisteredNemesis:
 
 
 # Carries out a scripted send or poll; it is recorded like any op, with a process of its own.
-Sender = Callable[[Intent], Awaitable[Outcome]]
+Sender = Callable[["Intent"], Awaitable["Outcome"]]
 
 
 class ScheduleRunner(Protocol):
@@ -358,7 +360,7 @@ class LogClient(Protocol):
     async def close(self) -> None: ...
 
 
-MakeClient = Callable[[ClientSettings, Random], LogClient]
+MakeClient = Callable[["ClientSettings", Random], LogClient]
 Addresses = Callable[[], Mapping[str, tuple[str, int]]]  # node -> (host, port), as in Addressed
 
 

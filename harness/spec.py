@@ -11,11 +11,13 @@ Rules
    a file adds where it is.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta, inspect
@@ -30,7 +32,9 @@ from floodmark.harness.protocols import (
     Workload,
 )
 from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD
-from floodmark.harness.schedule.entry import Schedule
+
+if TYPE_CHECKING:
+    from floodmark.harness.schedule.entry import Schedule
 
 RULES = ("high-watermark", "kip-101", "kip-279", "kip-320")  # the protocol generations, the oldest first
 FIXED, DRAWN = "fixed", "drawn"  # the two kinds of `settings`

@@ -21,7 +21,6 @@ import click
 
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.event_loop import sigterm_handler_restored
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
@@ -41,6 +40,8 @@ def raised_by_sigterm() -> Iterator[None]:
     def end(*_: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise Terminated
+
+    from floodmark.harness.event_loop import sigterm_handler_restored  # imports asyncio: not for --help
 
     with sigterm_handler_restored():
         signal.signal(signal.SIGTERM, end)

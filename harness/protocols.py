@@ -101,8 +101,9 @@ def ability(cluster: Cluster, kind: type[Ability]) -> Ability | None:
 
 def missing_members(one: object, protocol: type) -> list[str]:
     """What this object lacks of the protocol; empty: it implements it. No property is evaluated."""
-    return [name for name in sorted(vars(protocol))
-            if not name.startswith("_") and getattr_static(one, name, missing_members) is missing_members]
+    names = {name for base in protocol.__mro__ for name in vars(base) if not name.startswith("_")}
+    return [name for name in sorted(names)
+            if getattr_static(one, name, missing_members) is missing_members]
 
 
 def why_not(cluster: Cluster, kind: type | str) -> str:

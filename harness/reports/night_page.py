@@ -17,10 +17,10 @@ from floodmark.harness import runtime
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.plan import read
 from floodmark.harness.campaign.state import ABOUT, about_of, runs_by_signature, state_of
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import UsageError
 from floodmark.harness.reports.campaign_results import Results, results_of
 from floodmark.harness.reports.html.night import NightFacts, page_of_night
-from floodmark.harness.reports.run_page import AT_ONCE_BYTES, REPORT, size_of, write_report
+from floodmark.harness.reports.run_page import AT_ONCE_BYTES, REPORT, size_of, write_report, written_page
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import write_whole
 
@@ -53,14 +53,8 @@ def write_index(folder: Path, file: Path | None = None, *, trouble: str = "", le
 
 def index_beside(folder: Path, about: Mapping[str, Any], trouble: str = "") -> Path | None:
     """Writes the page during or after a campaign; None if that failed for any reason."""
-    try:
-        return write_index(folder, trouble=trouble, ledger_path=Path(str(about["ledger"])))
-    except FloodmarkError as error:
-        why = str(error)
-    except Exception as error:
-        why = f"a bug of floodmark's own ({type(error).__name__}: {error})"
-    click.echo(harmless(f"floodmark: {folder}: its page was not written: {why}"), err=True)
-    return None
+    return written_page(folder, lambda: write_index(
+        folder, trouble=trouble, ledger_path=Path(str(about["ledger"]))))
 
 
 def make_pages(results: Results, folder: Path) -> None:

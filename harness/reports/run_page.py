@@ -2,7 +2,7 @@
 invalid."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,14 @@ def write_page_if_invalid(folder: Place, ruled: Ruling, verdict: Json, reading: 
         message = f"{folder}: the run is large, and its page takes a while: {command(folder)}"
         click.echo(harmless(message), err=True)
         return None
+    return written_page(folder, lambda: write_report(folder, verdict=verdict, reading=reading))
+
+
+def written_page(folder: Path, write: Callable[[], Path]) -> Path | None:
+    """Writes the page of this folder; None if that failed for any reason, which is only reported on
+    stderr."""
     try:
-        return write_report(folder, verdict=verdict, reading=reading)
+        return write()
     except FloodmarkError as error:
         why = str(error)
     except Exception as error:

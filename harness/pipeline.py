@@ -30,17 +30,17 @@ from floodmark.checkers.text.explain import known_findings
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError, nearest
 from floodmark.harness.event_loop import run_loop, work_through
-from floodmark.harness.reports.case_names import case_name
-from floodmark.harness.reports.gate_outcomes import Outcome, outcome_of, print_reports, read_about
-from floodmark.harness.reports.junit_report import junit
-from floodmark.harness.reports.markdown_report import markdown
-from floodmark.harness.reports.phrases import many
-from floodmark.harness.reports.progress import ProgressLine
-from floodmark.harness.reports.run_outcome import HARNESS, Ruling, summary
-from floodmark.harness.reports.run_page import write_page_if_invalid
-from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.reports.saved_verdict import kept_verdict
-from floodmark.harness.reports.schedule_outcome import missed_steps_text
+from floodmark.harness.report.case_names import case_name
+from floodmark.harness.report.gate_outcomes import Outcome, outcome_of, print_reports, read_about
+from floodmark.harness.report.junit_report import junit
+from floodmark.harness.report.markdown_report import markdown
+from floodmark.harness.report.phrases import many
+from floodmark.harness.report.progress import ProgressLine
+from floodmark.harness.report.run_outcome import HARNESS, Ruling, summary
+from floodmark.harness.report.run_page import write_page_if_invalid
+from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.saved_verdict import kept_verdict
+from floodmark.harness.report.schedule_outcome import missed_steps_text
 from floodmark.harness.run import (
     DONE,
     INTERRUPTED,

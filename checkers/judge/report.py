@@ -1,7 +1,7 @@
 """Writes verdict.json (format 1, replaced atomically) into a run's folder; `as_json` lists its keys.
 
 Where the judge itself failed, it writes the traceback beside it, into judge-error.txt. The text for people is
-in harness/reports/verdict_text.py.
+in harness/report/verdict_text.py.
 """
 
 import tempfile

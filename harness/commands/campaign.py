@@ -31,13 +31,13 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.event_loop import run_loop
 from floodmark.harness.pipeline import new_parent, refuse_no_files, write_file
 from floodmark.harness.protocols import Cluster
-from floodmark.harness.reports.campaign_junit import campaign_junit
-from floodmark.harness.reports.campaign_markdown import campaign_markdown
-from floodmark.harness.reports.campaign_results import Results, results_of
-from floodmark.harness.reports.campaign_text import changes, difference, summary
-from floodmark.harness.reports.night_page import index_beside
-from floodmark.harness.reports.phrases import many, time_text
-from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.report.campaign_junit import campaign_junit
+from floodmark.harness.report.campaign_markdown import campaign_markdown
+from floodmark.harness.report.campaign_results import Results, results_of
+from floodmark.harness.report.campaign_text import changes, difference, summary
+from floodmark.harness.report.night_page import index_beside
+from floodmark.harness.report.phrases import many, time_text
+from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.run import RUNS, write_json, write_whole
 from floodmark.harness.run_location import sync
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst

@@ -20,7 +20,7 @@ from floodmark.harness.campaign.state import JUDGE_FAILED
 from floodmark.harness.commands.campaign_processes import put
 from floodmark.harness.forked_child import end_with_parent
 from floodmark.harness.pipeline import Judged, judge, written
-from floodmark.harness.reports.summary_of_run import summary_of
+from floodmark.harness.report.summary_of_run import summary_of
 from floodmark.harness.run import Run, sync_run
 
 

@@ -29,7 +29,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.forked_child import end_with_parent, result_of_child
 from floodmark.harness.pipeline import Play
 from floodmark.harness.protocols import Cluster, ReportsMemory, ability
-from floodmark.harness.reports.scenario_table import Part
+from floodmark.harness.report.scenario_table import Part
 from floodmark.harness.run import sync_run
 from floodmark.harness.spec import RunPlan, RunSpec
 from floodmark.nemesis.expectations import Row

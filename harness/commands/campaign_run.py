@@ -40,9 +40,9 @@ from floodmark.harness.commands.campaign_processes import Worker
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import work_through
 from floodmark.harness.pipeline import shrink
-from floodmark.harness.reports.phrases import many, size_text, time_text
-from floodmark.harness.reports.run_outcome import UNKNOWN, VALID
-from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.report.phrases import many, size_text, time_text
+from floodmark.harness.report.run_outcome import UNKNOWN, VALID
+from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG
 

@@ -9,9 +9,9 @@ from floodmark.harness import catalog
 from floodmark.harness.campaign.state import ABOUT, about_of, is_campaign, state_of
 from floodmark.harness.commands.folder_arguments import chosen
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.reports.campaign_figures import NO_NIGHT, tables
-from floodmark.harness.reports.phrases import many
-from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.report.campaign_figures import NO_NIGHT, tables
+from floodmark.harness.report.phrases import many
+from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.run import refuse_nonempty, write_json
 from floodmark.harness.run_location import Place
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID

@@ -43,9 +43,9 @@ from floodmark.harness.faults import FAULTS, MENDS_ROLE
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome
 from floodmark.harness.protocols import Addressed, Adopts, Cluster, PartitionSpec, Struck, ability, why_not
-from floodmark.harness.reports.cluster_table import hints, loss_text, table
-from floodmark.harness.reports.phrases import grudge
-from floodmark.harness.reports.schedule_outcome import missed_moment_text
+from floodmark.harness.report.cluster_table import hints, loss_text, table
+from floodmark.harness.report.phrases import grudge
+from floodmark.harness.report.schedule_outcome import missed_moment_text
 from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.schedule import json_form

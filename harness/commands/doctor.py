@@ -37,7 +37,7 @@ from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, MENDING
 from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, NEMESIS, registered
-from floodmark.harness.reports.doctor_table import FaultRow, Row, as_json, lacking, lines
+from floodmark.harness.report.doctor_table import FaultRow, Row, as_json, lacking, lines
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID

@@ -21,7 +21,7 @@ import click
 
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
 

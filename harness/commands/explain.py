@@ -8,7 +8,7 @@ import click
 from floodmark.checkers.text.explain import known_findings
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.errors import UsageError, nearest
-from floodmark.harness.reports.explanations import facts_text, listed, parts_of
+from floodmark.harness.report.explanations import facts_text, listed, parts_of
 from floodmark.harness.verdict import EXIT_VALID
 
 

@@ -19,8 +19,8 @@ from floodmark.harness.importers.jepsen_file import JepsenFile
 from floodmark.harness.importers.jepsen_nemesis import SPARES
 from floodmark.harness.importers.jepsen_run import about_of, convert_history, guarantees
 from floodmark.harness.pipeline import say
-from floodmark.harness.reports.import_summary import summary
-from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.report.import_summary import summary
+from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.run import RUNS, Run, json_line, refuse_nonempty, write_pieces
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.spec import pairs

@@ -32,10 +32,10 @@ from floodmark.harness.commands.run import planned, schedule_of
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import TRIES, Play, gate, has_died, judge, play_all, say, tidy
-from floodmark.harness.reports.gate_outcomes import Outcome, outcome_of, report_of, visible
-from floodmark.harness.reports.run_outcome import CUT_SHORT, HARNESS
-from floodmark.harness.reports.run_page import REPORT, write_page_if_invalid
-from floodmark.harness.reports.schedule_outcome import missed_entries_text
+from floodmark.harness.report.gate_outcomes import Outcome, outcome_of, report_of, visible
+from floodmark.harness.report.run_outcome import CUT_SHORT, HARNESS
+from floodmark.harness.report.run_page import REPORT, write_page_if_invalid
+from floodmark.harness.report.schedule_outcome import missed_entries_text
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spec import DRAWN, FIXED, RunSpec, decoded

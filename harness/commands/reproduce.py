@@ -18,11 +18,11 @@ from floodmark.harness import catalog, history
 from floodmark.harness.commands.run import own_commit, planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import judge_all, new_parent, record, tidy
-from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.case_names import ASKED
-from floodmark.harness.reports.phrases import many
-from floodmark.harness.reports.reproduce_command import refuse_unknown
-from floodmark.harness.reports.reproduction_table import (
+from floodmark.harness.report import verdict_text
+from floodmark.harness.report.case_names import ASKED
+from floodmark.harness.report.phrases import many
+from floodmark.harness.report.reproduce_command import refuse_unknown
+from floodmark.harness.report.reproduction_table import (
     Attempt,
     First,
     Json,
@@ -32,9 +32,9 @@ from floodmark.harness.reports.reproduction_table import (
     moments_text,
     shows,
 )
-from floodmark.harness.reports.run_outcome import VALID
-from floodmark.harness.reports.safe_text import harmless, harmless_data
-from floodmark.harness.reports.saved_verdict import read_verdict
+from floodmark.harness.report.run_outcome import VALID
+from floodmark.harness.report.safe_text import harmless, harmless_data
+from floodmark.harness.report.saved_verdict import read_verdict
 from floodmark.harness.run import INTERRUPTED, latest_folder, open_run, write_json
 from floodmark.harness.run_location import is_named
 from floodmark.harness.runner import RunResult

@@ -38,8 +38,8 @@ from floodmark.harness.protocols import (
     why_not,
 )
 from floodmark.harness.registered import NEMESIS as KIND
-from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE
-from floodmark.harness.reports.schedule_outcome import missed_entries_text, plan_text
+from floodmark.harness.report.case_names import NEMESIS, SCHEDULE_FILE
+from floodmark.harness.report.schedule_outcome import missed_entries_text, plan_text
 from floodmark.harness.run import DONE, default_folder, link_latest, refuse_nonempty
 from floodmark.harness.runner import RunResult, first_free_value, spread
 from floodmark.harness.schedule import json_form

@@ -21,10 +21,10 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError, nearest
 from floodmark.harness.pipeline import TRIES, Play, Played, Say, judge_all, new_parent, play_all, say, tidy
 from floodmark.harness.protocols import Cluster, PartitionSpec
-from floodmark.harness.reports.case_names import ROW, SCENARIO
-from floodmark.harness.reports.demo_table import WIDTH, demo_table, notes, topics_table
-from floodmark.harness.reports.phrases import many
-from floodmark.harness.reports.scenario_table import (
+from floodmark.harness.report.case_names import ROW, SCENARIO
+from floodmark.harness.report.demo_table import WIDTH, demo_table, notes, topics_table
+from floodmark.harness.report.phrases import many
+from floodmark.harness.report.scenario_table import (
     Outcome,
     Part,
     as_json,

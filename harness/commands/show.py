@@ -9,10 +9,10 @@ import click
 
 from floodmark.harness.campaign.state import is_campaign
 from floodmark.harness.errors import UsageError
-from floodmark.harness.reports.logs_side_by_side import check_partition, show_logs
-from floodmark.harness.reports.run_shown import show_finding, show_glance
-from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.reports.saved_verdict import read_about
+from floodmark.harness.report.logs_side_by_side import check_partition, show_logs
+from floodmark.harness.report.run_shown import show_finding, show_glance
+from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.saved_verdict import read_about
 from floodmark.harness.run import latest_folder, open_run, real_folder
 from floodmark.harness.verdict import EXIT_VALID
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from floodmark.harness import catalog
 from floodmark.harness.commands.scenario import named, play, rows_of, system_of
 from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.reports.scenario_table import Part
+from floodmark.harness.report.scenario_table import Part
 from floodmark.harness.spec import RULES
 from floodmark.nemesis.scenario import REFERENCE
 

@@ -27,7 +27,7 @@ from floodmark.harness import catalog, history
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import named, play, spec_of
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.reports.scenario_table import Part
+from floodmark.harness.report.scenario_table import Part
 from floodmark.harness.run import Run
 from floodmark.harness.runner import Progress, carry_out
 from floodmark.harness.spec import RunSpec

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.record_story import WIDE
+from floodmark.harness.report import verdict_text
+from floodmark.harness.report.record_story import WIDE
 
 RUNS = Path(__file__).parents[2] / "histories" / "golden"
 VERDICTS = sorted((Path(__file__).parent / "accounts").glob("*.json"))

@@ -14,7 +14,7 @@ from command_line import Answer, edit_lines, edit_run, floodmark, golden, verdic
 from floodmark.checkers.judge import report
 from floodmark.harness import pipeline
 from floodmark.harness.pipeline import shrink
-from floodmark.harness.reports.gate_outcomes import outcome_of
+from floodmark.harness.report.gate_outcomes import outcome_of
 from floodmark.harness.verdict import worst
 
 pytestmark = pytest.mark.spark

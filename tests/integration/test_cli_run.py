@@ -18,7 +18,7 @@ from run_processes import pid_of_broker, wait_until, wait_until_gone
 
 from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
 from floodmark.harness.commands.run import planned
-from floodmark.harness.reports import reproduce_command
+from floodmark.harness.report import reproduce_command
 
 pytestmark = pytest.mark.cluster
 

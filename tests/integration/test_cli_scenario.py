@@ -14,7 +14,7 @@ from floodmark.harness import pipeline
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.scenario import play, plays_of
 from floodmark.harness.pipeline import TRIES
-from floodmark.harness.reports.scenario_table import Part
+from floodmark.harness.report.scenario_table import Part
 from floodmark.nemesis.scenario import load
 
 OWN = '''\

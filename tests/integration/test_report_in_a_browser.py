@@ -13,8 +13,8 @@ from browser import chromium, opened
 from command_line import edit_lines, edit_run
 from judged_runs import VALID, judged, judged_names
 
-from floodmark.harness.reports.html.replica_log import ReplicaLog
-from floodmark.harness.reports.run_page import write_report
+from floodmark.harness.report.html.replica_log import ReplicaLog
+from floodmark.harness.report.run_page import write_report
 
 pytestmark = pytest.mark.browser
 LOST = "double-failover"

@@ -17,7 +17,7 @@ from typing import Any
 from browser import chromium, opened
 from svg_pictures import Frame, alone, strip, style_of, terminal
 
-from floodmark.harness.reports.run_page import write_report
+from floodmark.harness.report.run_page import write_report
 
 PICTURES = Path(__file__).parents[2] / "histories" / "pictures"
 RUN = "double-failover-high-watermark"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.harness.reports import verdict_text
+from floodmark.harness.report import verdict_text
 
 RUN_JSON: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n2"}},

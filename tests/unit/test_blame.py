@@ -11,8 +11,8 @@ from traced_story import Story
 
 from floodmark.checkers.text.blame_words import blame_in, knows_blame
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.saved_verdict import read_verdict
+from floodmark.harness.report import verdict_text
+from floodmark.harness.report.saved_verdict import read_verdict
 from floodmark.harness.run import Run
 from floodmark.harness.verdict import Verdict
 

@@ -17,7 +17,7 @@ from floodmark.harness.commands.run import own_commit
 from floodmark.harness.commands.scenario import parts_that_fit
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import Cluster
-from floodmark.harness.reports.scenario_table import Part
+from floodmark.harness.report.scenario_table import Part
 from floodmark.harness.spec import RULES
 from floodmark.nemesis.scenario import shipped
 

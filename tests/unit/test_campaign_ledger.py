@@ -12,8 +12,8 @@ from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, merged, save
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.reports.campaign_results import Results
-from floodmark.harness.reports.campaign_text import (
+from floodmark.harness.report.campaign_results import Results
+from floodmark.harness.report.campaign_text import (
     GONE,
     LESS,
     MORE,
@@ -22,7 +22,7 @@ from floodmark.harness.reports.campaign_text import (
     SAME,
     changes,
 )
-from floodmark.harness.reports.rates import p_same, per_100, wilson
+from floodmark.harness.report.rates import p_same, per_100, wilson
 from floodmark.harness.spec import RunSpec
 
 LOST = Signature(system="kip-101", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",

@@ -12,10 +12,10 @@ from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, at, ni
 from floodmark.harness.campaign.ledger import Ledger, with_findings
 from floodmark.harness.commands import campaign
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.reports.campaign_junit import campaign_junit
-from floodmark.harness.reports.campaign_markdown import campaign_markdown
-from floodmark.harness.reports.campaign_results import Results, results_of
-from floodmark.harness.reports.campaign_text import summary
+from floodmark.harness.report.campaign_junit import campaign_junit
+from floodmark.harness.report.campaign_markdown import campaign_markdown
+from floodmark.harness.report.campaign_results import Results, results_of
+from floodmark.harness.report.campaign_text import summary
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
 

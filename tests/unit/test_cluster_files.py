@@ -12,7 +12,7 @@ from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.reference import broker_settings, views
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.reports.cluster_table import table
+from floodmark.harness.report.cluster_table import table
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 NODES = node_names(3)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from floodmark.harness.protocols import Expires
-from floodmark.harness.reports.cluster_table import hints
+from floodmark.harness.report.cluster_table import hints
 
 
 class KillsOnly:

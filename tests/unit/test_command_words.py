@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from floodmark.harness.op import Op, Read, Send, Type
-from floodmark.harness.reports import reproduce_command
-from floodmark.harness.reports.phrases import op_line
-from floodmark.harness.reports.verdict_text import shortened, worst_first
+from floodmark.harness.report import reproduce_command
+from floodmark.harness.report.phrases import op_line
+from floodmark.harness.report.verdict_text import shortened, worst_first
 
 
 def fault(f: str, **fields: Any) -> Op:

@@ -7,7 +7,7 @@ import pytest
 
 from floodmark.checkers.judge import report
 from floodmark.harness.commands.scenario import demo_acts
-from floodmark.harness.reports.demo_table import WHY_A_BUG, WIDTH, demo_table, notes
+from floodmark.harness.report.demo_table import WHY_A_BUG, WIDTH, demo_table, notes
 from floodmark.harness.verdict import Finding, Verdict
 
 README = Path(__file__).parents[2] / "README.md"

@@ -12,7 +12,7 @@ from floodmark.harness.commands import doctor
 from floodmark.harness.commands.doctor import Engine, engine_rows, examine_machine, fault_rows
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
-from floodmark.harness.reports.doctor_table import FaultRow, Row, lacking, lines
+from floodmark.harness.report.doctor_table import FaultRow, Row, lacking, lines
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ABLE = Engine(rows=(), abilities=dict.fromkeys(NAMES, Ability(can=True)))

@@ -11,11 +11,11 @@ import click
 import pytest
 from command_line import floodmark
 
-from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.gate_outcomes import Outcome
-from floodmark.harness.reports.markdown_report import markdown
-from floodmark.harness.reports.record_story import WIDE
-from floodmark.harness.reports.run_outcome import ruling
+from floodmark.harness.report import verdict_text
+from floodmark.harness.report.gate_outcomes import Outcome
+from floodmark.harness.report.markdown_report import markdown
+from floodmark.harness.report.record_story import WIDE
+from floodmark.harness.report.run_outcome import ruling
 
 ABOUT: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n3"}},

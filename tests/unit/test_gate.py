@@ -15,7 +15,7 @@ from floodmark.harness.commands import check, run
 from floodmark.harness.commands.folder_arguments import chosen, chosen_runs
 from floodmark.harness.errors import UsageError
 from floodmark.harness.pipeline import shrink
-from floodmark.harness.reports.gate_outcomes import outcome_of
+from floodmark.harness.report.gate_outcomes import outcome_of
 from floodmark.harness.run import RUNS
 from floodmark.harness.verdict import (
     EXIT_HARNESS,

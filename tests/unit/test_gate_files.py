@@ -19,11 +19,11 @@ from floodmark.checkers.judge import report
 from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import check
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.reports import markdown_report, reproduce_command
-from floodmark.harness.reports.gate_outcomes import Outcome, outcome_of, visible, why
-from floodmark.harness.reports.junit_report import junit, seconds_of
-from floodmark.harness.reports.markdown_report import markdown
-from floodmark.harness.reports.run_outcome import Ruling
+from floodmark.harness.report import markdown_report, reproduce_command
+from floodmark.harness.report.gate_outcomes import Outcome, outcome_of, visible, why
+from floodmark.harness.report.junit_report import junit, seconds_of
+from floodmark.harness.report.markdown_report import markdown
+from floodmark.harness.report.run_outcome import Ruling
 from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)

@@ -13,10 +13,10 @@ from floodmark.harness.campaign.gates import broken, of_case
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.commands.campaign_judge import figures
 from floodmark.harness.commands.campaign_run import with_gates
-from floodmark.harness.reports.campaign_junit import campaign_junit
-from floodmark.harness.reports.campaign_markdown import campaign_markdown
-from floodmark.harness.reports.campaign_results import Results, gates_of, results_of
-from floodmark.harness.reports.campaign_text import summary
+from floodmark.harness.report.campaign_junit import campaign_junit
+from floodmark.harness.report.campaign_markdown import campaign_markdown
+from floodmark.harness.report.campaign_results import Results, gates_of, results_of
+from floodmark.harness.report.campaign_text import summary
 from floodmark.harness.spec import RunSpec
 
 NOW = datetime.datetime(2026, 2, 3, tzinfo=datetime.UTC)

@@ -14,11 +14,11 @@ from command_line import GOLDEN
 from floodmark.checkers.read.folder import open_folder
 from floodmark.harness import pipeline
 from floodmark.harness.cli import main
-from floodmark.harness.reports import markdown_report
-from floodmark.harness.reports.gate_outcomes import outcome_of
-from floodmark.harness.reports.junit_report import junit
-from floodmark.harness.reports.safe_text import harmless, harmless_data, is_plain
-from floodmark.harness.reports.saved_verdict import read_verdict
+from floodmark.harness.report import markdown_report
+from floodmark.harness.report.gate_outcomes import outcome_of
+from floodmark.harness.report.junit_report import junit
+from floodmark.harness.report.safe_text import harmless, harmless_data, is_plain
+from floodmark.harness.report.saved_verdict import read_verdict
 from floodmark.harness.run import Run
 from floodmark.harness.run_location import is_safe_name
 from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict

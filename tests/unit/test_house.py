@@ -119,7 +119,7 @@ def test_harness_and_broker_have_one_version() -> None:
 BREACHES = [
     ("harness/op.py", "floodmark.harness.runner", "Downward only"),
     ("nemesis/grudges.py", "floodmark.workloads", "Downward only"),
-    ("harness/reports/phrases.py", "floodmark.harness.commands.show", "Downward only"),
+    ("harness/report/phrases.py", "floodmark.harness.commands.show", "Downward only"),
     ("harness/schedule/entry.py", "floodmark.harness.protocols", "Downward only"),
     ("harness/schedule/fields.py", "floodmark.harness.schedule.json_form", "No circle in the harness"),
     ("harness/cluster/place.py", "floodmark.harness.cluster.local.place",
@@ -128,7 +128,7 @@ BREACHES = [
      "A place knows no system"),
     ("harness/campaign/pacing.py", "floodmark.harness.cluster.simulated",
      "reaches the simulated cluster by its name"),
-    ("harness/reports/phrases.py", "floodmark.harness.cluster.reference.views",
+    ("harness/report/phrases.py", "floodmark.harness.cluster.reference.views",
      "reach a cluster by the catalog"),
     ("harness/cluster/reference/views.py", "docker", "Docker stays"),
     ("harness/run.py", "floodmark.broker", "imports the system under test"),

@@ -8,7 +8,7 @@ import pytest
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.laws.tables import FINDINGS, SENT_ON, TABLES
-from floodmark.harness.reports import explanations
+from floodmark.harness.report import explanations
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "checkers"

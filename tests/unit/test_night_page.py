@@ -15,11 +15,11 @@ from floodmark.harness.campaign.ledger import Ledger, Night, load, save, with_fi
 from floodmark.harness.campaign.state import DATABASE, State, about_of
 from floodmark.harness.commands import campaign
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.reports import night_page
-from floodmark.harness.reports.campaign_results import Point, results_of, trend
-from floodmark.harness.reports.html.coverage import Grid, Square, grid_of, grid_table
-from floodmark.harness.reports.html.elements import BYTES_OF_A_NIGHT
-from floodmark.harness.reports.html.sparks import (
+from floodmark.harness.report import night_page
+from floodmark.harness.report.campaign_results import Point, results_of, trend
+from floodmark.harness.report.html.coverage import Grid, Square, grid_of, grid_table
+from floodmark.harness.report.html.elements import BYTES_OF_A_NIGHT
+from floodmark.harness.report.html.sparks import (
     LINE_WIDTH,
     Rate,
     label,
@@ -28,9 +28,9 @@ from floodmark.harness.reports.html.sparks import (
     spark,
     stretches,
 )
-from floodmark.harness.reports.night_page import index_beside, write_index
-from floodmark.harness.reports.phrases import count_text
-from floodmark.harness.reports.rates import per_100
+from floodmark.harness.report.night_page import index_beside, write_index
+from floodmark.harness.report.phrases import count_text
+from floodmark.harness.report.rates import per_100
 from floodmark.harness.spec import RunSpec
 
 PLAN = """

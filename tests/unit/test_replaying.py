@@ -7,10 +7,10 @@ import pytest
 
 from floodmark.harness.commands.reproduce import exit_code, sought_in
 from floodmark.harness.errors import UsageError
-from floodmark.harness.reports import reproduction_table
-from floodmark.harness.reports.rates import wilson
-from floodmark.harness.reports.reproduction_table import Attempt, First
-from floodmark.harness.reports.verdict_changes import changes
+from floodmark.harness.report import reproduction_table
+from floodmark.harness.report.rates import wilson
+from floodmark.harness.report.reproduction_table import Attempt, First
+from floodmark.harness.report.verdict_changes import changes
 from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import HEALTHY, read_moment

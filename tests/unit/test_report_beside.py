@@ -11,7 +11,7 @@ from judged_runs import judged
 
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.reports import run_page
+from floodmark.harness.report import run_page
 from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
 LOST, FINE = "double-failover", "traced-and-in-order"

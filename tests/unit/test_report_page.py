@@ -15,11 +15,11 @@ from timed_runs import TimedRun
 
 from floodmark.harness.campaign.plan import case_to_json
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.reports import html as report_html
-from floodmark.harness.reports.html.facts import facts_of
-from floodmark.harness.reports.html.replica_log import ReplicaLog, stretches, without
-from floodmark.harness.reports.html.spans import spans_of
-from floodmark.harness.reports.run_page import write_report
+from floodmark.harness.report import html as report_html
+from floodmark.harness.report.html.facts import facts_of
+from floodmark.harness.report.html.replica_log import ReplicaLog, stretches, without
+from floodmark.harness.report.html.spans import spans_of
+from floodmark.harness.report.run_page import write_report
 from floodmark.harness.spec import RunSpec
 
 LOST = "double-failover"

@@ -16,9 +16,9 @@ from command_line import floodmark
 from floodmark.checkers.judge import report
 from floodmark.checkers.laws.finding_names import MADE
 from floodmark.harness import catalog
-from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.gate_outcomes import outcome_of
-from floodmark.harness.reports.run_outcome import EXITS, LET_THROUGH, Ruling, ruling, summary
+from floodmark.harness.report import verdict_text
+from floodmark.harness.report.gate_outcomes import outcome_of
+from floodmark.harness.report.run_outcome import EXITS, LET_THROUGH, Ruling, ruling, summary
 from floodmark.harness.verdict import Finding, NotMade, Policy, Unknown, Verdict, worst
 
 BUG = Finding(name="lost-write", klass="bug", permitted_by=None, count=2)

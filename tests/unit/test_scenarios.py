@@ -13,7 +13,7 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import rows_of, spec_of
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.reports.scenario_table import Part
+from floodmark.harness.report.scenario_table import Part
 from floodmark.harness.schedule.stage import ActiveFaults
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.harness.reports import line_search
-from floodmark.harness.reports.line_search import Budget, LineFile
+from floodmark.harness.report import line_search
+from floodmark.harness.report.line_search import Budget, LineFile
 
 KEY = re.compile(rb"k(\d+) ")
 

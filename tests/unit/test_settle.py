@@ -23,7 +23,7 @@ from floodmark.harness.phases.settle import (
     what_moved,
 )
 from floodmark.harness.protocols import Session
-from floodmark.harness.reports.progress import line_of
+from floodmark.harness.report.progress import line_of
 from floodmark.harness.runner import Progress
 from floodmark.harness.schedule.views import UNKNOWN, View
 from floodmark.workloads.log import send

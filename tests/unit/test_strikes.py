@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from floodmark.harness.op import NEMESIS, Op, Type
-from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.gate_outcomes import Outcome, report_of
-from floodmark.harness.reports.markdown_report import markdown
-from floodmark.harness.reports.run_outcome import ruling
-from floodmark.harness.reports.schedule_outcome import strikes_of, strikes_text
+from floodmark.harness.report import verdict_text
+from floodmark.harness.report.gate_outcomes import Outcome, report_of
+from floodmark.harness.report.markdown_report import markdown
+from floodmark.harness.report.run_outcome import ruling
+from floodmark.harness.report.schedule_outcome import strikes_of, strikes_text
 
 KILL, START, WAIT = {"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down"]}, {"f": "wait"}
 ELEVEN = [each for _ in range(11) for each in (KILL, START)]

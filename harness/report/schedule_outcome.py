@@ -1,0 +1,128 @@
+"""Counts the faults that struck a run, by its history, and lists the planned ones that did not.
+
+Rules
+1. A strike is a line of the nemesis in the history. The schedule only says what was planned.
+2. Acts that mend are no strikes, nor is a failpoint that is armed: what it does when it is reached has a line
+   of its own. A planned strike whose moment never came counts as missed (run.json's `missed`).
+3. If the run ended early, the rest of the schedule is listed too. In a run that ended normally, an entry
+   without a line had no node to act on (a start of all nodes that are down, when none is) and is not
+   mentioned.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from floodmark.harness.faults import MENDING, UNSEEN
+from floodmark.harness.op import Op
+from floodmark.harness.report.case_names import is_kafka, system_text
+from floodmark.harness.report.phrases import many
+from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.run import DONE
+from floodmark.harness.schedule.entry import ACTS, Schedule
+from floodmark.harness.spec import RunPlan
+
+if TYPE_CHECKING:
+    from floodmark.nemesis.scenario import Scenario
+
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
+Counts = Mapping[str, int]
+NO_STRIKES = ACTS | MENDING | UNSEEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strikes:
+    """How many faults of each f struck, failed, were missed or were left."""
+
+    struck: Counts = field(default_factory=Counter)
+    failed: Counts = field(default_factory=Counter)  # acts that failed half-way, those that mend too
+    missed: Counts = field(default_factory=Counter)  # did not strike because the moment never came
+    left: Counts = field(default_factory=Counter)  # did not strike because the run ended before
+
+
+def strikes_of(ops: Iterable[Op], about: Json) -> Strikes:
+    """Counts the strikes by the nemesis's ops and run.json."""
+    struck, failed = Counter[str](), Counter[str]()
+    for op in ops:
+        struck[op.f] += op.f not in NO_STRIKES
+        failed[op.f] += bool((op.fault or {}).get("error"))
+    planned = [str(entry.get("f")) if isinstance(entry, Mapping) else "?"
+               for entry in list_of(about, "schedule")]
+    positions = [position for position in list_of(about, "missed")
+                 if type(position) is int and 0 <= position < len(planned)]
+    missed = Counter(f for f in (planned[position] for position in positions) if f not in NO_STRIKES)
+    faults = Counter(f for f in planned if f not in NO_STRIKES)
+    left = Counter[str]() if about.get("ended") == DONE else faults - struck - missed
+    return Strikes(struck=+struck, failed=+failed, missed=missed, left=left)
+
+
+def list_of(about: Json, name: str) -> list[Any]:
+    value = about.get(name)
+    return value if isinstance(value, list) else []
+
+
+def strikes_text(strikes: Strikes) -> str:
+    """`3 kill, 2 pause; missed because the moment never came: 8 kill`. Empty if nothing was planned."""
+    parts = [listed(strikes.struck) or "nothing"]
+    parts += [f"failed half-way: {listed(strikes.failed)}"] if strikes.failed else []
+    parts += [f"missed because the moment never came: {listed(strikes.missed)}"] if strikes.missed else []
+    parts += [f"not begun when the run ended: {listed(strikes.left)}"] if strikes.left else []
+    return "; ".join(parts) if strikes.struck or len(parts) > 1 else ""
+
+
+def listed(counts: Counts) -> str:
+    return ", ".join(f"{number} {f}" for f, number in sorted(counts.items()) if number)
+
+
+def missed_entries_text(schedule: Schedule, about: Mapping[str, Any]) -> list[str]:
+    """Lines about each missed entry of a run that was just made, with the reason."""
+    lines = []
+    for position in about["missed"]:
+        entry = schedule[position]
+        lines.append(f"entry {position} of the schedule was missed: {' '.join((entry.f, *entry.nodes))}")
+        lines += missed_moment_text(about["missed_words"].get(str(position), {}), indent=2)
+    return lines
+
+
+def missed_steps_text(scenario: "Scenario", about: Json) -> str | None:
+    """Lines on the steps whose moments never came: the step in the file, and what was seen instead."""
+    positions = about["missed"]
+    if not positions:
+        return None
+    numbers = sorted({scenario.lines[position] for position in positions})
+    lines = [f"missed: {scenario.source.name} line {', '.join(map(str, numbers))}"]
+    for position in positions:
+        lines.append(f"  line {scenario.lines[position]}: {scenario.written[position]}")
+        lines += missed_moment_text(about.get("missed_words", {}).get(str(position), {}), indent=4)
+    return "\n".join(map(harmless, lines))
+
+
+def missed_moment_text(words: Mapping[str, Any], *, indent: int = 0) -> list[str]:
+    """Lines about what was waited for, what was seen instead, and the likely reasons; empty if there are
+    none."""
+    return [" " * indent + line for line in _lines(words)]
+
+
+def _lines(words: Mapping[str, Any]) -> Iterator[str]:
+    if "waited_for" not in words:
+        return
+    yield f"waited for  {words['waited_for']}"
+    for number, line in enumerate(_as_list(words.get("seen"))):
+        yield f"{'seen' if number == 0 else '':<12}{line}"
+    for number, line in enumerate(_as_list(words.get("likely"))):
+        yield f"{'likely' if number == 0 else '':<12}{line}"
+
+
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def plan_text(plan: RunPlan) -> str:
+    """The text printed before a run: its plan and its folder."""
+    strikes = sum(entry.f not in NO_STRIKES for entry in plan.schedule)
+    nothing = f"\nno fault will strike, so this run proves little: {plan.unstruck}" if plan.unstruck else ""
+    about = {"cluster": plan.cluster.name, "nodes": list(plan.cluster.nodes), "system": plan.cluster.system}
+    rules = f"rules {plan.spec.rules}, " if plan.spec.rules and not is_kafka(about) else ""
+    return (f"{system_text(about)}, {rules}seed {plan.seed}, "
+            f"{plan.spec.duration:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}{nothing}")

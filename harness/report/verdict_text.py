@@ -1,0 +1,256 @@
+"""Formats a verdict as text: what happened, which event is to blame, what is unknown, and the next commands.
+`check`, `run`, `demo` and `show` print it. It is made from the folder alone, so that the report of an old run
+is like that of a new one. A group of findings gets a paragraph about its worst example, made from the few
+lines of the run's files that are about it (finding_narrative.py).
+"""
+
+import shlex
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from floodmark.checkers.laws import finding_names as checks
+from floodmark.harness.report import reproduce_command
+from floodmark.harness.report.case_names import guarantee_texts, is_kafka, system_text
+from floodmark.harness.report.finding_evidence import Evidence, Gathering
+from floodmark.harness.report.finding_groups import Follower, group_findings
+from floodmark.harness.report.finding_narrative import Part, narrate_finding
+from floodmark.harness.report.phrases import class_text, cut_text, many, text_of
+from floodmark.harness.report.record_story import WIDE, Course, course_of, heads_covered_by_summary, summary
+from floodmark.harness.report.run_files import RunFiles
+from floodmark.harness.report.run_outcome import Ruling, ruling
+from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.schedule_outcome import Strikes, strikes_of, strikes_text
+from floodmark.harness.run import Run, RunAt
+from floodmark.harness.run_location import Place
+from floodmark.harness.verdict import BUG
+
+GRAVEST = (  # what clients saw, then the state of the logs, then the causes, then what could have followed
+    checks.LOST_WRITE, checks.DIVERGED, checks.SAW_THEN_LOST, checks.INCONSISTENT_OFFSETS, checks.G1A,
+    checks.PHANTOM, checks.DUPLICATE, checks.UNSEEN, checks.BROKER_DIED, checks.STUCK, "",
+    checks.EPOCH_LINEAGE, checks.MALFORMED_LOG, checks.UNDER_REPLICATED, checks.UNSAFE_TRUNCATION,
+    checks.UNCLEAN_ELECTION, checks.LEADER_INCOMPLETE, checks.RECOVERY_LOSS, checks.ACK_RULE,
+    checks.UNSAFE_ISR, checks.READ_ABOVE_HW, checks.END_OFFSET_AHEAD, checks.TWO_LEADERS,
+    checks.HW_REGRESSED, checks.EPOCH_REGRESSED, checks.CANDIDATE_INCOMPLETE,
+)  # fmt: skip
+LISTED = 3  # examples of one finding
+WIDTH = 110
+SAME_EVENT = "the same, as other checks saw it"
+NAMES_SHOWN = 8  # of more names than these the rest is a number
+
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """An event: its gravest group of findings, the paragraph about that group's worst example, and the other
+    groups that belong to it."""
+
+    found: Json
+    parts: tuple[Part, ...] = ()
+    followers: tuple[Follower, ...] = ()
+    covered_above: frozenset[str] = frozenset()  # heads of the parts that the summary covers
+
+    @property
+    def shown(self) -> tuple[Part, ...]:
+        """The parts that the summary does not cover."""
+        return tuple(part for part in self.parts if part[0] not in self.covered_above)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a report needs from the files of a run: read once, used in every format."""
+
+    accounts: tuple[Account, ...]  # the worst event first
+    summary: tuple[Part, ...] = ()  # of the worst event, five lines at most
+    strikes: Strikes = field(default_factory=Strikes)
+    gathering: Gathering | None = None  # for further questions; None: no files were read
+
+
+def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
+    """Reads what a report needs. Without run.json, or if the files are remote, only the verdict's
+    sentences."""
+    findings = worst_first(verdict.get("findings") or ())
+    if about is None or not isinstance(folder, Path):
+        return Reading(accounts=tuple(Account(found=found) for found in findings))
+    gathering = gathering_of(RunAt(folder=folder), verdict, about)
+    accounts = list(read_accounts(gathering, findings))
+    course = course_of_the_worst(gathering, findings)
+    lines = summary(course) if course is not None else []
+    if course is not None:
+        accounts[0] = replace(accounts[0], covered_above=heads_covered_by_summary(course))
+    return Reading(accounts=tuple(accounts), summary=tuple(lines),
+                   strikes=strikes_of(gathering.files.nemesis, about), gathering=gathering)
+
+
+def course_of_the_worst(gathering: Gathering, findings: Sequence[Json]) -> Course | None:
+    """The course of the worst finding's event; None if there is no finding, or no example of it."""
+    examples = (findings[0].get("examples") or ()) if findings else ()
+    return course_of(gathering, gathering.evidence_for(findings[0], examples[0])) if examples else None
+
+
+def report(folder: Place, verdict: Json, about: Json | None, *, ruled: Ruling | None = None,
+           reading: Reading | None = None) -> str:
+    """The report: the outcome, a summary, a paragraph for each event, what is unknown and why, what was read,
+    and the next commands. ruled: the outcome under the gate's options."""
+    reading = reading_of(folder, verdict, about) if reading is None else reading
+    parts = [f"{harmless(folder.resolve().name)}: {(ruled or ruling(verdict, about)).heading}"]
+    parts += summarised(reading)
+    parts += [f"  ran        {ran_text(about)}", *struck_text(reading)] if about else []
+    parts += map(paragraph, reading.accounts)
+    parts += unknowns(verdict.get("unknown") or ())
+    parts += [f"  not made   {checks_left}" for checks_left in left_undone(verdict)]
+    parts.append(f"  looked at  {looked_at(verdict.get('counts') or {})}")
+    parts += next_commands(folder, verdict, about)
+    return "\n".join(parts)
+
+
+def summarised(reading: Reading) -> list[str]:
+    """The summary's lines, each after its head."""
+    return [f"  {click.style(f'{head:<9}', bold=True)}  {line}" for head, line in reading.summary]
+
+
+def ran_text(about: Json) -> str:
+    """What was run, with the settings that decide what is guaranteed."""
+    named = ("workload",) if is_kafka(about) else ("rules", "workload")
+    parts = [system_text(about),
+             *(f"{name} {about.get(name, '?')}" for name in named if about.get(name, "?")),
+             *guarantee_texts(about)]
+    return ", ".join([*parts, f"seed {about.get('seed', '?')}"])
+
+
+def struck_text(reading: Reading) -> list[str]:
+    """The faults that struck, in one line; empty if none was planned."""
+    strikes = strikes_text(reading.strikes)
+    return [f"  struck by  {strikes}"] if strikes else []
+
+
+# -- findings -----------------------------------------------------------------------------------------------
+
+
+def read_accounts(gathering: Gathering, findings: Sequence[Json]) -> Iterator[Account]:
+    """Every event with its paragraph; a paragraph does not repeat what an earlier one says."""
+    before: list[Evidence] = []
+    for event in group_findings(gathering, findings):
+        examples = event.root.get("examples") or ()
+        evidence = gathering.evidence_for(event.root, examples[0]) if examples else None
+        parts = narrate_finding(evidence, before) if evidence is not None else ()
+        yield Account(found=event.root, parts=parts, followers=tuple(event.followers))
+        before += [evidence] if evidence is not None else []
+
+
+def gathering_of(run: Run, verdict: Json, about: Json) -> Gathering:
+    return Gathering(files=RunFiles(run), about=about, unknown=verdict.get("unknown") or ())
+
+
+def paragraph(account: Account) -> str:
+    """The text of an event: the paragraph about the worst example, a sentence for each of the next few, the
+    number of the others, and a line for each other group of the event."""
+    found, parts = account.found, account.shown
+    name = click.style(found["name"], bold=True)
+    lines = [f"  {name}: {many(found['count'], 'finding')}, {class_text(found)}", *with_heads(parts)]
+    also = others(found, parts)
+    lines += with_heads([("also", other) for other in also]) if parts else [f"    {other}" for other in also]
+    lines += [f"    ... and {left_out(found)} more"] if left_out(found) else []
+    return "\n".join([*lines, *followed(account.followers)])
+
+
+def followed(followers: Sequence[Follower]) -> Iterator[str]:
+    """`saw-then-lost  2 was read at offset 1 (history.jsonl:6)`: a line each, the names in one column."""
+    if followers:
+        yield f"    {SAME_EVENT}:"
+    width = max((len(one.head) for one in followers), default=0)
+    for one in followers:
+        where = f" ({one.places})" if one.places else ""
+        room = WIDE - 6 - width - 2
+        line = one.clause + where if len(one.clause + where) <= room else cut_text(one.clause, room)
+        yield f"      {one.head:<{width}}  {line}"
+
+
+def others(found: Json, parts: Sequence[Part]) -> list[str]:
+    """The sentences of the other examples, which have no paragraph."""
+    examples = (found.get("examples") or ())[1 if parts else 0:LISTED]
+    return [text_of(example) for example in examples]
+
+
+def left_out(found: Json) -> int:
+    return int(found["count"]) - min(LISTED, len(found.get("examples") or ()))
+
+
+def with_heads(parts: Iterable[Part], indent: int = 4) -> Iterator[str]:
+    """Sentences after their heads, wrapped at WIDTH."""
+    for head, sentence in parts:
+        first = f"{' ' * indent}{head:<7}"
+        yield textwrap.fill(sentence, WIDTH, initial_indent=first, subsequent_indent=" " * len(first),
+                            break_on_hyphens=False, break_long_words=False)
+
+
+def unknowns(entries: Sequence[Json]) -> Iterator[str]:
+    """What the judge may have missed; reasons for the same checks are put together."""
+    reasons: dict[tuple[str, ...], list[str]] = {}
+    for entry in entries:
+        reasons.setdefault(tuple(entry["names"]), []).append(entry["reason"])
+    for names, why in reasons.items():
+        yield "\n".join([f"  {click.style('cannot tell', fg='yellow')}: {shortened(names)}",
+                         *(f"    {reason}" for reason in why)])
+
+
+def left_undone(verdict: Json) -> list[str]:
+    """The checks that were not made, each with its reason, on one line; empty if all were made."""
+    reasons = [f"{shortened(entry['names'])}: {entry['reason']}" for entry in verdict.get("not_made") or ()]
+    return ["; ".join(reasons)] if reasons else []
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The names of checks; `everything` for all of them."""
+    if set(names) >= set(checks.MADE):
+        return "everything"
+    if len(names) <= NAMES_SHOWN:
+        return ", ".join(names)
+    if set(names) >= set(checks.OF_THE_HISTORY):
+        return "all checks of the history (verdict.json names them)"
+    return f"{', '.join(names[:NAMES_SHOWN])} and {len(names) - NAMES_SHOWN} more (verdict.json has all)"
+
+
+def looked_at(counts: Json) -> str:
+    """The verdict's counts on one line."""
+    if not counts:
+        return "nothing"
+    records = ", ".join(f"{node} {number}" for node, number in (counts.get("records") or {}).items())
+    torn = f", {counts['torn']} incomplete line ignored" if counts.get("torn") else ""
+    ops = ", ".join(f"{counts.get(name, 0)} {name}" for name in ("ok", "fail", "info"))
+    acked = many(counts.get("acked", 0), "acked record")
+    return (f"{many(counts.get('ops', 0), 'line')} of history ({ops}), {acked}{torn}; "
+            f"{f'records in the final logs: {records}' if records else 'no final logs were collected'}")
+
+
+# -- the next commands --------------------------------------------------------------------------------------
+
+
+def next_commands(folder: Place, verdict: Json, about: Json | None) -> list[str]:
+    """The commands to type next: show, explain, reproduce; empty if there is nothing to look into."""
+    findings = worst_first(verdict.get("findings") or ())
+    if about is None or not isinstance(folder, Path) or (not findings and verdict.get("valid") is True):
+        return []  # a remote run must be copied here before it can be shown or reproduced
+    look = ["floodmark", "show", str(folder)]
+    if not findings:
+        return [f"  look       {harmless(shlex.join(look))}"]
+    name = str(findings[0]["name"])
+    typed = [("look", shlex.join([*look, "--finding", name])), ("why", f"floodmark explain {name}")]
+    once_more = reproduce_command.reproduce_command(folder, about) if findings[0]["class"] == BUG else None
+    typed += [("again", once_more)] if once_more else []
+    return [f"  {head:<9}  {harmless(command)}" for head, command in typed]
+
+
+def worst_first(findings: Sequence[Json]) -> list[Json]:
+    """The findings in order: bugs before permitted ones, the gravest first, else by name."""
+    return sorted(findings, key=lambda found: (found["class"] != BUG, gravity(found["name"]), found["name"]))
+
+
+def gravity(name: str) -> int:
+    """A finding's rank, the gravest is 0; names that are not listed are about orders that clients saw."""
+    return GRAVEST.index(name if name in GRAVEST else "")

@@ -19,10 +19,8 @@ from typing import Any
 from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.op import Op, Send, Type
 from floodmark.harness.report.line_search import Found
-from floodmark.harness.report.run_files import Record, RunFiles
-from floodmark.harness.report.trace_text import TraceLine
-
-Json = Mapping[str, Any]  # an object of run.json or verdict.json
+from floodmark.harness.report.model import AckEvent, Copy, Evidence, Json, Record, TraceLine
+from floodmark.harness.report.run_files import RunFiles
 
 OPS = 6  # ops looked up, of those that a finding names
 LOSSES = 4  # lost copies
@@ -33,67 +31,6 @@ OF_A_RECORD = (  # findings about the record at an offset
 )  # fmt: skip
 OF_AN_ENTRY = ("gap", "doubled", "disordered", "crc")  # flaws of a log that one of its entries shows
 OF_A_LOSS = (names.LOST_WRITE, names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AckEvent:
-    """The line of the trace that says that a leader acked a send."""
-
-    line: TraceLine
-    appended_by: tuple[str, ...] | None  # the nodes that had appended the record by then; None: unknown
-    index: int | None  # of the op; None: the ack of no known op
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
-    """What a replica's final log has at the finding's offset."""
-
-    node: str
-    leads: bool
-    readable: bool  # it has a dump
-    record: Record | None
-    log_start: int | None = None  # as the replica's row of replicas.jsonl says
-    leo: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """One example of one group of findings, with everything that the files show about it."""
-
-    found: Json  # the group, as verdict.json has it
-    example: Json
-    about: Json  # run.json
-    ops: tuple[Op, ...] = ()  # the ops that the finding names, in its order
-    ack_events: tuple[AckEvent, ...] = ()
-    copies: tuple[Copy, ...] = ()
-    event: TraceLine | None = None
-    copy_losses: tuple[TraceLine, ...] = ()  # lines that removed a copy after the ack
-    acts: tuple[Op | TraceLine, ...] = ()  # faults and elections that permit it, or might
-    perhaps: bool = False  # permitted, but without proof
-    traced: bool = False
-    elections: tuple[TraceLine, ...] = ()  # for `diverged` all; for `end-offset-regressed` those in between
-    skipped: tuple[int, Record] | None = None  # of a poll-skip: a record that was passed over, by offset
-
-    @property
-    def name(self) -> str:
-        return str(self.found["name"])
-
-    def number(self, key: str) -> int | None:
-        """An integer of the example."""
-        value = self.example.get(key)
-        return value if type(value) is int else None
-
-    @property
-    def nodes(self) -> list[str]:
-        """The nodes that the example names."""
-        return [str(node) for node in listed(self.example.get("nodes"))]
-
-    def concerns(self, partition: int, offset: int | None, value: int | None) -> bool:
-        """Whether a send or read is about the finding's record, or at its offset."""
-        if partition != self.number("partition"):
-            return False
-        return (value is not None and value == self.number("value")) or (
-            offset is not None and offset == self.number("offset"))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -19,13 +19,11 @@ from typing import Any
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.text.blame_words import knows_blame
 from floodmark.harness.report.finding_evidence import Gathering
-from floodmark.harness.report.phrases import text_of
-from floodmark.harness.report.trace_text import FILE, listed
+from floodmark.harness.report.model import HISTORY, TRACE, Follower, Json, text_of
+from floodmark.harness.report.trace_text import listed
 
-Json = Mapping[str, Any]  # an object of run.json or verdict.json
 Place = tuple[int, int]  # partition, and an offset or a value
 
-HISTORY = "history.jsonl"
 PLACES = 3  # lines named after a finding
 # How a record came to be lost.
 _CAUSES = frozenset({
@@ -60,21 +58,6 @@ _CLAUSES = {  # what a node did with the event's record
 }
 _SKIPS = frozenset({names.POLL_SKIP, names.INT_POLL_SKIP})
 _REMARKS = re.compile(r" \((?:index [\d, ]+|[^()]+, seq \d+ of its trace)\)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Follower:
-    """A group of findings that belongs to an event but is not its root."""
-
-    found: Json
-    clause: str
-    places: str  # the lines of its examples in the files; empty if they name none
-
-    @property
-    def head(self) -> str:
-        """Its name, and their number if there are several."""
-        count = self.found["count"]
-        return str(self.found["name"]) + (f" ({count})" if count != 1 else "")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,7 +181,7 @@ def places(found: Json) -> str:
               if not knows_blame(example) and (line := int_of(example, "event")) is not None}
     ops = {index + 1 for example in examples[:1] for index in items(example, "ops") if type(index) is int}
     in_trace = found["name"] in _CAUSES and bool(events or own)
-    file, numbers = (FILE, events) if in_trace else (HISTORY, ops)
+    file, numbers = (TRACE, events) if in_trace else (HISTORY, ops)
     shown = ", ".join(map(str, sorted(numbers)[:PLACES])) + (", ..." if len(numbers) > PLACES else "")
     lines = list(dict.fromkeys(own))
     return "; ".join([*([f"{file}:{shown}"] if numbers else []), *lines[:PLACES],

@@ -14,9 +14,10 @@ from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.faults import SPARES_FLUSHED
 from floodmark.harness.op import Op, Read, Send, Type
-from floodmark.harness.report.finding_evidence import AckEvent, Copy, Evidence, mapping
-from floodmark.harness.report.phrases import fault_text, seconds, text_of
-from floodmark.harness.report.trace_text import TraceLine, clause_of, listed, number
+from floodmark.harness.report.finding_evidence import mapping
+from floodmark.harness.report.model import HISTORY, AckEvent, Copy, Evidence, Part, TraceLine, text_of
+from floodmark.harness.report.phrases import fault_text, seconds
+from floodmark.harness.report.trace_text import clause_of, listed, number
 from floodmark.harness.verdict import BUG
 
 # The guarantees that decide about a finding: their names in run.json, and as people call them.
@@ -36,12 +37,10 @@ IN_DOUBT = frozenset({
 SENTENCE = 1_000  # characters, at most
 LAST_WORDS = 10  # of a broker that died
 SHOWN = 3  # acts that permit a finding
-HISTORY = "history.jsonl"
 
 _INDEXES = re.compile(r" \(index [\d, ]+\)")
 _SEQ = re.compile(r" \([^()]+, seq \d+ of its trace\)")
 
-Part = tuple[str, str]  # a head and its sentence
 Record = Send | Read
 
 

@@ -21,7 +21,8 @@ from floodmark.harness.report import verdict_text
 from floodmark.harness.report.bad_lines import bad_lines
 from floodmark.harness.report.broker_exits import died_unquoted
 from floodmark.harness.report.case_names import UNREADABLE, case_name
-from floodmark.harness.report.phrases import class_text, many, text_of
+from floodmark.harness.report.model import Reading, text_of
+from floodmark.harness.report.phrases import class_text, many
 from floodmark.harness.report.run_outcome import INVALID, LISTS, Ruling, fails, ruling, summary
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.report.saved_verdict import LEFT_OF_SHRUNK
@@ -48,7 +49,7 @@ class Outcome:
     verdict: Json  # the verdict, in verdict.json's form
     about: Json | None = None  # run.json, if anything was judged
     tested: str = UNREADABLE  # the name of what it tested, whether or not anything was judged
-    reading: verdict_text.Reading | None = None  # of the run's files; None: only of the verdict
+    reading: Reading | None = None  # of the run's files; None: only of the verdict
     failing: tuple[Json, ...] = ()  # the findings that fail the gate, the worst first
     remarks: tuple[tuple[str, str], ...] = ()  # further lines of a report: a head and a text each
 
@@ -61,7 +62,7 @@ class Outcome:
         return self.ruling.word
 
     @property
-    def loaded_reading(self) -> verdict_text.Reading:
+    def loaded_reading(self) -> Reading:
         """The reading of the files, made now if there is none."""
         return self.reading or verdict_text.reading_of(self.folder, self.verdict, self.about)
 

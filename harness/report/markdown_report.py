@@ -115,10 +115,8 @@ def finding_lines(outcome: Outcome) -> Iterator[str]:
         found, parts = account.found, account.shown
         yield item(group_summary(found))
         yield from (item(f"{head}: {sentence}", 1) for head, sentence in parts)
-        others = verdict_text.others(found, parts)
-        yield from (item(f"also: {other}" if parts else other, 1) for other in others)
-        left = verdict_text.left_out(found)
-        yield item(f"and {left} more", 1) if left else ""
+        yield from (item(f"also: {other}" if parts else other, 1) for other in account.others)
+        yield item(f"and {account.left_out} more", 1) if account.left_out else ""
         yield item(f"{verdict_text.SAME_EVENT}:", 1) if account.followers else ""
         yield from (item(f"{one.head}: {one.clause}{f' ({one.places})' if one.places else ''}", 2)
                     for one in account.followers)

@@ -38,11 +38,6 @@ def many(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def text_of(example: Mapping[str, Any]) -> str:
-    """The sentence of an example of a finding."""
-    return str(example.get("text") or dict(example))
-
-
 def class_text(found: Mapping[str, Any]) -> str:
     """What a group of findings counts as: `a bug`, or what permits it."""
     if found["class"] == BUG:

@@ -9,21 +9,19 @@ Rules
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.faults import OF_LINKS, UNSEEN
 from floodmark.harness.op import Op, Send, Type
-from floodmark.harness.report.finding_evidence import OF_A_LOSS, AckEvent, Evidence, Gathering, replicas_of
+from floodmark.harness.report.finding_evidence import OF_A_LOSS, Gathering, replicas_of
 from floodmark.harness.report.finding_narrative import (
-    HISTORY,
-    Part,
     conclusive_ops,
     what_happened,
     who_has_it_now,
 )
+from floodmark.harness.report.model import HISTORY, AckEvent, Course, Evidence, Part, TraceLine
 from floodmark.harness.report.phrases import cut_text, seconds
-from floodmark.harness.report.trace_text import TraceLine, listed, number
+from floodmark.harness.report.trace_text import listed, number
 from floodmark.harness.verdict import BUG
 
 WITHOUT = "without it: its log ended at {}"
@@ -35,20 +33,6 @@ AT_AN_OFFSET = frozenset({  # findings that the logs' entries at one offset show
     names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION, names.ACK_RULE,
 })  # fmt: skip
 _PLACE = re.compile(r" \(logs/[^()]+\)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """The course of a finding's event, from its promise to its end."""
-
-    evidence: Evidence
-    rivals: tuple[Evidence, ...] = ()  # if logs differ: the records there, first acked first
-    since_ns: int | None  # None: unknown
-    until_ns: int | None  # None: the run's end, or unknown
-    promised: bool = False  # a client got an answer, and the time begins with it
-    strikes: tuple[Op, ...] = ()  # acts of the nemesis that began in that time
-    before: tuple[Op, ...] = ()  # acts before it
-    changes: tuple[TraceLine, ...] = ()  # the trace's truncations, elections and ISR changes in that time
 
 
 def course_of(gathering: Gathering, evidence: Evidence) -> Course:

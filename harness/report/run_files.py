@@ -17,8 +17,8 @@ import orjson
 from floodmark.harness import history
 from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.report.line_search import Budget, Found, LineFile
+from floodmark.harness.report.model import Record, TraceLine
 from floodmark.harness.report.safe_text import harmless_data, harmless_op, is_plain
-from floodmark.harness.report.trace_text import TraceLine
 from floodmark.harness.run import Run
 from floodmark.harness.run_location import is_safe_name
 
@@ -35,17 +35,6 @@ _PARTITION = re.compile(rb'"partition": ?(\d+)')
 _OFFSET = re.compile(rb'"offset": ?(\d+)')
 
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """A log's entry at an offset."""
-
-    epoch: int | None
-    value: int | None  # None: not written by this run
-    crc: int | None = None  # of its batch
-    flaw: str | None = None  # what is wrong with it
-    place: str  # `logs/n1.jsonl:4`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

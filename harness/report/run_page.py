@@ -12,9 +12,9 @@ from floodmark.checkers.judge.report import is_run
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.html.facts import facts_of
 from floodmark.harness.report.html.page import page_of
+from floodmark.harness.report.model import Reading
 from floodmark.harness.report.run_outcome import INVALID, Ruling
 from floodmark.harness.report.safe_text import harmless
-from floodmark.harness.report.verdict_text import Reading
 from floodmark.harness.run import Run, write_whole
 from floodmark.harness.run_location import Place
 

@@ -14,10 +14,10 @@ from floodmark.harness.errors import UsageError, nearest
 from floodmark.harness.report import reproduce_command
 from floodmark.harness.report.broker_exits import died_unquoted
 from floodmark.harness.report.case_names import guarantee_texts
-from floodmark.harness.report.finding_evidence import Evidence
 from floodmark.harness.report.finding_narrative import narrate_finding
 from floodmark.harness.report.history_context import act_line, faults_of, focus_of, read_story, show_story
 from floodmark.harness.report.logs_side_by_side import AROUND, show_logs
+from floodmark.harness.report.model import Evidence, Json, Reading
 from floodmark.harness.report.phrases import PERMITS, class_text, many
 from floodmark.harness.report.record_story import began, change_line, course_of
 from floodmark.harness.report.run_files import RunFiles
@@ -25,7 +25,6 @@ from floodmark.harness.report.run_outcome import ruling
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.saved_verdict import LEFT_OF_SHRUNK, read_verdict
 from floodmark.harness.report.verdict_text import (
-    Reading,
     gathering_of,
     left_undone,
     looked_at,
@@ -41,8 +40,6 @@ from floodmark.harness.report.verdict_text import (
 from floodmark.harness.run import SHRUNK, Run
 from floodmark.harness.run_location import is_named
 from floodmark.harness.verdict import BUG
-
-Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 EXAMPLES = 3  # of a finding
 LINES_SHOWN = 40  # of the nemesis's acts, and of the trace's lines if they are not more

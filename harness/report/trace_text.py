@@ -3,50 +3,9 @@ Pure. A line made by another tool may lack any field: what is missing is left ou
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
+from floodmark.harness.report.model import TraceLine
 from floodmark.harness.report.phrases import seconds
-
-Fields = Mapping[str, Any]
-FILE = "trace.jsonl"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceLine:
-    """One line of trace.jsonl."""
-
-    number: int | None  # from 1
-    fields: Fields
-
-    def whole_number(self, name: str) -> int | None:
-        """An integer field; None if it is missing or no integer."""
-        value = self.fields.get(name)
-        return value if type(value) is int else None
-
-    def name_in(self, name: str) -> str:
-        """A text field; `?` if it is missing or no text."""
-        value = self.fields.get(name)
-        return value if isinstance(value, str) and value else "?"
-
-    def names(self, name: str) -> tuple[str, ...]:
-        value = self.fields.get(name)
-        return tuple(str(each) for each in value) if isinstance(value, list) else ()
-
-    @property
-    def node(self) -> str:
-        """The node that wrote the line, as text: `n1`, `the controller`."""
-        node = self.name_in("node")
-        return f"the {node}" if node == "controller" else node
-
-    @property
-    def event(self) -> str:
-        return self.name_in("event")
-
-    @property
-    def place(self) -> str:
-        """`trace.jsonl:60`."""
-        return FILE if self.number is None else f"{FILE}:{self.number}"
 
 
 def listed(items: tuple[str, ...] | list[str]) -> str:

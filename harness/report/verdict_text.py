@@ -6,25 +6,25 @@ lines of the run's files that are about it (finding_narrative.py).
 
 import shlex
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
 from floodmark.checkers.laws import finding_names as checks
 from floodmark.harness.report import reproduce_command
 from floodmark.harness.report.case_names import guarantee_texts, is_kafka, system_text
-from floodmark.harness.report.finding_evidence import Evidence, Gathering
-from floodmark.harness.report.finding_groups import Follower, group_findings
-from floodmark.harness.report.finding_narrative import Part, narrate_finding
-from floodmark.harness.report.phrases import class_text, cut_text, many, text_of
-from floodmark.harness.report.record_story import WIDE, Course, course_of, heads_covered_by_summary, summary
+from floodmark.harness.report.finding_evidence import Gathering
+from floodmark.harness.report.finding_groups import group_findings
+from floodmark.harness.report.finding_narrative import narrate_finding
+from floodmark.harness.report.model import Account, Course, Evidence, Follower, Json, Part, Reading
+from floodmark.harness.report.phrases import class_text, cut_text, many
+from floodmark.harness.report.record_story import WIDE, course_of, heads_covered_by_summary, summary
 from floodmark.harness.report.run_files import RunFiles
 from floodmark.harness.report.run_outcome import Ruling, ruling
 from floodmark.harness.report.safe_text import harmless
-from floodmark.harness.report.schedule_outcome import Strikes, strikes_of, strikes_text
+from floodmark.harness.report.schedule_outcome import strikes_of, strikes_text
 from floodmark.harness.run import Run, RunAt
 from floodmark.harness.run_location import Place
 from floodmark.harness.verdict import BUG
@@ -37,38 +37,9 @@ GRAVEST = (  # what clients saw, then the state of the logs, then the causes, th
     checks.UNSAFE_ISR, checks.READ_ABOVE_HW, checks.END_OFFSET_AHEAD, checks.TWO_LEADERS,
     checks.HW_REGRESSED, checks.EPOCH_REGRESSED, checks.CANDIDATE_INCOMPLETE,
 )  # fmt: skip
-LISTED = 3  # examples of one finding
 WIDTH = 110
 SAME_EVENT = "the same, as other checks saw it"
 NAMES_SHOWN = 8  # of more names than these the rest is a number
-
-Json = Mapping[str, Any]  # an object of run.json or verdict.json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """An event: its gravest group of findings, the paragraph about that group's worst example, and the other
-    groups that belong to it."""
-
-    found: Json
-    parts: tuple[Part, ...] = ()
-    followers: tuple[Follower, ...] = ()
-    covered_above: frozenset[str] = frozenset()  # heads of the parts that the summary covers
-
-    @property
-    def shown(self) -> tuple[Part, ...]:
-        """The parts that the summary does not cover."""
-        return tuple(part for part in self.parts if part[0] not in self.covered_above)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What a report needs from the files of a run: read once, used in every format."""
-
-    accounts: tuple[Account, ...]  # the worst event first
-    summary: tuple[Part, ...] = ()  # of the worst event, five lines at most
-    strikes: Strikes = field(default_factory=Strikes)
-    gathering: Gathering | None = None  # for further questions; None: no files were read
 
 
 def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
@@ -153,9 +124,9 @@ def paragraph(account: Account) -> str:
     found, parts = account.found, account.shown
     name = click.style(found["name"], bold=True)
     lines = [f"  {name}: {many(found['count'], 'finding')}, {class_text(found)}", *with_heads(parts)]
-    also = others(found, parts)
-    lines += with_heads([("also", other) for other in also]) if parts else [f"    {other}" for other in also]
-    lines += [f"    ... and {left_out(found)} more"] if left_out(found) else []
+    lines += with_heads([("also", other) for other in account.others]) if parts else [
+        f"    {other}" for other in account.others]
+    lines += [f"    ... and {account.left_out} more"] if account.left_out else []
     return "\n".join([*lines, *followed(account.followers)])
 
 
@@ -169,16 +140,6 @@ def followed(followers: Sequence[Follower]) -> Iterator[str]:
         room = WIDE - 6 - width - 2
         line = one.clause + where if len(one.clause + where) <= room else cut_text(one.clause, room)
         yield f"      {one.head:<{width}}  {line}"
-
-
-def others(found: Json, parts: Sequence[Part]) -> list[str]:
-    """The sentences of the other examples, which have no paragraph."""
-    examples = (found.get("examples") or ())[1 if parts else 0:LISTED]
-    return [text_of(example) for example in examples]
-
-
-def left_out(found: Json) -> int:
-    return int(found["count"]) - min(LISTED, len(found.get("examples") or ()))
 
 
 def with_heads(parts: Iterable[Part], indent: int = 4) -> Iterator[str]:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from trace_laws import FIELDS
 
-from floodmark.harness.report.trace_text import TraceLine, clause_of, listed
+from floodmark.harness.report.model import TraceLine
+from floodmark.harness.report.trace_text import clause_of, listed
 
 STATE = {"epoch": 2, "leo": 5, "hw": 4}
 

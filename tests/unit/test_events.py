@@ -14,6 +14,7 @@ from command_line import floodmark
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.gate_outcomes import Outcome
 from floodmark.harness.report.markdown_report import markdown
+from floodmark.harness.report.model import Reading
 from floodmark.harness.report.record_story import WIDE
 from floodmark.harness.report.run_outcome import ruling
 
@@ -101,7 +102,7 @@ def group(name: str, *examples: dict[str, Any], by: str | None = None, count: in
             "examples": [{"text": f"{name} it is.", **one} for one in examples]}
 
 
-def read(folder: Path, *groups: dict[str, Any]) -> verdict_text.Reading:
+def read(folder: Path, *groups: dict[str, Any]) -> Reading:
     return verdict_text.reading_of(folder, {"valid": False, "findings": list(groups)}, ABOUT)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.html.clients import silence_text
 from floodmark.harness.report.html.elements import esc, package_file
-from floodmark.harness.report.html.facts import RunFacts
+from floodmark.harness.report.model import RunFacts
 from floodmark.harness.run import write_whole
 from floodmark.harness.user_cache import cache_folder
 

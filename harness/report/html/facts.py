@@ -8,7 +8,6 @@ Rules
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,63 +18,22 @@ from floodmark.harness.report.finding_evidence import Gathering
 from floodmark.harness.report.html.clients import Clients, clients
 from floodmark.harness.report.html.lines import int_in
 from floodmark.harness.report.html.reproduced import Standing, standing_of
-from floodmark.harness.report.html.spans import Span, spans_of
+from floodmark.harness.report.html.spans import spans_of
 from floodmark.harness.report.html.stories import final_story, focus_of, near_of, story
 from floodmark.harness.report.html.traced import Traced, traced
-from floodmark.harness.report.record_story import Course, course_of
-from floodmark.harness.report.run_outcome import Ruling, ruling
+from floodmark.harness.report.model import Course, Event, Json, Reading, RunFacts
+from floodmark.harness.report.record_story import course_of
+from floodmark.harness.report.run_outcome import ruling
 from floodmark.harness.report.safe_text import harmless_data
 from floodmark.harness.report.saved_verdict import read_about, read_verdict
-from floodmark.harness.report.trace_text import TraceLine
 from floodmark.harness.run import Run
 
 STORIES = 6  # findings with a viewer of their own
 FINALS = 12
 
-Json = Mapping[str, Any]  # an object of run.json or verdict.json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One event: its findings in sentences, and its story for the viewer if it has one."""
-
-    account: verdict_text.Account
-    story: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
-    """Everything that a page shows."""
-
-    folder: Path
-    verdict: Json | None
-    about: Json
-    ruled: Ruling | None
-    tested: str
-    made_at: datetime.datetime | None
-    reading: verdict_text.Reading
-    events: tuple[Event, ...]
-    clients: Clients
-    traced: Traced
-    spans: tuple[Span, ...]
-    finals: tuple[Json, ...] = ()  # partitions without a story, at the end of the run
-    lost: tuple[tuple[int, int], ...] = ()  # partition and value of the lost writes that findings name
-    blamed: frozenset[int] = field(default_factory=frozenset)  # lines of the trace, from 1
-    standing: Standing = field(default_factory=Standing)
-    problems: tuple[str, ...] = ()
-
-    @property
-    def last_ns(self) -> int:
-        """The time when the run ended."""
-        return max(self.clients.last_ns, self.traced.last_ns, 1)
-
-    @property
-    def findings(self) -> list[Json]:
-        return verdict_text.worst_first((self.verdict or {}).get("findings") or ())
-
 
 def facts_of(
-    folder: Path, verdict: Json | None = None, reading: verdict_text.Reading | None = None
+    folder: Path, verdict: Json | None = None, reading: Reading | None = None
 ) -> RunFacts:
     """Reads a run folder. verdict, reading: those that the caller has already; None: read them."""
     run, problems = Run(folder=folder.resolve()), list[str]()
@@ -98,6 +56,7 @@ def facts_of(
         tested=case_name(about or None),
         made_at=made_at(run),
         reading=reading,
+        findings=tuple(findings),
         events=events,
         clients=seen,
         traced=trace,
@@ -143,7 +102,7 @@ def read_run_and_verdict(run: Run, verdict: Json | None, problems: list[str]) ->
     return about, None
 
 
-def courses_of(gathering: Gathering, reading: verdict_text.Reading) -> dict[int, Course]:
+def courses_of(gathering: Gathering, reading: Reading) -> dict[int, Course]:
     """The courses of the first few events that have an example, by the event's number."""
     found: dict[int, Course] = {}
     for at, account in enumerate(reading.accounts[:STORIES]):
@@ -181,9 +140,3 @@ def made_at(run: Run) -> datetime.datetime | None:
     except OSError:
         return None
     return datetime.datetime.fromtimestamp(stamp, datetime.UTC).astimezone()
-
-
-def counted_elections(facts: RunFacts) -> tuple[int, int]:
-    """The number of elections, and of unclean ones."""
-    lines = facts.traced.elections
-    return len(lines), sum(TraceLine(number=None, fields=line).fields.get("clean") is False for line in lines)

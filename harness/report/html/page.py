@@ -22,9 +22,9 @@ from floodmark.harness.report.case_names import is_kafka
 from floodmark.harness.report.html import charts
 from floodmark.harness.report.html.data import data_of, nodes_of
 from floodmark.harness.report.html.elements import block, document, esc, package_file, packed, table, typed
-from floodmark.harness.report.html.facts import Event, RunFacts, counted_elections
 from floodmark.harness.report.html.lines import int_in
 from floodmark.harness.report.html.reproduced import Standing
+from floodmark.harness.report.model import Event, RunFacts
 from floodmark.harness.report.phrases import PERMITS, many, seconds
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.verdict import BUG
@@ -156,7 +156,7 @@ def verdict_card(facts: RunFacts) -> str:
     if facts.reading.accounts:
         sentences = dict(facts.reading.accounts[0].parts)
         found = facts.reading.accounts[0].found
-        lead = sentences.get("what") or next(iter(verdict_text.others(found, ())), str(found["name"]))
+        lead = sentences.get("what") or next(iter(facts.reading.accounts[0].others), str(found["name"]))
         parts.append(f'<p class="lead">{esc(lead)}</p>')
         parts += [
             f"<p>{esc(sentence[:1].upper() + sentence[1:])}</p>"
@@ -200,7 +200,7 @@ def numbers(facts: RunFacts) -> str:
     shown = [(f"{acked:,}", "acked writes")] if acked is not None else []
     shown.append((f"{sum(faults.values()):,}", f"faults: {listed}" if listed else "faults"))
     if facts.traced.is_there:
-        elections, unclean = counted_elections(facts)
+        elections, unclean = len(facts.traced.elections), facts.unclean_elections
         cuts, unsafe = (
             len(facts.traced.truncations),
             sum(number in facts.blamed for number, _ in facts.traced.truncations),
@@ -328,8 +328,7 @@ def other_findings(facts: RunFacts) -> str:
     others = "".join(details(event, stories) for event in facts.events[1:])
     extra = ""
     for event in facts.events[:1]:
-        lines = verdict_text.others(event.account.found, event.account.parts)
-        left = verdict_text.left_out(event.account.found)
+        lines, left = event.account.others, event.account.left_out
         lines += [f"... and {left} more"] if left > 0 else []
         extra = "".join(f"<li>{esc(line)}</li>" for line in lines)
         extra = f"<p>Of the same finding:</p><ul>{extra}</ul>" if extra else ""
@@ -340,7 +339,7 @@ def other_findings(facts: RunFacts) -> str:
 
 def details(event: Event, stories: Sequence[Event]) -> str:
     found = event.account.found
-    parts = event.account.parts or tuple(("", line) for line in verdict_text.others(found, ()))
+    parts = event.account.parts or tuple(("", line) for line in event.account.others)
     lead = parts[0][1] if parts else ""
     body = "".join(f"<p><b>{esc(head)}</b> {esc(sentence)}</p>" for head, sentence in parts[1:])
     body += "".join(

@@ -13,16 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from floodmark.harness.faults import FAULTS, MENDS_ROLE
-from floodmark.harness.report.finding_evidence import Evidence, leader_of, replicas_of
+from floodmark.harness.report.finding_evidence import leader_of, replicas_of
 from floodmark.harness.report.html.clients import Acked, Near
 from floodmark.harness.report.html.lines import Line, int_in, items, text
 from floodmark.harness.report.html.replica_log import ReplicaLog
 from floodmark.harness.report.html.steps import Step, steps_of
 from floodmark.harness.report.html.traced import Focus, Shown
+from floodmark.harness.report.model import Course, Evidence, TraceLine
 from floodmark.harness.report.phrases import cut_text, seconds
-from floodmark.harness.report.record_story import Course
 from floodmark.harness.report.run_files import RunFiles, fields_of, place_of
-from floodmark.harness.report.trace_text import TraceLine, clause_of
+from floodmark.harness.report.trace_text import clause_of
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 

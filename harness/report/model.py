@@ -1,0 +1,270 @@
+"""What happened in a run, as data: the events of its verdict, what the files show about each of them, and the
+run's facts. Terminal texts, pages and files for CI servers are made from it.
+
+  Reading      a run's events (Account), the worst first, and the summary of the worst one
+  Evidence     one example of a finding with everything that the files show about it
+  Course       the time of a finding's event: what struck, and what the trace has in between
+  RunFacts     all of a run that its page shows
+"""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from floodmark.harness.op import Op
+from floodmark.harness.report.schedule_outcome import Strikes
+
+if TYPE_CHECKING:
+    from floodmark.harness.report.finding_evidence import Gathering
+    from floodmark.harness.report.html.clients import Clients
+    from floodmark.harness.report.html.reproduced import Standing
+    from floodmark.harness.report.html.spans import Span
+    from floodmark.harness.report.html.traced import Traced
+    from floodmark.harness.report.run_outcome import Ruling
+
+Json = Mapping[str, Any]  # an object of run.json or verdict.json, or a line of a file
+Part = tuple[str, str]  # a head and its sentence
+
+HISTORY, TRACE = "history.jsonl", "trace.jsonl"
+SHOWN_EXAMPLES = 3  # of one finding
+
+
+# -- what the files show ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceLine:
+    """One line of trace.jsonl. Any field may be missing, or be of another type."""
+
+    number: int | None  # from 1
+    fields: Json
+
+    def whole_number(self, name: str) -> int | None:
+        """An integer field; None if it is missing or no integer."""
+        value = self.fields.get(name)
+        return value if type(value) is int else None
+
+    def name_in(self, name: str) -> str:
+        """A text field; `?` if it is missing or no text."""
+        value = self.fields.get(name)
+        return value if isinstance(value, str) and value else "?"
+
+    def names(self, name: str) -> tuple[str, ...]:
+        value = self.fields.get(name)
+        return tuple(str(each) for each in value) if isinstance(value, list) else ()
+
+    @property
+    def node(self) -> str:
+        """The node that wrote the line, as text: `n1`, `the controller`."""
+        node = self.name_in("node")
+        return f"the {node}" if node == "controller" else node
+
+    @property
+    def event(self) -> str:
+        return self.name_in("event")
+
+    @property
+    def place(self) -> str:
+        """`trace.jsonl:60`."""
+        return TRACE if self.number is None else f"{TRACE}:{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A log's entry at an offset."""
+
+    epoch: int | None
+    value: int | None  # None: not written by this run
+    crc: int | None = None  # of its batch
+    flaw: str | None = None  # what is wrong with it
+    place: str  # `logs/n1.jsonl:4`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckEvent:
+    """The line of the trace that says that a leader acked a send."""
+
+    line: TraceLine
+    appended_by: tuple[str, ...] | None  # the nodes that had appended the record by then; None: unknown
+    index: int | None  # of the op; None: the ack of no known op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """What a replica's final log has at the finding's offset."""
+
+    node: str
+    leads: bool
+    readable: bool  # it has a dump
+    record: Record | None
+    log_start: int | None = None  # as the replica's row of replicas.jsonl says
+    leo: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One example of one group of findings, with everything that the files show about it."""
+
+    found: Json  # the group, as verdict.json has it
+    example: Json
+    about: Json  # run.json
+    ops: tuple[Op, ...] = ()  # the ops that the finding names, in its order
+    ack_events: tuple[AckEvent, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    event: TraceLine | None = None
+    copy_losses: tuple[TraceLine, ...] = ()  # lines that removed a copy after the ack
+    acts: tuple[Op | TraceLine, ...] = ()  # faults and elections that permit it, or might
+    perhaps: bool = False  # permitted, but without proof
+    traced: bool = False
+    elections: tuple[TraceLine, ...] = ()  # for `diverged` all; for `end-offset-regressed` those in between
+    skipped: tuple[int, Record] | None = None  # of a poll-skip: a record that was passed over, by offset
+
+    @property
+    def name(self) -> str:
+        return str(self.found["name"])
+
+    def number(self, key: str) -> int | None:
+        """An integer of the example."""
+        value = self.example.get(key)
+        return value if type(value) is int else None
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes that the example names."""
+        value = self.example.get("nodes")
+        return [str(node) for node in value] if isinstance(value, list) else []
+
+    def concerns(self, partition: int, offset: int | None, value: int | None) -> bool:
+        """Whether a send or read is about the finding's record, or at its offset."""
+        if partition != self.number("partition"):
+            return False
+        return (value is not None and value == self.number("value")) or (
+            offset is not None and offset == self.number("offset"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """The course of a finding's event, from its promise to its end."""
+
+    evidence: Evidence
+    rivals: tuple[Evidence, ...] = ()  # if logs differ: the records there, first acked first
+    since_ns: int | None  # None: unknown
+    until_ns: int | None  # None: the run's end, or unknown
+    promised: bool = False  # a client got an answer, and the time begins with it
+    strikes: tuple[Op, ...] = ()  # acts of the nemesis that began in that time
+    before: tuple[Op, ...] = ()  # acts before it
+    changes: tuple[TraceLine, ...] = ()  # the trace's truncations, elections and ISR changes in that time
+
+
+# -- the events of a verdict --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """A group of findings that belongs to an event but is not its root."""
+
+    found: Json
+    clause: str
+    places: str  # the lines of its examples in the files; empty if they name none
+
+    @property
+    def head(self) -> str:
+        """Its name, and their number if there are several."""
+        count = self.found["count"]
+        return str(self.found["name"]) + (f" ({count})" if count != 1 else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """An event: its gravest group of findings, the paragraph about that group's worst example, and the other
+    groups that belong to it.
+
+    The parts' heads: what (happened), when (and by whom it was acked), held (which replicas had it and have
+    it), guilty or event (the line of the trace that did it; guilty: it is to blame), copies (how the others
+    were lost), words (of a broker that died; the next lines have no head), why (it is, or is not, allowed).
+    """
+
+    found: Json
+    parts: tuple[Part, ...] = ()
+    followers: tuple[Follower, ...] = ()
+    covered_above: frozenset[str] = frozenset()  # heads of the parts that the summary covers
+
+    @property
+    def name(self) -> str:
+        return str(self.found["name"])
+
+    @property
+    def shown(self) -> tuple[Part, ...]:
+        """The parts that the summary does not cover."""
+        return tuple(part for part in self.parts if part[0] not in self.covered_above)
+
+    @property
+    def others(self) -> list[str]:
+        """The sentences of the other examples, which have no paragraph."""
+        examples = (self.found.get("examples") or ())[1 if self.parts else 0:SHOWN_EXAMPLES]
+        return [text_of(example) for example in examples]
+
+    @property
+    def left_out(self) -> int:
+        """How many findings of the group are neither in a paragraph nor among the others."""
+        return int(self.found["count"]) - min(SHOWN_EXAMPLES, len(self.found.get("examples") or ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a report needs from the files of a run: read once, used in every format."""
+
+    accounts: tuple[Account, ...]  # the worst event first
+    summary: tuple[Part, ...] = ()  # of the worst event, five lines at most
+    strikes: Strikes = field(default_factory=Strikes)
+    gathering: "Gathering | None" = None  # for further questions; None: no files were read
+
+
+def text_of(example: Json) -> str:
+    """The sentence of an example of a finding."""
+    return str(example.get("text") or dict(example))
+
+
+# -- a run's page -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event: its findings in sentences, and its story for the viewer if it has one."""
+
+    account: Account
+    story: Json | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """Everything that a page shows."""
+
+    folder: Path
+    verdict: Json | None
+    about: Json
+    ruled: "Ruling | None"
+    tested: str
+    made_at: datetime.datetime | None
+    reading: Reading
+    findings: tuple[Json, ...]  # the worst first
+    events: tuple[Event, ...]
+    clients: "Clients"
+    traced: "Traced"
+    standing: "Standing"
+    spans: tuple["Span", ...]
+    finals: tuple[Json, ...] = ()  # partitions without a story, at the end of the run
+    lost: tuple[tuple[int, int], ...] = ()  # partition and value of the lost writes that findings name
+    blamed: frozenset[int] = frozenset()  # lines of the trace, from 1
+    problems: tuple[str, ...] = ()
+
+    @property
+    def last_ns(self) -> int:
+        """The time when the run ended."""
+        return max(self.clients.last_ns, self.traced.last_ns, 1)
+
+    @property
+    def unclean_elections(self) -> int:
+        return sum(line.get("clean") is False for line in self.traced.elections)

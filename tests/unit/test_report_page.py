@@ -15,10 +15,10 @@ from timed_runs import TimedRun
 
 from floodmark.harness.campaign.plan import case_to_json
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.report import html as report_html
 from floodmark.harness.report.html.facts import facts_of
 from floodmark.harness.report.html.replica_log import ReplicaLog, stretches, without
 from floodmark.harness.report.html.spans import spans_of
+from floodmark.harness.report.render import TEMPLATES
 from floodmark.harness.report.run_page import write_report
 from floodmark.harness.spec import RunSpec
 
@@ -367,7 +367,7 @@ def test_the_facts_of_a_small_run(folder: Path) -> None:
 
 # -- colours ------------------------------------------------------------------------------------------------
 
-CSS = (Path(report_html.__file__).parent / "page.css").read_text()
+CSS = (TEMPLATES / "page.css").read_text()
 TEXTS = [("--ink", "--paper"), ("--ink", "--card"), ("--grey", "--paper"), ("--grey", "--card"),
          ("--red", "--paper"), ("--red", "--card"), ("--green", "--paper"), ("--amber", "--paper"),
          ("--blue", "--card"), ("--ink", "--band"), ("--ink", "--faint"),

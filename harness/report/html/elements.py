@@ -14,6 +14,7 @@ from importlib.resources import files
 
 import orjson
 
+from floodmark.harness.report.render import TEMPLATES
 from floodmark.harness.report.safe_text import harmless
 
 PLAIN_BYTES = 20_000  # data above this is compressed
@@ -29,8 +30,9 @@ class Markup(str):
 
 
 def package_file(name: str) -> str:
-    """The content of a file of this package."""
-    return (files(__package__) / name).read_text(encoding="utf-8")
+    """The content of a script, of styles, or of a frame."""
+    folder = files(__package__) if name.endswith(".html") else TEMPLATES
+    return (folder / name).read_text(encoding="utf-8")
 
 
 def esc(value: object) -> str:

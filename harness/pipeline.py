@@ -31,12 +31,17 @@ from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError, nearest
 from floodmark.harness.event_loop import run_loop, work_through
 from floodmark.harness.report.case_names import case_name
-from floodmark.harness.report.gate_outcomes import Outcome, outcome_of, print_reports, read_about
-from floodmark.harness.report.junit_report import junit
-from floodmark.harness.report.markdown_report import markdown
+from floodmark.harness.report.gate_outcomes import (
+    Outcome,
+    junit,
+    markdown,
+    outcome_of,
+    print_reports,
+    read_about,
+)
 from floodmark.harness.report.phrases import many
 from floodmark.harness.report.progress import ProgressLine
-from floodmark.harness.report.run_outcome import HARNESS, Ruling, summary
+from floodmark.harness.report.run_outcome import HARNESS, Ruling
 from floodmark.harness.report.run_page import write_page_if_invalid
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.saved_verdict import kept_verdict
@@ -363,7 +368,7 @@ def write_reports(outcomes: Sequence[Outcome], through: Gate) -> list[int]:
         *write_file(through.junit_file, lambda file: write_whole(
             file, junit(outcomes, datetime.datetime.now()))),
         *write_file(through.markdown_file, lambda file: write_whole(
-            file, markdown(summary(outcome.ruling for outcome in outcomes), outcomes))),
+            file, markdown(outcomes))),
     ]
 
 

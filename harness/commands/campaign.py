@@ -31,11 +31,9 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.event_loop import run_loop
 from floodmark.harness.pipeline import new_parent, refuse_no_files, write_file
 from floodmark.harness.protocols import Cluster
-from floodmark.harness.report.campaign_junit import campaign_junit
-from floodmark.harness.report.campaign_markdown import campaign_markdown
-from floodmark.harness.report.campaign_results import Results, results_of
-from floodmark.harness.report.campaign_text import changes, difference, summary
+from floodmark.harness.report.night import Results, changes, results_of
 from floodmark.harness.report.night_page import index_beside
+from floodmark.harness.report.night_reports import difference, night_junit, night_markdown, summary
 from floodmark.harness.report.phrases import many, time_text
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.run import RUNS, write_json, write_whole
@@ -108,9 +106,9 @@ def resume_campaign(folder: Path, *, budget: str | None = None, runs: int | None
         results = results_so_far(folder, about, plan, trouble)
         unwritten = [
             *write_file(junit_file, lambda file: write_whole(
-                file, campaign_junit(results, datetime.datetime.now()))),
-            *write_file(markdown_file, lambda file: write_whole(file, campaign_markdown(results)))]
-        click.echo(harmless(summary(results), breaks=True))
+                file, night_junit(results, datetime.datetime.now()))),
+            *write_file(markdown_file, lambda file: write_whole(file, night_markdown(results)))]
+        click.echo(summary(results), nl=False)
         index = index_beside(folder, about, trouble)
     if failure is not None:
         raise failure
@@ -227,7 +225,7 @@ def diff_campaigns(before: Path, after: Path, ledger_path: Path | None) -> int:
                  for folder in (before, after))
     ledger = ledgers.load(ledger_path or Path(str(about_of(after)["ledger"])))
     found = changes(then, now)
-    click.echo(harmless(difference(then, now, found, ledger), breaks=True))
+    click.echo(difference(then, now, found, ledger))
     return EXIT_INVALID if any(
         one.is_new_bug and not ledger.knows(one.signature) for one in found) else EXIT_VALID
 

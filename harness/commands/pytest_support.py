@@ -22,6 +22,7 @@ from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
+import click
 import orjson
 
 from floodmark.harness import catalog
@@ -32,9 +33,10 @@ from floodmark.harness.commands.run import planned, schedule_of
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import TRIES, Play, gate, has_died, judge, play_all, say, tidy
-from floodmark.harness.report.gate_outcomes import Outcome, outcome_of, report_of, visible
+from floodmark.harness.report.gate_outcomes import Outcome, outcome_of
 from floodmark.harness.report.run_outcome import CUT_SHORT, HARNESS
 from floodmark.harness.report.run_page import REPORT, write_page_if_invalid
+from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.schedule_outcome import missed_entries_text
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
@@ -95,11 +97,12 @@ class JudgedRun:
         """The report of `floodmark check`, and the run's folder."""
         page = self.folder / REPORT
         there = [f"page: {page}"] if page.is_file() else []
-        return "\n".join([visible(report_of(self.outcome)), *there, visible(str(self.folder))])
+        return "\n".join([harmless(click.unstyle(self.outcome.report), breaks=True), *there,
+                          harmless(str(self.folder))])
 
     def __repr__(self) -> str:
         findings = "".join(f", {found['name']} {found['count']}" for found in self.findings)
-        return visible(f"<run {self.folder}: {self.outcome.word}{findings}>")
+        return harmless(f"<run {self.folder}: {self.outcome.word}{findings}>")
 
 
 # -- runs ---------------------------------------------------------------------------------------------------

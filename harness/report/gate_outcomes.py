@@ -1,43 +1,68 @@
-"""Sums up one folder's result at the gate as data, and formats what the reports for CI servers share.
+"""Sums up each folder's result at the gate, and writes what `check` prints and CI servers read.
 
 Rules
 1. A report and the exit code agree: both come from the ruling (run_outcome.py), not from the verdict alone.
-2. Text from a run may contain anything; characters that XML or a page cannot show are escaped (`\\x1b`).
-3. Text that was cut for its length says so.
+2. In JUnit a `failure` is a bug, or unknown, because the job fails then and the report must say why; an
+   `error` is a failure of the harness; `skipped` is unknown that --allow-unknown let through.
+3. A test case is named after what was tested, the same every time (case_names.py): a CI server tracks a test
+   by its name. The folder and the seed are properties.
+4. Text that was cut for its length says so.
 """
 
-import re
+import datetime
+import io
+import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
+import orjson
 
 from floodmark.checkers.judge import report
 from floodmark.checkers.text.blame_words import blame_in
+from floodmark.harness import __version__
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.bad_lines import bad_lines
 from floodmark.harness.report.broker_exits import died_unquoted
-from floodmark.harness.report.case_names import UNREADABLE, case_name
+from floodmark.harness.report.case_names import UNREADABLE, case_name, numbered
 from floodmark.harness.report.model import Reading, text_of
 from floodmark.harness.report.phrases import class_text, many
-from floodmark.harness.report.run_outcome import INVALID, LISTS, Ruling, fails, ruling, summary
+from floodmark.harness.report.render import Room, cut, render
+from floodmark.harness.report.run_outcome import (
+    CUT_SHORT,
+    EXITS,
+    HARNESS,
+    INVALID,
+    LISTS,
+    Ruling,
+    fails,
+    ruling,
+    summary,
+)
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.report.saved_verdict import LEFT_OF_SHRUNK
 from floodmark.harness.run import SHRUNK, RunAt
 from floodmark.harness.run_location import Place
-from floodmark.harness.verdict import BUG, Policy, Verdict
+from floodmark.harness.verdict import (
+    BUG,
+    EXIT_HARNESS,
+    EXIT_INVALID,
+    EXIT_UNKNOWN,
+    EXIT_VALID,
+    Policy,
+    Verdict,
+)
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 UNSAVED = ("its verdict could not be written",)
-
-# Everything else is allowed in XML 1.0 and safe on a page: it does not change the direction of writing.
-_UNFIT = re.compile(
-    r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-    r"|[\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
-)
+LIMIT = 1_000_000  # bytes of a Markdown page
+REPORT_CHARS = 20_000  # of a test case
+TAIL_BYTES = 1 << 16
+ELEMENTS: Mapping[int, str] = {EXIT_INVALID: "failure", EXIT_UNKNOWN: "failure", EXIT_HARNESS: "error"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +92,56 @@ class Outcome:
         return self.reading or verdict_text.reading_of(self.folder, self.verdict, self.about)
 
     @property
+    def findings(self) -> list[Json]:
+        return verdict_text.worst_first(self.verdict.get("findings") or ())
+
+    @property
     def unknown(self) -> tuple[Json, ...]:
         """The verdict's `unknown`: what the judge may have missed."""
         return tuple(self.verdict.get("unknown") or ())
+
+    @property
+    def report(self) -> str:
+        """The report as `check` prints it, in colour."""
+        remarks = [*(("harness", reason) for reason in self.ruling.harness), *self.remarks]
+        lines = [f"  {head:<9}  {text}" for head, text in remarks]
+        return "\n".join([verdict_text.report(self.folder, self.verdict, self.about, ruled=self.ruling,
+                                              reading=self.reading), *lines])
+
+    @property
+    def why(self) -> str:
+        """Why the folder fails or is unknown; empty if it is valid."""
+        if self.ruling.kind == INVALID and self.failing:
+            worst, *others = self.failing  # its sentence comes first: a list of tests shows no more
+            examples = worst.get("examples") or ()
+            sentence = f"{text_of(examples[0])} {blame_in(examples[0])}".rstrip() if examples else ""
+            besides = ", ".join(f"{found['name']} {found['count']}" for found in others)
+            return f"{group_summary(worst)}. {sentence}" + (f" Besides: {besides}." if others else "")
+        reasons = list(self.ruling.harness)
+        if self.unknown:
+            first, *others = self.unknown
+            more = f" (and {many(len(others), 'more reason')})" if others else ""
+            reasons.append(f"cannot tell {verdict_text.shortened(first['names'])}: {first['reason']}{more}")
+        return "; ".join(reasons)
+
+    @property
+    def element(self) -> str | None:
+        """Its element in JUnit; None for a case that passed."""
+        return ELEMENTS.get(self.code) or ("skipped" if self.unknown else None)
+
+    @property
+    def type(self) -> str:
+        """What CI servers group by: the worst finding, else `harness`, `interrupted` or `unknown`."""
+        if self.ruling.kind == INVALID and self.failing:
+            return str(self.failing[0]["name"])
+        return {HARNESS: "harness", CUT_SHORT: CUT_SHORT}.get(self.ruling.kind, "unknown")
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands to show, explain and reproduce; if there is nothing to show, to judge again."""
+        typed = verdict_text.next_commands(self.folder, self.verdict, self.about)
+        otherwise = ["floodmark", "check" if self.about is None else "show", str(self.folder)]
+        return [line.split(maxsplit=1)[1] for line in typed] or [shlex.join(otherwise)]
 
 
 def outcome_of(folder: Place, verdict: Verdict, policy: Policy, unsaved: str | None = None) -> Outcome:
@@ -117,13 +189,9 @@ def effects_of_options(verdict: Verdict, policy: Policy) -> list[str]:
     return effects
 
 
-def report_of(outcome: Outcome) -> str:
-    """The report as `check` prints it, in colour."""
-    remarks = [*(("harness", reason) for reason in outcome.ruling.harness), *outcome.remarks]
-    lines = [f"  {head:<9}  {text}" for head, text in remarks]
-    return "\n".join([
-        verdict_text.report(outcome.folder, outcome.verdict, outcome.about, ruled=outcome.ruling,
-                       reading=outcome.reading), *lines])
+def group_summary(found: Json) -> str:
+    """`lost-write: 3 findings, a bug`."""
+    return f"{found['name']}: {many(found['count'], 'finding')}, {click.unstyle(class_text(found))}"
 
 
 def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> None:
@@ -134,49 +202,53 @@ def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> 
     for outcome, page in zip(outcomes, pages, strict=True):
         if outcome is not outcomes[0]:
             click.echo("")
-        click.echo(report_of(outcome))
+        click.echo(outcome.report)
         if page is not None:
             click.echo(harmless(f"  page       {page}"))
         click.echo(harmless(str(outcome.folder)))
 
 
-def why(outcome: Outcome) -> str:
-    """One line: why the folder fails or is unknown; empty if it is valid."""
-    if outcome.ruling.kind == INVALID and outcome.failing:
-        worst, *others = outcome.failing  # its sentence comes first: a list of tests shows no more
-        besides = ", ".join(f"{found['name']} {found['count']}" for found in others)
-        rest = f" Besides: {besides}." if others else ""
-        return one_line(f"{group_summary(worst)}. {sentence(worst)}{rest}")
-    reasons = list(outcome.ruling.harness)
-    if outcome.unknown:
-        first, *others = outcome.unknown
-        more = f" (and {many(len(others), 'more reason')})" if others else ""
-        reasons.append(f"cannot tell {verdict_text.shortened(first['names'])}: {first['reason']}{more}")
-    return one_line("; ".join(reasons))
+# -- for CI servers -----------------------------------------------------------------------------------------
 
 
-def group_summary(found: Json) -> str:
-    """`lost-write: 3 findings, a bug`."""
-    return f"{found['name']}: {many(found['count'], 'finding')}, {click.unstyle(class_text(found))}"
+def markdown(outcomes: Sequence[Outcome], limit: int = LIMIT) -> bytes:
+    """The content of `--markdown FILE`: the worst runs first."""
+    ordered = sorted(outcomes, key=lambda outcome: [*EXITS].index(outcome.ruling.kind))
+    not_made = Counter(checks for one in ordered for checks in verdict_text.left_undone(one.verdict))
+    return render("run.md", heading=summary(one.ruling for one in outcomes), outcomes=ordered,
+                  failing=[one for one in ordered if one.code != EXIT_VALID], not_made=[*not_made.items()],
+                  room=Room(limit), words=verdict_text, group_summary=group_summary).encode()
 
 
-def sentence(found: Json) -> str:
-    """The sentence of a group's worst example."""
-    examples = found.get("examples") or ()
-    return f"{text_of(examples[0])} {blame_in(examples[0])}".rstrip() if examples else ""
+def junit(outcomes: Sequence[Outcome], now: datetime.datetime) -> bytes:
+    """The content of `--junit FILE`."""
+    cases = [{"name": name, "run": one, "took_s": seconds_of(one.folder),
+              "lines": cut(click.unstyle(one.report), REPORT_CHARS).split("\n")}
+             for name, one in zip(numbered(one.tested for one in outcomes), outcomes, strict=True)]
+    return render("run.xml", cases=cases, version=__version__, now=now.isoformat(timespec="seconds")).encode()
 
 
-def one_line(text: str) -> str:
-    return " ".join(text.split())
+def seconds_of(folder: Place) -> float | None:
+    """The run's length by the last complete line of its history; None if there is no such line."""
+    try:
+        run = RunAt(folder=folder)
+        with run.open(run.history_path) as file:
+            time_ns = orjson.loads(last_line(file))["time"]
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return None
+    return time_ns / 1e9 if type(time_ns) is int and time_ns >= 0 else None
 
 
-def visible(text: str) -> str:
-    """The text without colours, its invisible characters escaped."""
-    return _UNFIT.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), click.unstyle(text))
-
-
-def cut(text: str, limit: int) -> str:
-    """The text's first `limit` characters, and how many more there were."""
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]} ... (cut: {many(len(text) - limit, 'more character')})"
+def last_line(file: BinaryIO) -> bytes:
+    """The last complete line that is not blank, searched from the end: lines can be long, histories
+    longer."""
+    size = file.seek(0, io.SEEK_END)
+    tail = TAIL_BYTES
+    while True:
+        file.seek(max(0, size - tail))
+        lines = file.read().split(b"\n")[:-1]
+        begun = lines if tail >= size else lines[1:]  # the first line lacks its beginning
+        complete = next((line for line in reversed(begun) if line.strip()), None)
+        if complete is not None or tail >= size:
+            return complete or b""
+        tail *= 8

@@ -18,8 +18,8 @@ from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.plan import read
 from floodmark.harness.campaign.state import ABOUT, about_of, runs_by_signature, state_of
 from floodmark.harness.errors import UsageError
-from floodmark.harness.report.campaign_results import Results, results_of
 from floodmark.harness.report.html.night import NightFacts, page_of_night
+from floodmark.harness.report.night import Results, results_of
 from floodmark.harness.report.run_page import AT_ONCE_BYTES, REPORT, size_of, write_report, written_page
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.run import write_whole
@@ -64,7 +64,7 @@ def make_pages(results: Results, folder: Path) -> None:
     for cause in results.causes:
         run = Path(cause.smallest)
         ours = run.resolve().is_relative_to(folder.resolve())  # a state may contain any path
-        if not cause.runs or made == AT_ONCE or not ours or not is_run(run):
+        if not cause.showing or made == AT_ONCE or not ours or not is_run(run):
             continue
         if (run / REPORT).is_file() or size_of(run) > AT_ONCE_BYTES:
             continue

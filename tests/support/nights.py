@@ -10,7 +10,7 @@ import orjson
 from floodmark.harness.campaign.ledger import Ledger, Night, save, with_findings
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import DATABASE, State, state_of
-from floodmark.harness.report.campaign_results import Results, results_of
+from floodmark.harness.report.night import Results, results_of
 from floodmark.harness.spec import RunSpec
 
 ABOUT: Mapping[str, Any] = {"id": "night2", "began": "2026-03-01T02:00:00+00:00", "version": "0.1.0",

@@ -12,16 +12,7 @@ from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, merged, save
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.report.campaign_results import Results
-from floodmark.harness.report.campaign_text import (
-    GONE,
-    LESS,
-    MORE,
-    NEW,
-    NOT_RUN,
-    SAME,
-    changes,
-)
+from floodmark.harness.report.night import GONE, LESS, MORE, NEW, NOT_RUN, SAME, Results, changes
 from floodmark.harness.report.rates import p_same, per_100, wilson
 from floodmark.harness.spec import RunSpec
 

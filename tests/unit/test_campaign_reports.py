@@ -12,17 +12,15 @@ from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, at, ni
 from floodmark.harness.campaign.ledger import Ledger, with_findings
 from floodmark.harness.commands import campaign
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.report.campaign_junit import campaign_junit
-from floodmark.harness.report.campaign_markdown import campaign_markdown
-from floodmark.harness.report.campaign_results import Results, results_of
-from floodmark.harness.report.campaign_text import summary
+from floodmark.harness.report.night import Results, results_of
+from floodmark.harness.report.night_reports import night_junit, night_markdown, summary
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
 
 
 def cases(night_results: Results) -> dict[str, ElementTree.Element]:
     """By name; each name once, and the suite's sums are those of its cases."""
-    (suite,) = ElementTree.fromstring(campaign_junit(night_results, NOW))
+    (suite,) = ElementTree.fromstring(night_junit(night_results, NOW))
     found = {f"{case.attrib['classname']}: {case.attrib['name']}": case for case in suite.iter("testcase")}
     assert len(found) == int(suite.attrib["tests"]) == len(list(suite.iter("testcase")))
     for kind, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
@@ -106,7 +104,7 @@ def test_a_report_has_failures_exactly_if_the_exit_code_is_not_0(first: str, sec
     if "known" in (first, second):
         ledger = ledger.changed(GONE.id, known={"reason": "KAFKA-1", "since": "2026"})
     night_results = results_of(state, ledger, ABOUT, [CRASH], folder="nights")
-    (suite,) = ElementTree.fromstring(campaign_junit(night_results, NOW))
+    (suite,) = ElementTree.fromstring(night_junit(night_results, NOW))
     failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
     assert (failed > 0) == (night_results.exit_code != 0)
 
@@ -128,7 +126,7 @@ def test_a_page_begins_with_a_summary_and_keeps_kinds_apart() -> None:
                   (CUT, "not made", ()), (CUT, "unknown", ()))
     before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1)
     before = before.changed(GONE.id, known={"reason": "KAFKA-1", "since": "2026"})
-    page = campaign_markdown(results(state, before)).decode()
+    page = night_markdown(results(state, before)).decode()
     first, _, rest = page.partition("\n")
     assert first == ("## floodmark: 1 new, 1 known, 1 new (stuck); 5 runs: 2 invalid, 1 stuck, 1 unknown, "
                      "1 not made; 4,000 acked writes, 8 faults, 1 min 40 s; the time is over")
@@ -144,7 +142,7 @@ def test_a_page_begins_with_a_summary_and_keeps_kinds_apart() -> None:
 
 
 def test_a_night_that_found_nothing_is_one_line() -> None:
-    page = campaign_markdown(results(night((CRASH, "valid", ())))).decode()
+    page = night_markdown(results(night((CRASH, "valid", ())))).decode()
     assert page == ("## floodmark: nothing found; 1 run: 1 valid; 1,000 acked writes, 2 faults, 1 min 40 s; "
                     "the time is over\n")
 
@@ -152,7 +150,7 @@ def test_a_night_that_found_nothing_is_one_line() -> None:
 def test_text_of_a_run_is_escaped_and_a_page_has_a_limit() -> None:
     hostile = replace(LOST, how="<script>alert(1)</script> | ![x](http://x)\x1b[31m\nnext")
     night_results = results(night((CRASH, "invalid", (hostile,))))
-    page = campaign_markdown(night_results).decode()
+    page = night_markdown(night_results).decode()
     assert "<script>" not in page
     assert "![" not in page
     assert "\x1b" not in page
@@ -160,7 +158,7 @@ def test_text_of_a_run_is_escaped_and_a_page_has_a_limit() -> None:
         name for name, case in cases(night_results).items() if outcome(case)[0] == "failure"))
     many_runs = night(*((CRASH, "invalid", (replace(LOST, step=f"step {chr(97 + number // 26)}{number}"),))
                         for number in range(200)))
-    small = campaign_markdown(results(many_runs), limit=20_000)
+    small = night_markdown(results(many_runs), limit=20_000)
     assert len(small) < 20_000
     assert b"Cut for length" in small
 
@@ -219,6 +217,6 @@ REASON = "the trace has a broken line"
 @pytest.mark.parametrize("kind", ["unknown", "failed in the harness", "stuck"])
 def test_a_run_without_a_violation_gives_its_reason_in_every_report(kind: str) -> None:
     night_results = results(night((CRASH, kind, (HUNG,) if kind == "stuck" else ()), judged={"why": REASON}))
-    pages = (campaign_markdown(night_results).decode(), campaign_junit(night_results, NOW).decode())
+    pages = (night_markdown(night_results).decode(), night_junit(night_results, NOW).decode())
     for report in (summary(night_results), *pages):
         assert REASON in report

@@ -12,8 +12,7 @@ import pytest
 from command_line import floodmark
 
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.gate_outcomes import Outcome
-from floodmark.harness.report.markdown_report import markdown
+from floodmark.harness.report.gate_outcomes import Outcome, markdown
 from floodmark.harness.report.model import Reading
 from floodmark.harness.report.record_story import WIDE
 from floodmark.harness.report.run_outcome import ruling
@@ -345,7 +344,7 @@ def test_the_summary_is_on_the_page_too_and_nothing_is_repeated(folder: Path) ->
     groups = [group("lost-write", LOST), group("saw-then-lost", {"partition": 0, "offset": 5})]
     verdict = {"valid": False, "findings": groups, "counts": {"ops": 9}}
     outcome = Outcome(folder=folder, ruling=ruling(verdict, ABOUT), verdict=verdict, about=ABOUT)
-    page = html.unescape(markdown("1 run", [outcome]).decode())
+    page = html.unescape(markdown([outcome]).decode())
     assert "- acked: 1.100 s 7 at offset 5 of partition 0, by leader n1" in page
     assert "  - the same, as other checks saw it:\n    - saw-then-lost: saw-then-lost it is\n" in page
     assert "process 3 was acked" not in page

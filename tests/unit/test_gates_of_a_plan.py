@@ -13,10 +13,8 @@ from floodmark.harness.campaign.gates import broken, of_case
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.commands.campaign_judge import figures
 from floodmark.harness.commands.campaign_run import with_gates
-from floodmark.harness.report.campaign_junit import campaign_junit
-from floodmark.harness.report.campaign_markdown import campaign_markdown
-from floodmark.harness.report.campaign_results import Results, gates_of, results_of
-from floodmark.harness.report.campaign_text import summary
+from floodmark.harness.report.night import Results, gates_of, results_of
+from floodmark.harness.report.night_reports import night_junit, night_markdown, summary
 from floodmark.harness.spec import RunSpec
 
 NOW = datetime.datetime(2026, 2, 3, tzinfo=datetime.UTC)
@@ -75,13 +73,13 @@ def test_a_broken_gate_fails_a_campaign_like_a_bug_and_is_reported() -> None:
     assert ("gate: kip-320 none seed 7: a partition was not acked for 12.3 s while a fault was in force, "
             "10 s are allowed (max_unavailable_s); 99 writes were acked, at least 100 are required; "
             "runs/00001") in text
-    case = next(one for one in ElementTree.fromstring(campaign_junit(results, NOW)).iter("testcase")
+    case = next(one for one in ElementTree.fromstring(night_junit(results, NOW)).iter("testcase")
                 if one.get("name") == "kip-320 none")
     failure = case.find("failure")
     assert failure is not None
     assert "1 that broke a gate of 1 run; night/runs/00001 (seed 7): a partition was not acked" in str(
         failure.get("message"))
-    assert "### Runs that broke a gate" in campaign_markdown(results).decode()
+    assert "### Runs that broke a gate" in night_markdown(results).decode()
 
 
 def test_a_run_within_its_gates_or_without_any_passes() -> None:

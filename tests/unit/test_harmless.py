@@ -14,9 +14,7 @@ from command_line import GOLDEN
 from floodmark.checkers.read.folder import open_folder
 from floodmark.harness import pipeline
 from floodmark.harness.cli import main
-from floodmark.harness.report import markdown_report
-from floodmark.harness.report.gate_outcomes import outcome_of
-from floodmark.harness.report.junit_report import junit
+from floodmark.harness.report.gate_outcomes import junit, markdown, outcome_of
 from floodmark.harness.report.safe_text import harmless, harmless_data, is_plain
 from floodmark.harness.report.saved_verdict import read_verdict
 from floodmark.harness.run import Run
@@ -135,7 +133,7 @@ def test_the_gates_reports_escape_them(folder: Path) -> None:
     case = ElementTree.fromstring(junit([outcome], pipeline.datetime.datetime(2026, 1, 1)))
     assert_harmless("".join(case.itertext()) + "".join(
         value for element in case.iter() for value in element.attrib.values()))
-    page = markdown_report.markdown("1 run", [outcome]).decode()
+    page = markdown([outcome]).decode()
     assert_harmless(page)
     body = re.sub(r"```sh\n.*?\n```", "", page, flags=re.DOTALL)
     assert "<b>" not in body

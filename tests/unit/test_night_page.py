@@ -16,7 +16,6 @@ from floodmark.harness.campaign.state import DATABASE, State, about_of
 from floodmark.harness.commands import campaign
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report import night_page
-from floodmark.harness.report.campaign_results import Point, results_of, trend
 from floodmark.harness.report.html.coverage import Grid, Square, grid_of, grid_table
 from floodmark.harness.report.html.elements import BYTES_OF_A_NIGHT
 from floodmark.harness.report.html.sparks import (
@@ -28,6 +27,7 @@ from floodmark.harness.report.html.sparks import (
     spark,
     stretches,
 )
+from floodmark.harness.report.night import Point, results_of
 from floodmark.harness.report.night_page import index_beside, write_index
 from floodmark.harness.report.phrases import count_text
 from floodmark.harness.report.rates import per_100
@@ -277,11 +277,12 @@ def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
     ledger = Ledger(nights=nights).with_finding(LOST, "n20", 4)
     ledger = ledger.with_finding(LOST, "later", 9)
 
-    points = trend(ledger, LOST, ABOUT, hits=2, of=8, nights=4)
+    shown = [(CRASH, "invalid", (LOST,))] * 2 + [(CRASH, "valid", ())] * 6
+    (cause,) = results_of(night(*shown), ledger, ABOUT, [CRASH], folder="n").causes
 
-    assert [(one.began[5:10], one.hits, one.of) for one in points] == [
+    assert [(one.began[5:10], one.hits, one.of) for one in cause.trend[-4:]] == [
         ("02-18", 0, 10), ("02-19", 0, 0), ("02-20", 4, 10), ("03-01", 2, 8)]
-    assert len(trend(ledger, LOST, ABOUT, hits=2, of=8)) == 14
+    assert len(cause.trend) == 14
 
 
 def test_a_cause_seen_only_in_later_nights_is_new() -> None:

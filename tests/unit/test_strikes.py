@@ -8,8 +8,7 @@ import pytest
 
 from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.gate_outcomes import Outcome, report_of
-from floodmark.harness.report.markdown_report import markdown
+from floodmark.harness.report.gate_outcomes import Outcome, markdown
 from floodmark.harness.report.run_outcome import ruling
 from floodmark.harness.report.schedule_outcome import strikes_of, strikes_text
 
@@ -74,6 +73,6 @@ def test_every_report_has_the_same_count(tmp_path: Path, gap: str) -> None:
     verdict = {"valid": "unknown", "findings": [], "unknown": [{"names": ["unfit"], "reason": "missed"}]}
     expected = "struck by  2 kill; missed because the moment never came: 9 kill"
     outcome = Outcome(folder=tmp_path, ruling=ruling(verdict, run), verdict=verdict, about=run)
-    assert expected in report_of(outcome)
-    assert f"- {' '.join(expected.split())}" in markdown("1 run", [outcome]).decode()
+    assert expected in outcome.report
+    assert f"- {' '.join(expected.split())}" in markdown([outcome]).decode()
     assert expected in verdict_text.report(tmp_path, verdict, run)

@@ -4,8 +4,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from floodmark.harness.report.campaign_results import KNOWN, Cause, Cell
 from floodmark.harness.report.html.elements import Markup, text
+from floodmark.harness.report.night import KNOWN, Cause, Cell
 
 Key = tuple[str, str]  # system, nemesis or scenario
 

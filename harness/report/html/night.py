@@ -19,7 +19,11 @@ from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from floodmark.harness.campaign.ledger import Entry, Ledger
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import FAILED, RunState
-from floodmark.harness.report.campaign_results import (
+from floodmark.harness.report.explanations import short_meaning
+from floodmark.harness.report.html import coverage
+from floodmark.harness.report.html.elements import Markup, document, esc, table, text, typed
+from floodmark.harness.report.html.sparks import Rate, bar, scale_of, spark
+from floodmark.harness.report.night import (
     ABSENT,
     KNOWN,
     NEW,
@@ -28,13 +32,8 @@ from floodmark.harness.report.campaign_results import (
     Cause,
     Results,
     gates_of,
-    trend,
     why_of,
 )
-from floodmark.harness.report.explanations import short_meaning
-from floodmark.harness.report.html import coverage
-from floodmark.harness.report.html.elements import Markup, document, esc, table, text, typed
-from floodmark.harness.report.html.sparks import Rate, bar, scale_of, spark
 from floodmark.harness.report.phrases import PERMITS, count_text, many, short_time_text, time_text
 from floodmark.harness.report.rates import per_100, two_digits
 from floodmark.harness.report.safe_text import harmless
@@ -98,12 +97,12 @@ def page_of_night(facts: NightFacts) -> bytes:
 def heading(facts: NightFacts) -> str:
     """`2 new, 1 known, 412 runs, 1.9 M acked writes, 3 h 58 min`."""
     of = facts.results
-    return (f"{of.counts}, {many(len(of.runs), 'run')}, {count_text(of.acked)} acked writes, "
+    return (f"{counts_text(facts)}, {many(len(of.runs), 'run')}, {count_text(of.acked)} acked writes, "
             f"{time_text(of.spent_s)}")
 
 
 def head(facts: NightFacts, title: str) -> str:
-    found = title[:len(facts.results.counts)]
+    found = title[:len(counts_text(facts))]
     sure = not facts.results.trouble and facts.results.runs
     kind = "doubt" if facts.results.causes or not sure else "good"
     words = [f'<span class="{"bad" if is_failing(one) else kind}">{text(one)}</span>'
@@ -123,6 +122,10 @@ def head(facts: NightFacts, title: str) -> str:
     ]
     return (f'<header><h1>{", ".join(words)}{text(rest)}</h1>'
             f'<p class="tested">{text(" · ".join(filter(None, parts)))}</p></header>')
+
+
+def counts_text(facts: NightFacts) -> str:
+    return ", ".join(count for count, _ in facts.results.counts)
 
 
 def is_failing(count: str) -> bool:
@@ -196,7 +199,7 @@ def cause_table(facts: NightFacts, causes: Sequence[Cause]) -> str:
     rows = [[wrapped(cell) for cell in (
         state_word(cause), signature_cell(facts, cause, guarantees=len(guarantees) > 1),
         rate_cell(cause, scale),
-        spark(trend(facts.ledger, cause.signature, facts.about, hits=cause.runs, of=cause.of)),
+        spark(cause.trend),
         seen(cause), text(cause.reproduced_text), smallest(facts, cause))] for cause in shown]
     promised = f'<p class="small">Promised: {text(guarantees.pop())}.</p>' if len(guarantees) == 1 else ""
     scaled = f'<p class="small">Bars: 0 to {scale:g} in 100 runs of the system, with the 95 % interval.</p>'
@@ -218,7 +221,7 @@ def state_word(cause: Cause) -> Markup:
         by = cause.signature.permitted_by
         why = f": {PERMITS[by]}" if by in PERMITS else ""
         return Markup(f'<b>permitted</b> <span class="small">by {text(by)}{text(why)}</span>')
-    after = f' <span class="small day">since {text(cause.first)}</span>' if cause.standing == OLD else ""
+    after = f' <span class="small day">since {text(cause.days[0])}</span>' if cause.standing == OLD else ""
     return Markup(f'<b class="bad">{text(cause.standing)}</b>{after}')
 
 
@@ -232,7 +235,7 @@ def signature_cell(facts: NightFacts, cause: Cause, *, guarantees: bool) -> Mark
     how = f" ({text(one.how)})" if one.how else ""
     step = f": {text(one.step)}" if one.step else ""
     means = short_meaning(one.finding) if one.finding in EXPLANATIONS else ""
-    of = [one.system, *([one.guarantees] if guarantees else []), cause.id]
+    of = [one.system, *([one.guarantees] if guarantees else []), cause.entry.id]
     return Markup(
         f'<span class="sentence"><b>{text(one.finding)}</b>{how}{step}</span>'
         + "".join(f'<span class="small">{text(line)}</span>' for line in (means, cause.words) if line)
@@ -249,7 +252,7 @@ def more_of(facts: NightFacts, cause: Cause) -> str:
     lines += ledger_lines(entry) if entry is not None else []
     commands = [harmless(line) for line in cause.commands]
     if entry is not None and entry.known is None and facts.has_ledger and cause.fails:
-        commands.append(harmless(shlex.join(["floodmark", "campaign", "mark", cause.id, "--known", "REASON",
+        commands.append(harmless(shlex.join(["floodmark", "campaign", "mark", entry.id, "--known", "REASON",
                                              "--ledger", str(facts.about.get("ledger", ""))])))
     return f"<details><summary>runs, notes, what to type</summary>{''.join(lines)}{typed(commands)}</details>"
 
@@ -262,7 +265,7 @@ def ledger_lines(entry: Entry) -> list[str]:
 
 
 def rate_of(cause: Cause) -> Rate | None:
-    return Rate(hits=cause.runs, of=cause.of) if cause.of else None
+    return Rate(hits=len(cause.showing), of=cause.of) if cause.of else None
 
 
 def rate_cell(cause: Cause, scale: float) -> Markup:
@@ -275,7 +278,7 @@ def rate_cell(cause: Cause, scale: float) -> Markup:
 
 
 def seen(cause: Cause) -> Markup:
-    return Markup("<br>".join(dict.fromkeys([text(cause.first), text(cause.last)])) or "-")
+    return Markup("<br>".join(dict.fromkeys(map(text, (*cause.days[:1], *cause.days[-1:])))) or "-")
 
 
 def smallest(facts: NightFacts, cause: Cause) -> Markup:
@@ -354,17 +357,18 @@ def stuck(facts: NightFacts, causes: Sequence[Cause]) -> str:
 
 
 def gates(facts: NightFacts) -> str:
-    return runs_section(facts, "Runs that broke a gate", "of the plan", facts.results.gates, gates_of)
+    return runs_section(
+        facts, "Runs that broke a gate", "of the plan", facts.results.troubles.gates, gates_of)
 
 
 def harness(facts: NightFacts) -> str:
-    failed = (*facts.results.not_made, *facts.results.harness)
+    failed = facts.results.troubles.failed
     return runs_section(facts, "The harness failed", "these say nothing of the cluster", failed,
                         lambda run: why_of(run) or run.kind)
 
 
 def unknown(facts: NightFacts) -> str:
-    return runs_section(facts, "Unknown", "neither valid nor invalid", facts.results.unknown,
+    return runs_section(facts, "Unknown", "neither valid nor invalid", facts.results.troubles.unknown,
                         lambda run: why_of(run) or "unknown")
 
 
@@ -382,8 +386,8 @@ def absences(facts: NightFacts) -> str:
     run."""
     results = facts.results
     clauses = [] if results.stuck else ["no cluster got stuck"]
-    clauses += [] if results.not_made or results.harness else ["the harness failed in no run"]
-    clauses += [] if results.unknown else ["no run is unknown"]
+    clauses += [] if results.troubles.failed else ["the harness failed in no run"]
+    clauses += [] if results.troubles.unknown else ["no run is unknown"]
     sentence = (", ".join(clauses[:-1]) + (" and " if len(clauses) > 1 else "") + clauses[-1]
                 if clauses else "")
     judged = any(run.judged is not None for run in facts.results.runs)

@@ -10,8 +10,8 @@ Rules
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from floodmark.harness.report.campaign_results import Point
 from floodmark.harness.report.html.elements import Markup, text
+from floodmark.harness.report.night import Point
 from floodmark.harness.report.rates import wilson
 
 BAR_WIDTH, BAR_HEIGHT = 120, 12

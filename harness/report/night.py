@@ -1,0 +1,371 @@
+"""A campaign so far, as data for its reports: its signatures, the cases of its plan, its failures. Pure.
+It is made once (`results_of`); the templates night.* show it as a page, Markdown, JUnit and text.
+
+Rules
+1. Violations, clusters that got stuck, and failures of the harness are kept apart: a campaign in which more
+   runs failed has not found less.
+2. The exit code is not 0 exactly if some signature `fails`, or there is `trouble`, or a run broke a gate,
+   failed or is unknown; the reports for CI servers show a failure in the same cases.
+3. Paths begin with the campaign's folder as the caller named it, so that the commands of a report can be
+   typed where the campaign was run.
+4. Fisher's exact test (scipy.stats.fisher_exact, two-sided), over the runs of a signature's own system,
+   decides whether its rate has changed from one campaign to another. A signature that only one of them has
+   is new or gone whatever the test says; its p is shown too: once in 5 runs and never in 5 proves little.
+"""
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from floodmark.checkers.laws import finding_names
+from floodmark.harness.campaign.gates import GATE, MAX_UNAVAILABLE_S, MIN_ACKED
+from floodmark.harness.campaign.ledger import Entry, Ledger
+from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.campaign.state import (
+    FAILED,
+    RunState,
+    State,
+    judged_by_system,
+    runs_by_signature,
+    smallest,
+)
+from floodmark.harness.report.case_names import numbered
+from floodmark.harness.report.phrases import many, short_time_text, time_text
+from floodmark.harness.report.rates import p_same, per_100, wilson
+from floodmark.harness.report.run_outcome import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
+from floodmark.harness.spec import RunSpec
+from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+
+STUCK = finding_names.STUCK  # also the kind of a run with no worse finding
+NIGHTS = 14  # of a trend, at most
+NEW, OLD, KNOWN, PERMITTED, ABSENT = STANDINGS = ("new", "seen before", "known", "permitted", "not seen")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """The count of one signature in one night. of: judged runs of its system; 0: that night had none."""
+
+    began: str  # ISO 8601 with its zone
+    hits: int  # runs that showed it
+    of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One signature: what this campaign saw of it, and what the ledger knows."""
+
+    entry: Entry  # of the ledger; an empty one for a signature that it does not have
+    standing: str  # NEW, OLD (in an earlier campaign, marked by nobody), KNOWN, PERMITTED or ABSENT
+    showing: Sequence[RunState] = ()  # the runs that showed it
+    of: int  # runs of its system that were judged
+    days: Sequence[str] = ()  # of the campaigns that showed it, the first first
+    smallest: str = ""  # the folder of the smallest run that shows it
+    words: str = ""  # the judge's sentence on that run, for a stuck cluster
+    trend: Sequence[Point] = ()  # the latest nights, this one last
+
+    @property
+    def signature(self) -> Signature:
+        return self.entry.signature
+
+    @property
+    def fails(self) -> bool:
+        return self.standing in (NEW, OLD)
+
+    @property
+    def is_stuck(self) -> bool:
+        return self.signature.finding == STUCK
+
+    @property
+    def reason(self) -> str:
+        """Why it is known."""
+        return "" if self.entry.known is None else str(self.entry.known["reason"])
+
+    @property
+    def standing_text(self) -> str:
+        """`new`, `since 2026-11-20`, `known: KAFKA-1234`."""
+        if self.standing == OLD:
+            return f"since {self.days[0]}"
+        return f"{KNOWN}: {self.reason}" if self.standing == KNOWN else self.standing
+
+    @property
+    def rate(self) -> str:
+        return per_100(len(self.showing), self.of)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the rate per 100 runs, to 95 %."""
+        low, high = wilson(len(self.showing), self.of)
+        return 100 * low, 100 * high
+
+    @property
+    def reproduced_text(self) -> str:
+        """`4/5`: reproduced in 4 of 5 attempts; `-`: no attempt yet."""
+        hits, of = self.entry.reproduced
+        return f"{hits}/{of}" if of else "-"
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands that show the smallest run and reproduce it; none if no folder is known."""
+        return [shlex.join(["floodmark", command, self.smallest])
+                for command in ("show", "reproduce") if self.smallest]
+
+    @property
+    def element(self) -> str | None:
+        """Its element in JUnit; None: the test case passes."""
+        return "failure" if self.fails else "skipped" if self.standing == KNOWN else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Troubles:
+    """The runs among some that say nothing about their cluster, or not enough."""
+
+    failed: tuple[RunState, ...]  # in the harness: those that were not made, then the interrupted ones
+    gates: tuple[RunState, ...]  # broke a gate of the plan
+    unknown: tuple[RunState, ...]
+
+    @classmethod
+    def among(cls, runs: Sequence[RunState]) -> "Troubles":
+        failed = [run for run in runs if run.status == FAILED or run.kind in (HARNESS, CUT_SHORT)]
+        return cls(failed=tuple(sorted(failed, key=lambda run: run.status != FAILED)),
+                   gates=tuple(run for run in runs if (run.judged or {}).get("gates")),
+                   unknown=tuple(run for run in runs if run.kind == UNKNOWN))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One case of the plan and the runs that were made of it."""
+
+    name: str  # the same in every campaign
+    case: RunSpec
+    runs: tuple[RunState, ...]
+    troubles: Troubles
+
+    @property
+    def took_s(self) -> float:
+        return sum(run.took_s or 0.0 for run in self.runs if run.status != FAILED)
+
+    @property
+    def element(self) -> str | None:
+        if self.troubles.failed:
+            return "error"
+        return "failure" if self.bad else None if self.runs else "skipped"
+
+    @property
+    def bad(self) -> str:
+        """`1 not made, 2 unknown`; empty if there is none."""
+        them = self.troubles
+        return ", ".join(f"{len(runs)} {word}" for runs, word in (
+            (them.failed, "not made"), (them.gates, "that broke a gate"), (them.unknown, "unknown")) if runs)
+
+    @property
+    def kinds(self) -> str:
+        """`1 invalid, 2 valid`."""
+        kinds = Counter("not made" if run.why is not None else run.kind or "not judged" for run in self.runs)
+        return ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """A campaign so far."""
+
+    runs: tuple[RunState, ...]
+    troubles: Troubles = field(default_factory=lambda: Troubles.among(()))
+    spent_s: float = 0.0
+    why_ended: str | None = None  # None: it has not
+    ended_early: bool = False  # before everything requested was done
+    causes: tuple[Cause, ...] = ()  # new ones first
+    cells: tuple[Cell, ...] = ()
+    trouble: str = ""  # why it did not finish; "": it did, or is still running
+    folder: str = ""
+
+    @property
+    def violations(self) -> list[Cause]:
+        return [cause for cause in self.causes if not cause.is_stuck and cause.showing]
+
+    @property
+    def stuck(self) -> list[Cause]:
+        return [cause for cause in self.causes if cause.is_stuck and cause.showing]
+
+    @property
+    def exit_code(self) -> int:
+        if self.troubles.gates or any(cause.fails for cause in self.causes):
+            return EXIT_INVALID
+        if self.trouble or self.troubles.failed:
+            return EXIT_HARNESS
+        return EXIT_UNKNOWN if self.troubles.unknown else EXIT_VALID
+
+    @property
+    def counts(self) -> list[tuple[str, bool]]:
+        """`2 new`, `1 known`, `1 new (stuck)`, each with whether these signatures fail."""
+        return [(f"{number} {standing}{remark}", standing in (NEW, OLD))
+                for causes, remark in ((self.violations, ""), (self.stuck, " (stuck)"))
+                for standing in STANDINGS
+                if (number := sum(cause.standing == standing for cause in causes))
+                ] or [("nothing found", False)]
+
+    @property
+    def kinds(self) -> str:
+        """`2 invalid, 410 valid`."""
+        order = [INVALID, STUCK, GATE, *EXITS]
+        kinds = Counter(run.kind for run in self.runs if run.kind)
+        counts = [f"{kinds[kind]} {kind}" for kind in sorted(kinds, key=lambda kind: (
+            order.index(kind) if kind in order else len(order), kind))]
+        not_made = sum(run.status == FAILED for run in self.runs)
+        counts += [f"{not_made} not made"] if not_made else []
+        left = sum(not run.done for run in self.runs)
+        counts += [f"{left} not judged yet"] if left and counts else []
+        return ", ".join(counts) or "none judged"
+
+    @property
+    def acked(self) -> int:
+        """Acked writes of the runs that were judged."""
+        return sum(run.judged["acked"] for run in self.runs if run.judged is not None)
+
+    @property
+    def faults(self) -> int:
+        return sum(sum(run.judged["faults"].values()) for run in self.runs if run.judged is not None)
+
+    @property
+    def heading(self) -> str:
+        """`2 new, 1 known, 1 new (stuck); 412 runs: 2 invalid, 410 valid; 1,900,000 acked writes,
+        1,200 faults, 3 h 58 min; the time is over`."""
+        heading = (f"{', '.join(count for count, _ in self.counts)}; {many(len(self.runs), 'run')}: "
+                   f"{self.kinds}; {self.acked:,} acked writes, {self.faults:,} faults, "
+                   f"{time_text(self.spent_s)}")
+        if self.why_ended is not None and not self.ended_early:
+            heading += f"; {self.why_ended}"
+        return f"{heading}; it did not finish: {self.trouble}" if self.trouble else heading
+
+    def where(self, run: RunState) -> str:
+        return str(Path(self.folder) / run.folder)
+
+
+def results_of(state: State, ledger: Ledger, about: Mapping[str, Any], matrix: Sequence[RunSpec], *,
+               folder: str, trouble: str = "") -> Results:
+    """about: campaign.json; matrix: the plan's cases, in their order."""
+    runs, (why_ended, early) = tuple(state.runs()), state.end
+    if early:
+        trouble = trouble or str(why_ended)
+    elif not any(run.done for run in runs):
+        trouble = trouble or f"no run was made ({why_ended})"
+    by_case: dict[RunSpec, list[RunState]] = {case: [] for case in matrix}
+    for run in runs:  # those of an earlier campaign's finding may have cases of their own
+        by_case.setdefault(run.case, []).append(run)
+    return Results(
+        runs=runs, troubles=Troubles.among(runs), spent_s=state.spent_s, why_ended=why_ended,
+        ended_early=early, trouble=trouble, folder=folder,
+        causes=tuple(causes_of(runs, ledger, about, folder)),
+        cells=tuple(Cell(name=name, case=case, runs=tuple(mine), troubles=Troubles.among(mine))
+                    for name, (case, mine) in zip(
+                        numbered(case.title for case in by_case), by_case.items(), strict=True)))
+
+
+def why_of(run: RunState) -> str:
+    """Why the harness could not make the run, or the judge's sentence if it is no violation; "": nothing."""
+    return run.why if run.why is not None else str((run.judged or {}).get("why") or "")
+
+
+def gates_of(run: RunState) -> str:
+    """The gates that the run broke: `a partition was not acked for 12.3 s while a fault was in force, 10 s
+    are allowed (...)`."""
+    return "; ".join(map(_gate_text, (run.judged or {}).get("gates", ())))
+
+
+def _gate_text(row: Mapping[str, Any]) -> str:
+    gate, limit, value = row["gate"], row["limit"], row["value"]
+    if gate == MIN_ACKED:
+        return f"{value:,} writes were acked, at least {limit:,.0f} are required"
+    when = "while a fault was in force" if gate == MAX_UNAVAILABLE_S else "after a fault was mended"
+    return (f"a partition was not acked for {short_time_text(value)} {when}, {short_time_text(limit)} are "
+            f"allowed ({gate})")
+
+
+# -- signatures ---------------------------------------------------------------------------------------------
+
+
+def causes_of(runs: Sequence[RunState], ledger: Ledger, about: Mapping[str, Any], folder: str) -> list[Cause]:
+    """The signatures that the campaign saw, the new ones first; then those that the ledger has for its
+    systems and that were not seen this time."""
+    judged, found = judged_by_system(runs), runs_by_signature(runs)
+    absent = [entry.signature for entry in ledger.entries.values()
+              if entry.signature not in found and entry.signature.system in judged]
+    causes = [cause_of(signature, ledger, about, found.get(signature, ()), of=judged[signature.system],
+                       folder=folder) for signature in (*found, *absent)]
+    return sorted(causes, key=lambda one: (STANDINGS.index(one.standing), -len(one.showing), one.signature))
+
+
+def cause_of(signature: Signature, ledger: Ledger, about: Mapping[str, Any], showing: Sequence[RunState], *,
+             of: int, folder: str) -> Cause:
+    entry = ledger.of(signature) or Entry(id=signature.id, signature=signature)
+    nights = earlier_nights(ledger, about)
+    where, words = entry.smallest.folder if entry.smallest is not None else "", ""
+    if showing:
+        least = smallest(showing)
+        where, words = str(Path(folder) / least.folder), why_of(least)
+    standing = KNOWN if entry.known is not None else OLD if entry.found.keys() & nights else NEW
+    if signature.klass != BUG:
+        standing = PERMITTED
+    trend = [Point(began=ledger.nights[night].began, hits=entry.found.get(night, 0),
+                   of=ledger.nights[night].runs.get(signature.system, 0)) for night in nights]
+    this = Point(began=str(about.get("began", "")), hits=len(showing), of=of)
+    return Cause(
+        entry=entry, standing=standing if showing else ABSENT, showing=showing, of=of, smallest=where,
+        days=[ledger.nights[night].began[:10] for night in ledger.nights_with(entry)],
+        words=words if signature.finding == STUCK else "", trend=[*trend, this][-NIGHTS:])
+
+
+def earlier_nights(ledger: Ledger, about: Mapping[str, Any]) -> list[str]:
+    """The campaigns in the ledger that began before this one, the earliest first. All trends have a point for
+    each of them, so they share one time axis."""
+    id_, began = str(about.get("id", "")), str(about.get("began", ""))
+    names = [name for name, night in ledger.nights.items() if name != id_ and night.began <= began]
+    return sorted(names, key=lambda name: (ledger.nights[name].began, name))
+
+
+# -- two campaigns ------------------------------------------------------------------------------------------
+
+DIFFERENT_BELOW = 0.01  # for p; it is low because a night has many signatures, each with a test of its own
+NOT_RUN_BEFORE, MORE, SAME, LESS, GONE, NOT_RUN = CHANGES = (
+    "not run before", "more frequent", "as before", "less frequent", "gone", "not run")
+Share = tuple[int, int]  # runs that showed it, of runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One signature in both campaigns."""
+
+    signature: Signature
+    before: Share  # of the runs of its system
+    after: Share
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.before, self.after)
+
+    @property
+    def is_new_bug(self) -> bool:
+        return self.kind == NEW and self.signature.klass == BUG
+
+
+def changes(before: Results, after: Results) -> list[Change]:
+    """Every signature of either campaign; new ones come first, bugs before permitted findings."""
+    (then, of_then), (now, of_now) = (
+        (runs_by_signature(night.runs), judged_by_system(night.runs)) for night in (before, after))
+    found = [Change(signature=one, before=(len(then.get(one, ())), of_then[one.system]),
+                    after=(len(now.get(one, ())), of_now[one.system])) for one in then.keys() | now.keys()]
+    return sorted(found, key=lambda one: ((NEW, *CHANGES).index(one.kind), one.signature.klass != BUG,
+                                          -one.after[0], one.signature))
+
+
+def kind_of(then: Share, now: Share) -> str:
+    """NEW or one of CHANGES. NOT_RUN: one has no run of the system, so nothing is known of what changed."""
+    if then[0] == 0:
+        return NEW if then[1] else NOT_RUN_BEFORE
+    if now[0] == 0:
+        return GONE if now[1] else NOT_RUN
+    if p_same(then, now) >= DIFFERENT_BELOW:
+        return SAME
+    return MORE if now[0] * then[1] > then[0] * now[1] else LESS

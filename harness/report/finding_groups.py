@@ -128,13 +128,13 @@ def is_about(gathering: Gathering, event: Event, name: str, example: Json) -> bo
 
 def is_election(gathering: Gathering, line: int, event: Event) -> bool:
     """Whether a line of the trace is the election of the leader that one of the event's lines names."""
-    found = gathering.files.event(line + 1)
-    if found is None or found[1].event != "elect":
+    elect = gathering.files.event(line + 1)
+    if elect is None or elect.event != "elect":
         return False
-    chosen = [found[1].fields.get(key) for key in ("leader", "epoch", "partition")]
+    chosen = [elect.fields.get(key) for key in ("leader", "epoch", "partition")]
     lines = filter(None, (gathering.files.event(number + 1) for number in event.lines))
     return any(chosen == [role.fields.get(key) for key in ("node", "epoch", "partition")]
-               for _, role in lines if role.event == "become_leader")
+               for role in lines if role.event == "become_leader")
 
 
 def passed_over(gathering: Gathering, example: Json, partition: int, offset: int, event: Event) -> bool:
@@ -149,10 +149,10 @@ def passed_over(gathering: Gathering, example: Json, partition: int, offset: int
 
 def truncates(gathering: Gathering, line: int, partition: int, event: Event) -> bool:
     """Whether a line of the trace is a truncation that removed one of the event's offsets."""
-    found = gathering.files.event(line + 1)
-    if found is None or found[1].event != "truncate":
+    cut = gathering.files.event(line + 1)
+    if cut is None or cut.event != "truncate":
         return False
-    first, behind = found[1].whole_number("to"), found[1].whole_number("from")
+    first, behind = cut.whole_number("to"), cut.whole_number("from")
     return first is not None and behind is not None and any(
         each == partition and first <= offset < behind for each, offset in event.offsets)
 

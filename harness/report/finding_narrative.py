@@ -14,10 +14,20 @@ from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.faults import SPARES_FLUSHED
 from floodmark.harness.op import Op, Read, Send, Type
-from floodmark.harness.report.finding_evidence import mapping
-from floodmark.harness.report.model import HISTORY, AckEvent, Copy, Evidence, Part, TraceLine, text_of
-from floodmark.harness.report.phrases import fault_text, seconds
-from floodmark.harness.report.trace_text import clause_of, listed, number
+from floodmark.harness.report.finding_evidence import conclusive_ops
+from floodmark.harness.report.model import (
+    HISTORY,
+    Copy,
+    Evidence,
+    Part,
+    TraceLine,
+    items,
+    mapping,
+    text,
+    text_of,
+)
+from floodmark.harness.report.phrases import fault_text, plural, seconds
+from floodmark.harness.report.trace_text import clause_of, listed, tell
 from floodmark.harness.verdict import BUG
 
 # The guarantees that decide about a finding: their names in run.json, and as people call them.
@@ -27,59 +37,65 @@ OF_PRODUCERS = (("acks", "acks"), ("retries", "retries"), ("idempotence", "idemp
 OF_READERS = (("isolation", "isolation"),)
 RETRIED = (names.DUPLICATE, names.NONMONOTONIC_SEND, names.INT_NONMONOTONIC_SEND)
 ISOLATED = (names.G1A, names.PRECOMMITTED_READ, *names.CYCLES)
-
 # Errors after which the record may be in some log: a client must not count them as a certain failure.
 IN_DOUBT = frozenset({
     "TIMEOUT", "CONNECTION", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
     "NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_FOR_PARTITION",
 })  # fmt: skip
-
 SENTENCE = 1_000  # characters, at most
 LAST_WORDS = 10  # of a broker that died
 SHOWN = 3  # acts that permit a finding
-
+ACKED = ("; by {node}{weak} as the leader of epoch {epoch}, its ISR {isr}{alone}, its HW {hw}, {place}")
+SENDS = {
+    Type.OK: "was acked {values}{at}",
+    Type.INVOKE: "began to send {values}",
+    Type.FAIL: "got a certain failure of its send of {values}{error}",
+    Type.INFO: "never learned whether its send of {values} succeeded{error}",
+}
 _INDEXES = re.compile(r" \(index [\d, ]+\)")
 _SEQ = re.compile(r" \([^()]+, seq \d+ of its trace\)")
-
-Record = Send | Read
 
 
 def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tuple[Part, ...]:
     """The paragraph about one example. `before`: the evidence of the paragraphs above it, of the same run."""
+    event, last_words = evidence.event, lines_of_died_broker(evidence)
+    is_quoted_above = event is not None and any(
+        one.event is not None and one.event.number == event.number for one in before)
+    losses = [line for line in evidence.copy_losses if event is None or line.number != event.number]
+    blamed = evidence.found["class"] == BUG and event is not None and (
+        knows_blame(evidence.example) or not evidence.example.get("blame"))
     parts = [
         ("what", f"{what_happened(evidence)} {blame_in(evidence.example)}".rstrip()),
         ("when", unless_repeated(when_and_by_whom, evidence, before)),
         ("held", unless_repeated(copies_then_and_now, evidence, before)),
-        ("guilty" if is_blamed(evidence) else "event", blamed_event(evidence, before)),
-        ("copies", copy_loss_text(evidence, before)),
-        *quote_died_broker(evidence),
-        ("why", why_it_counts(evidence, before)),
+        ("guilty" if blamed else "event", "" if event is None else f"the line quoted above, {event.place}."
+         if is_quoted_above else f"{clause_of(event)}{meaning(evidence, event)}."),
+        ("copies", f"{'; '.join(map(clause_of, losses))}." if losses and not is_quoted_above else ""),
+        *(("" if at else "words", line) for at, line in enumerate(last_words)),
+        ("why", " ".join(broken_law(evidence, before) if evidence.found["class"] == BUG else
+                         why_permitted(evidence, before))),
     ]
-    return tuple((head, shorten_sentence(sentence)) for head, sentence in parts if sentence)
+    return tuple((head, sentence if len(sentence) <= SENTENCE else f"{sentence[:SENTENCE]} ...")
+                 for head, sentence in parts if sentence)
 
 
 def what_happened(evidence: Evidence) -> str:
     """The example's sentence, without references to lines that the paragraph names by file and number."""
-    text = text_of(evidence.example)
+    sentence = text_of(evidence.example)
     if conclusive_ops(evidence) and evidence.name not in names.CYCLES:
-        text = _INDEXES.sub("", text)
-    if evidence.name == names.BROKER_DIED and lines_of_died_broker(evidence):
-        text = text.split("; its last words: ")[0].removesuffix(".") + "."  # quoted below, line by line
-    return text if evidence.event is None else _SEQ.sub("", text)
-
-
-def quote_died_broker(evidence: Evidence) -> Iterator[Part]:
-    """How a broker that died ended, then the end of its log, line by line and unchanged."""
-    for at, line in enumerate(lines_of_died_broker(evidence)):
-        yield ("words" if at == 0 else "", line)
+        sentence = _INDEXES.sub("", sentence)
+    if lines_of_died_broker(evidence):
+        sentence = sentence.split("; its last words: ")[0].removesuffix(".") + "."  # quoted line by line
+    return sentence if evidence.event is None else _SEQ.sub("", sentence)
 
 
 def lines_of_died_broker(evidence: Evidence) -> list[str]:
-    """The lines that run.json has about it; of very many the first and the last."""
+    """How a broker that died ended, then the end of its log, as run.json has it; of very many lines the first
+    and the last."""
     if evidence.name != names.BROKER_DIED or not evidence.nodes:
         return []
-    text = mapping(evidence.about.get("died_words")).get(evidence.nodes[0])
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()] if isinstance(text, str) else []
+    words = text(mapping(evidence.about, "died_words"), evidence.nodes[0])
+    lines = [line.rstrip() for line in words.splitlines() if line.strip()]
     return lines if len(lines) <= LAST_WORDS else [lines[0], "...", *lines[2 - LAST_WORDS:]]
 
 
@@ -92,78 +108,52 @@ def unless_repeated(
     return sentence if same is None else f"as described above for {same}."
 
 
-def shorten_sentence(sentence: str) -> str:
-    return sentence if len(sentence) <= SENTENCE else f"{sentence[:SENTENCE]} ..."
-
-
-def line_of(op: Op) -> str:
-    return f"{HISTORY}:{op.index + 1}"
-
-
 # -- when, and by whom --------------------------------------------------------------------------------------
 
 
 def when_and_by_whom(evidence: Evidence) -> str:
     """What the clients asked and what answers they got, in the history's order, and which leader acked."""
     if evidence.name == names.STUCK:
-        settling = mapping(evidence.about.get("settle")).get("why")
+        settling = mapping(evidence.about, "settle").get("why")
         return f"settling: {settling} (run.json)." if settling else ""
     clauses = []
     for op in sorted(conclusive_ops(evidence), key=lambda op: op.index):
-        ack_events = [one for one in evidence.ack_events if one.index == op.index]
-        where = "".join([line_of(op), *map(acked_by, ack_events)])
-        clauses.append(f"at {seconds(op.time)} {op_clause(evidence, op)} ({where})")
-    clauses += [f"{clause_of(one.line)}" for one in evidence.ack_events if one.index is None]
+        acks = "".join(tell(ACKED, one.line, weak=weak(one.line, " with")) for one in evidence.ack_events
+                       if one.index == op.index)
+        clauses.append(f"at {seconds(op.time)} {op_clause(evidence, op)} ({HISTORY}:{op.index + 1}{acks})")
+    clauses += [clause_of(one.line) for one in evidence.ack_events if one.index is None]
     return "; ".join(clauses) + "." if clauses else ""
 
 
-def conclusive_ops(evidence: Evidence) -> list[Op]:
-    """The ops worth a sentence: completions, and invocations without one; for realtime-order all."""
-    ops = evidence.ops
-    if evidence.name == names.REALTIME_ORDER:
-        return list(ops)
-    ended = {op.process for op in ops if op.type is not Type.INVOKE}
-    return [op for op in ops if op.type is not Type.INVOKE or op.process not in ended]
+def weak(line: TraceLine, before: str) -> str:
+    """`, acks=1` after `,`; empty for acks=all."""
+    acks = line.fields.get("acks")
+    return "" if acks == "all" else f"{before} acks={acks}"
 
 
 def op_clause(evidence: Evidence, op: Op) -> str:
     """`process 3 was acked 17 at offset 5`."""
-    who = f"process {op.process}"
-    clauses = [send_clause(evidence, op)] if op.sends else []
-    clauses += [read_clause(evidence, op)] if op.reads else []
+    clauses = []
+    if op.sends:
+        sends = concerned_records(evidence, op.sends)
+        more = ["..."] if len(sends) > SHOWN else []
+        values = ", ".join([*(str(send.value) for send in sends[:SHOWN]), *more])
+        clauses.append(SENDS[op.type].format(
+            values=values + other_partitions(evidence, sends), at=offsets(sends),
+            error=f" ({op.error})" if op.error else ""))
+    if op.reads:
+        reads = concerned_records(evidence, op.reads)
+        value = f" {reads[0].value}" if len(reads) == 1 else ""
+        clauses.append(f"read{value}{other_partitions(evidence, reads)}{offsets(reads)}")
     if not clauses and op.offsets is not None:
         ends = [end.offset for end in op.offsets if end.partition == evidence.number("partition")]
-        clauses = [f"got {ends[0]} as the log's end"] if ends else []
+        clauses = [f"got {end} as the log's end" for end in ends[:1]]
     if op.reads and op.type is not Type.OK:
         clauses.append(f"in a {op.f} that ended in {op.type}")
-    return f"{who} {' and '.join(clauses) or f'asked for {op.f} ({op.type})'}"
+    return f"process {op.process} {' and '.join(clauses) or f'asked for {op.f} ({op.type})'}"
 
 
-def send_clause(evidence: Evidence, op: Op) -> str:
-    records = concerned_records(evidence, op.sends or ())
-    values = ", ".join(str(send.value) for send in records[:SHOWN])
-    values += ", ..." if len(records) > SHOWN else ""
-    values += other_partitions(evidence, records)
-    error = f" ({op.error})" if op.error else ""
-    if op.type is Type.OK:
-        return f"was acked {values}{offsets(records)}"
-    return {
-        Type.INVOKE: f"began to send {values}",
-        Type.FAIL: f"got a certain failure of its send of {values}{error}",
-        Type.INFO: f"never learned whether its send of {values} succeeded{error}",
-    }[op.type]
-
-
-def read_clause(evidence: Evidence, op: Op) -> str:
-    """The reads of the record; else the offsets that the poll read."""
-    records = concerned_records(evidence, op.reads or ())
-    where = other_partitions(evidence, records)
-    if len(records) == 1:
-        return f"read {records[0].value}{where}{offsets(records)}"
-    return f"read{where}{offsets(records)}"
-
-
-def concerned_records(evidence: Evidence, records: Sequence[Record]) -> list[Record]:
+def concerned_records(evidence: Evidence, records: Sequence[Send | Read]) -> list[Send | Read]:
     """The records of the finding's value or offset; if none is, those of its partition; else all."""
     here = [record for record in records if record.partition == evidence.number("partition")]
     exact = [record for record in here
@@ -171,31 +161,19 @@ def concerned_records(evidence: Evidence, records: Sequence[Record]) -> list[Rec
     return exact or here or list(records)
 
 
-def other_partitions(evidence: Evidence, records: Sequence[Record]) -> str:
+def other_partitions(evidence: Evidence, records: Sequence[Send | Read]) -> str:
     """The records' partitions, if they are not the finding's."""
     partitions = sorted({record.partition for record in records})
     if not partitions or partitions == [evidence.number("partition")]:
         return ""
-    return f" of partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions[:SHOWN]))}"
+    return f" of {plural(partitions, 'partition')} {', '.join(map(str, partitions[:SHOWN]))}"
 
 
-def offsets(records: Sequence[Record]) -> str:
+def offsets(records: Sequence[Send | Read]) -> str:
     there = [record.offset for record in records if record.offset is not None]
-    if not there:
-        return ""
     if len(there) <= SHOWN:
-        return f" at offset{'s' if len(there) > 1 else ''} {', '.join(map(str, there))}"
+        return f" at {plural(there, 'offset')} {', '.join(map(str, there))}" if there else ""
     return f" at offsets {there[0]} to {there[-1]}"
-
-
-def acked_by(ack_event: AckEvent) -> str:
-    """`; by n1 as the leader of epoch 0, its ISR n1, n2 and n3, its HW 4, trace.jsonl:53`."""
-    line = ack_event.line
-    alone = " alone" if len(line.names("isr")) == 1 else ""
-    acks = line.fields.get("acks")
-    weak = "" if acks == "all" else f" with acks={acks}"
-    return (f"; by {line.node}{weak} as the leader of epoch {number(line, 'epoch')}, its ISR "
-            f"{listed(line.names('isr'))}{alone}, its HW {number(line, 'hw')}, {line.place}")
 
 
 # -- which replicas had it, and have it ---------------------------------------------------------------------
@@ -209,42 +187,34 @@ def copies_then_and_now(evidence: Evidence) -> str:
                 f"({record.place}).")
     if not evidence.copies:
         return ""
-    then = [f"when it was acked, {listed(one.appended_by)} had appended it"
-            for one in evidence.ack_events[:1] if one.appended_by]
-    return "; ".join([*then, who_has_it_now(evidence), *read_to_the_end(evidence)]) + "."
+    clauses = [f"when it was acked, {listed(one.appended_by)} had appended it"
+               for one in evidence.ack_events[:1] if one.appended_by]
+    clauses.append(f"at offset {evidence.number('offset')} in the end {who_has_it_now(evidence)}")
+    readers = [str(process) for process in items(mapping(evidence.about, "final_reads"), "processes")]
+    if evidence.name == names.UNSEEN and readers:
+        es = "es" if len(readers) > 1 else ""
+        clauses.append(f"process{es} {listed(readers[:SHOWN])} read to the end after settling")
+    return "; ".join(clauses) + "."
 
 
-def read_to_the_end(evidence: Evidence) -> Iterator[str]:
-    """For an unseen record: the processes that read to the end after settling."""
-    processes = mapping(evidence.about.get("final_reads")).get("processes")
-    if evidence.name == names.UNSEEN and isinstance(processes, list) and processes:
-        who = listed([str(process) for process in processes[:SHOWN]])
-        yield f"process{'es' if len(processes) > 1 else ''} {who} read to the end after settling"
-
-
-def who_has_it_now(evidence: Evidence) -> str:
-    """`at offset 3 in the end n3 (the leader), n1 and n2 have 4 of epoch 2`: equal copies are listed
-    together."""
-    offset = evidence.number("offset")
+def who_has_it_now(evidence: Evidence, *, places: int | None = None) -> str:
+    """`n3 (the leader), n1 and n2 have 4 of epoch 2 (logs/n3.jsonl:4)`: equal copies are listed together.
+    places: how many lines are named at most."""
     together: dict[str, list[Copy]] = {}
-    bytes_differ = have_different_bytes(evidence.copies)
+    records = [copy.record for copy in evidence.copies if copy.record is not None]
+    contents = {(one.epoch, one.value) for one in records}
+    bytes_differ = len({(one.epoch, one.value, one.crc) for one in records}) > len(contents)
     for copy in sorted(evidence.copies, key=lambda copy: not copy.leads):
         crc = f", CRC {copy.record.crc}" if bytes_differ and copy.record is not None else ""
-        together.setdefault(copy_text(copy, offset) + crc, []).append(copy)
-    clauses = []
-    for text, copies in together.items():
+        together.setdefault(copy_text(copy, evidence.number("offset")) + crc, []).append(copy)
+    clauses = list[str]()
+    for content, copies in together.items():
         nodes = [f"{copy.node} (the leader)" if copy.leads else copy.node for copy in copies]
-        verb = "has" if len(nodes) == 1 else "have"
-        place = next((f" ({copy.record.place})" for copy in copies if copy.record is not None), "")
-        clauses.append(f"{listed(nodes)} {verb} {text}{place}")
-    return f"at offset {offset} in the end {', '.join(clauses)}"
-
-
-def have_different_bytes(copies: Sequence[Copy]) -> bool:
-    """Whether two copies have the same epoch and value but different bytes."""
-    records = [copy.record for copy in copies if copy.record is not None]
-    return len({(one.epoch, one.value, one.crc) for one in records}) > len(
-        {(one.epoch, one.value) for one in records})
+        lines = [f" ({copy.record.place})" for copy in copies if copy.record is not None]
+        shown = lines[0] if lines and (places is None or places > 0) else ""
+        places = places - bool(lines) if places is not None else None
+        clauses.append(f"{listed(nodes)} {'has' if len(nodes) == 1 else 'have'} {content}{shown}")
+    return ", ".join(clauses)
 
 
 def copy_text(copy: Copy, offset: int | None) -> str:
@@ -262,76 +232,35 @@ def copy_text(copy: Copy, offset: int | None) -> str:
     return "nothing"
 
 
-# -- the event to blame -------------------------------------------------------------------------------------
-
-
-def blamed_event(evidence: Evidence, before: Sequence[Evidence]) -> str:
-    """The line of the trace that the judge blames, and what it did to the record."""
-    event = evidence.event
-    if event is None:
-        return ""
-    if any(one.event is not None and one.event.number == event.number for one in before):
-        return f"the line quoted above, {event.place}."
-    return f"{clause_of(event)}{meaning(evidence, event)}."
-
-
-def copy_loss_text(evidence: Evidence, before: Sequence[Evidence]) -> str:
-    """How the other copies were lost."""
-    event = evidence.event
-    if event is not None and any(
-            one.event is not None and one.event.number == event.number for one in before):
-        return ""
-    losses = [line for line in evidence.copy_losses if event is None or line.number != event.number]
-    return f"{'; '.join(map(clause_of, losses))}." if losses else ""
-
-
-def is_blamed(evidence: Evidence) -> bool:
-    """Whether the finding is a bug and the judge knows which line of the trace caused it."""
-    is_known = knows_blame(evidence.example) or not evidence.example.get("blame")
-    return evidence.found["class"] == BUG and evidence.event is not None and is_known
-
-
 def meaning(evidence: Evidence, event: TraceLine) -> str:
-    """What that line did to the record, in a clause."""
-    offset = evidence.number("offset")
+    """What a line of the trace did to the record, in a clause."""
+    offset, end = evidence.number("offset"), event.whole_number("leo")
+    first, behind = event.whole_number("to"), event.whole_number("from")
     if offset is None:
         return ""
     if evidence.name == names.CANDIDATE_INCOMPLETE and event.event != "truncate":
         return f": from then on {listed(evidence.nodes)} could have been elected without it"
-    if event.event == "truncate":
-        first, behind = event.whole_number("to"), event.whole_number("from")
-        if first is not None and behind is not None and first <= offset < behind:
-            return f": it removed offset {offset}"
-    if event.event == "become_leader":
-        end = event.whole_number("leo")
-        if end is not None and end <= offset:
-            return f": without offset {offset}, which its next record will get"
+    if event.event == "truncate" and first is not None and behind is not None and first <= offset < behind:
+        return f": it removed offset {offset}"
+    if event.event == "become_leader" and end is not None and end <= offset:
+        return f": without offset {offset}, which its next record will get"
     return ""
 
 
 # -- why ----------------------------------------------------------------------------------------------------
 
 
-def why_it_counts(evidence: Evidence, before: Sequence[Evidence]) -> str:
-    """The broken law and that nothing permits this; or what permits it, and how to make it fail."""
-    if evidence.found["class"] == BUG:
-        return " ".join([*broken_law(evidence, before), *note_fact(evidence, before)])
-    return why_permitted(evidence, before)
-
-
 def broken_law(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
+    """The broken law, that nothing permits this, and one commonly misread fact that explains this case."""
     explained = EXPLANATIONS.get(evidence.name)
-    if explained is not None:
-        yield f"{explained.law}."
     if explained is None:
         yield f"That is the law of a registered check: floodmark explain {evidence.name}."
-    elif explained.permitted == "nothing":
-        yield "No setting permits this."
-    elif any(one.found["class"] == BUG for one in before):
-        yield "Nothing here permits it."
     else:
-        yield f"Neither {promised(evidence)} nor the faults permit it here."
-    guarantees = mapping(evidence.about.get("guarantees"))
+        yield f"{explained.law}."
+        yield ("No setting permits this." if explained.permitted == "nothing" else
+               "Nothing here permits it." if any(one.found["class"] == BUG for one in before) else
+               f"Neither {promised(evidence)} nor the faults permit it here.")
+    guarantees = mapping(evidence.about, "guarantees")
     acks = guarantees.get("acks", "all")
     if acks != "all" and evidence.name == names.SAW_THEN_LOST:
         yield f"Nor does acks={acks}: a record that a reader saw had been committed."
@@ -341,29 +270,21 @@ def broken_law(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
                if guarantees.get("flush") == "every" and cuts else
                "no leader was chosen from such copies alone")
         yield f"Data was lost: {first_acts(evidence.acts)}; but {but}."
+    told = {fact for one in before for fact in relevant_facts(one)}
+    for fact in [fact for fact in relevant_facts(evidence) if fact not in told][:1]:
+        thought = FACTS[fact].thought.removesuffix(".")
+        yield f"Many believe that {thought[0].lower()}{thought[1:]} ({fact}). {FACTS[fact].holds}"
 
 
 def promised(evidence: Evidence) -> str:
     """The settings that might have permitted the finding and do not."""
-    guarantees = mapping(evidence.about.get("guarantees"))
+    guarantees = mapping(evidence.about, "guarantees")
     asked = OF_READERS if evidence.name in ISOLATED else OF_LOSSES
     asked = OF_PRODUCERS if evidence.name in RETRIED else asked
-    settings = []
-    for name, key in asked:
-        value = guarantees.get(name)
-        if value is not None:
-            switched = isinstance(value, bool)
-            settings.append(f"{key} {'on' if value else 'off'}" if switched else f"{key}={value}")
+    known = [(key, value) for name, key in asked if (value := guarantees.get(name)) is not None]
+    settings = [f"{key} {'on' if value else 'off'}" if isinstance(value, bool) else f"{key}={value}"
+                for key, value in known]
     return f"the settings ({', '.join(settings)})" if settings else "the settings"
-
-
-def note_fact(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
-    """One commonly misread fact that explains this case, if there is one."""
-    for fact in relevant_facts(evidence):
-        if not any(fact in relevant_facts(one) for one in before):
-            thought = FACTS[fact].thought.removesuffix(".")
-            yield f"Many believe that {thought[0].lower()}{thought[1:]} ({fact}). {FACTS[fact].holds}"
-            return
 
 
 def relevant_facts(evidence: Evidence) -> Iterator[str]:
@@ -390,32 +311,27 @@ def relevant_facts(evidence: Evidence) -> Iterator[str]:
         yield "S15"
 
 
-def why_permitted(evidence: Evidence, before: Sequence[Evidence]) -> str:
+def why_permitted(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
     """`Not counted as a bug: permitted by acks: ...`; the meaning only once a run."""
     cause = str(evidence.found.get("permitted_by"))
     head = f"Not counted as a bug: permitted by {cause}"
     if any(one.found.get("permitted_by") == cause for one in before):
-        return f"{head}, as described above."
-    permission = PERMISSIONS.get(cause)
-    sentences = [f"{head}: {permission.means}." if permission else f"{head}."]
-    sentences += [f"Here: {first_acts(evidence.acts)}."] if evidence.acts else []
+        yield f"{head}, as described above."
+        return
+    yield f"{head}: {PERMISSIONS[cause].means}." if cause in PERMISSIONS else f"{head}."
+    if evidence.acts:
+        yield f"Here: {first_acts(evidence.acts)}."
     if cause == "retries" and evidence.about.get("resent"):
-        sentences.append("Here: the client's library itself repeated records under another producer id or "
-                         "epoch (`resent` in run.json); no broker can recognize such a repeat.")
+        yield ("Here: the client's library itself repeated records under another producer id or "
+               "epoch (`resent` in run.json); no broker can recognize such a repeat.")
     if evidence.perhaps:
-        sentences.append("Perhaps: without a trace it is unknown whether that covers all of it.")
-    sentences.append("With --strict it fails the gate.")
-    return " ".join(sentences)
+        yield "Perhaps: without a trace it is unknown whether that covers all of it."
+    yield "With --strict it fails the gate."
 
 
 def first_acts(acts: Sequence[Op | TraceLine]) -> str:
-    """The first few acts, and how many more."""
-    more = [f"and {len(acts) - SHOWN} more"] if len(acts) > SHOWN else []
-    return "; ".join([*map(act, acts[:SHOWN]), *more])
-
-
-def act(one: Op | TraceLine) -> str:
-    """`at 2.030 s power_cut n1; n1 lost 5 records (history.jsonl:23)`."""
-    if isinstance(one, TraceLine):
-        return clause_of(one)
-    return f"at {seconds(one.time)} {fault_text(one)} ({line_of(one)})"
+    """`at 2.030 s power_cut n1; n1 lost 5 records (history.jsonl:23)`: the first few acts, and how many
+    more."""
+    shown = [clause_of(one) if isinstance(one, TraceLine) else
+             f"at {seconds(one.time)} {fault_text(one)} ({HISTORY}:{one.index + 1})" for one in acts[:SHOWN]]
+    return "; ".join([*shown, *([f"and {len(acts) - SHOWN} more"] if len(acts) > SHOWN else [])])

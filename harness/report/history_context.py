@@ -18,10 +18,11 @@ from floodmark.harness import history
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import LASTING, undoes
 from floodmark.harness.op import NEMESIS, Op, Type
+from floodmark.harness.report.finding_evidence import began
 from floodmark.harness.report.model import Course, TraceLine
 from floodmark.harness.report.phrases import Record, many, op_line, seconds, where_struck
-from floodmark.harness.report.record_story import began, change_line
 from floodmark.harness.report.safe_text import harmless, harmless_op
+from floodmark.harness.report.trace_text import change_line
 from floodmark.harness.run import Run
 
 NEIGHBOURS = 1  # lines shown before and after each line that the finding names

@@ -8,13 +8,13 @@ run's facts. Terminal texts, pages and files for CI servers are made from it.
 """
 
 import datetime
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.harness.op import Op
-from floodmark.harness.report.schedule_outcome import Strikes
 
 if TYPE_CHECKING:
     from floodmark.harness.report.finding_evidence import Gathering
@@ -25,10 +25,37 @@ if TYPE_CHECKING:
     from floodmark.harness.report.run_outcome import Ruling
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json, or a line of a file
+Line = dict[str, Any]  # of a file, as JSON
 Part = tuple[str, str]  # a head and its sentence
 
 HISTORY, TRACE = "history.jsonl", "trace.jsonl"
 SHOWN_EXAMPLES = 3  # of one finding
+MOST = 1 << 63
+
+
+# -- fields of unknown types --------------------------------------------------------------------------------
+
+
+def int_in(fields: Json, name: str) -> int | None:
+    """An integer field of 64 bits; None if it is missing or no such integer."""
+    value = fields.get(name)
+    return value if type(value) is int and -MOST <= value < MOST else None
+
+
+def text(fields: Json, name: str) -> str:
+    """A text field; empty if it is missing or no text."""
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def items(fields: Json, name: str) -> list[Any]:
+    value = fields.get(name)
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def mapping(fields: Json, name: str) -> Json:
+    value = fields.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
 # -- what the files show ------------------------------------------------------------------------------------
@@ -40,20 +67,17 @@ class TraceLine:
 
     number: int | None  # from 1
     fields: Json
+    begin: int = 0  # the byte it begins at
 
     def whole_number(self, name: str) -> int | None:
-        """An integer field; None if it is missing or no integer."""
-        value = self.fields.get(name)
-        return value if type(value) is int else None
+        return int_in(self.fields, name)
 
     def name_in(self, name: str) -> str:
         """A text field; `?` if it is missing or no text."""
-        value = self.fields.get(name)
-        return value if isinstance(value, str) and value else "?"
+        return text(self.fields, name) or "?"
 
     def names(self, name: str) -> tuple[str, ...]:
-        value = self.fields.get(name)
-        return tuple(str(each) for each in value) if isinstance(value, list) else ()
+        return tuple(map(str, items(self.fields, name)))
 
     @property
     def node(self) -> str:
@@ -127,14 +151,12 @@ class Evidence:
 
     def number(self, key: str) -> int | None:
         """An integer of the example."""
-        value = self.example.get(key)
-        return value if type(value) is int else None
+        return int_in(self.example, key)
 
     @property
     def nodes(self) -> list[str]:
         """The nodes that the example names."""
-        value = self.example.get("nodes")
-        return [str(node) for node in value] if isinstance(value, list) else []
+        return [str(node) for node in items(self.example, "nodes")]
 
     def concerns(self, partition: int, offset: int | None, value: int | None) -> bool:
         """Whether a send or read is about the finding's record, or at its offset."""
@@ -156,6 +178,16 @@ class Course:
     strikes: tuple[Op, ...] = ()  # acts of the nemesis that began in that time
     before: tuple[Op, ...] = ()  # acts before it
     changes: tuple[TraceLine, ...] = ()  # the trace's truncations, elections and ISR changes in that time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strikes:
+    """How many faults of each f struck, failed, were missed or were left."""
+
+    struck: Mapping[str, int] = field(default_factory=Counter)
+    failed: Mapping[str, int] = field(default_factory=Counter)  # half-way, also acts that mend
+    missed: Mapping[str, int] = field(default_factory=Counter)  # did not strike because the moment never came
+    left: Mapping[str, int] = field(default_factory=Counter)  # did not strike because the run ended before
 
 
 # -- the events of a verdict --------------------------------------------------------------------------------

@@ -34,6 +34,10 @@ def nothing_asked(_: Record) -> bool:
     return False
 
 
+def plural(items: Sequence[object], noun: str) -> str:
+    return f"{noun}s" if len(items) > 1 else noun
+
+
 def many(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 

@@ -1,56 +1,229 @@
-"""Reads single lines of a run's files: an op by its index, an event by its line, a record by its offset.
+"""Reads the big files of a run: lines by their order, number or contents, an op by its index, an event by its
+line, a record by its offset.
 
 Rules
-1. Large files are never read completely (line_search.py); searches through files share one budget a run.
-2. Lines that are missing, torn, or not in format 1 count as absent: the judge reports them.
+1. A file is mapped into memory and never read completely for a look-up. Lines in the order of a key are found
+   by binary search; in a file that is not in order a line may not be found, but a line that is found is a
+   right one. Line numbers count from 1.
+2. Searches by contents share one budget of bytes a run.
+3. Lines that are missing, torn, or not in format 1 count as absent: the judge reports them. A file that is
+   missing or cannot be read has no lines, and its `trouble` says why.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from mmap import ACCESS_READ, mmap
+from typing import Any, TypeVar
 
 import orjson
 
 from floodmark.harness import history
 from floodmark.harness.op import NEMESIS, Op, Type
-from floodmark.harness.report.line_search import Budget, Found, LineFile
-from floodmark.harness.report.model import Record, TraceLine
+from floodmark.harness.report.model import Json, Record, TraceLine
 from floodmark.harness.report.safe_text import harmless_data, harmless_op, is_plain
 from floodmark.harness.run import Run
-from floodmark.harness.run_location import is_safe_name
+from floodmark.harness.run_location import Place, is_safe_name, open_inside
 
+BLOCK_BYTES = 1 << 18  # in which line feeds are counted
+KEYLESS = 8  # lines in a row without the key, after which a search gives up at this place
 SEARCH_BYTES = 1 << 29  # of one run, for all searches together
 WINDOW_BYTES = 1 << 23  # of a trace, around one moment
 BACK_BYTES = 1 << 20  # of a history, before one line
 ROWS_BYTES = 1 << 24  # a replicas.jsonl above that is not read
+PAGE_BYTES, LINE_BYTES = 1 << 30, 1 << 24  # of a file and of a line, for a page
 CHANGES = ("truncate", "elect", "isr", "become_leader")
 MANY = 2_000  # of these lines
-ACTS = 1_000  # of the nemesis, of one kind
+OF_NEMESIS = re.compile(rb'"process": ?-1\b')
 _INDEX = re.compile(rb'"index": ?(\d+)')
 _TIME = re.compile(rb'"time": ?(-?\d+)')
 _PARTITION = re.compile(rb'"partition": ?(\d+)')
 _OFFSET = re.compile(rb'"offset": ?(\d+)')
 
-Row = Mapping[str, Any]
+Key = TypeVar("Key", int, tuple[int, int])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """The lines of a trace between two times that are about one partition and have one of some events."""
+class Found:
+    """A line and the byte it begins at."""
 
-    lines: tuple[tuple[Found, TraceLine], ...]
-    complete: bool  # it has all lines up to the second time
+    begin: int
+    line: bytes
+
+    @property
+    def end(self) -> int:
+        return self.begin + len(self.line)
+
+
+@dataclass(slots=True, kw_only=True)
+class Budget:
+    """How many bytes searches may still read."""
+
+    left: int
+
+
+@dataclass(slots=True)
+class LineFile:
+    """A file of lines."""
+
+    path: Place
+    folder: Place  # it may be untrusted: the file must be inside it
+    trouble: OSError | None = None  # why it could not be read last time
+    _feeds: list[int] = field(default_factory=lambda: [0])  # line feeds before each block counted so far
+
+    def data(self) -> bytes | mmap:
+        self.trouble = None
+        try:
+            with open_inside(self.path, self.folder) as file:
+                return mmap(file.fileno(), 0, access=ACCESS_READ)
+        except OSError as error:
+            self.trouble = error
+        except ValueError:  # an empty file
+            pass
+        return b""
+
+    def size(self) -> int:
+        return len(self.data())
+
+    def lines(self, begin: int = 0, end: int | None = None) -> Iterator[Found]:
+        """Yields the lines that begin at bytes `begin` to `end`; a line must begin at `begin`."""
+        data = self.data()
+        while begin < (len(data) if end is None else min(end, len(data))):
+            found = line_at(data, begin)
+            yield found
+            begin = found.end
+
+    def first_at_or_above(self, key_of: Callable[[bytes], Key | None], wanted: Key) -> Found | None:
+        """The first line whose key is `wanted` or higher, if the lines are in the order of the key."""
+        data = self.data()
+        low, high = 0, len(data)
+        while low < high:
+            middle = (low + high) // 2
+            found = keyed(data, middle, high, key_of)
+            if found is None or found[1] >= wanted:
+                high = middle
+            else:
+                low = found[0].end
+        last = keyed(data, low, len(data), key_of)
+        return last[0] if last is not None and last[1] >= wanted else None
+
+    def numbered(self, number: int) -> Found | None:
+        """The line with that number."""
+        data, feeds = self.data(), number - 1
+        self._count(data, len(data) // BLOCK_BYTES + 1)
+        if not 0 <= feeds <= self._feeds[-1]:
+            return None
+        block = max(0, bisect_left(self._feeds, feeds) - 1)
+        begin = block * BLOCK_BYTES
+        for _ in range(feeds - self._feeds[block]):
+            begin = data.find(b"\n", begin) + 1
+        return line_at(data, begin) if begin < len(data) else None
+
+    def number_of(self, begin: int) -> int | None:
+        """The number of the line that begins there."""
+        data, block = self.data(), begin // BLOCK_BYTES
+        self._count(data, block)
+        if begin >= len(data):
+            return None
+        return self._feeds[block] + data[block * BLOCK_BYTES:begin].count(b"\n") + 1
+
+    def _count(self, data: bytes | mmap, blocks: int) -> None:
+        """Counts the line feeds of the first blocks."""
+        while len(self._feeds) <= blocks and (at := (len(self._feeds) - 1) * BLOCK_BYTES) < len(data):
+            self._feeds.append(self._feeds[-1] + data[at:at + BLOCK_BYTES].count(b"\n"))
+
+    def containing(
+        self, wanted: bytes | re.Pattern[bytes], budget: Budget | None = None, begin: int = 0
+    ) -> Iterator[Found]:
+        """Yields the lines from `begin` on (the begin of a line) that contain these bytes or have a match,
+        within the budget."""
+        data = self.data()
+        budget = budget or Budget(left=len(data))
+        while budget.left > 0 and begin < len(data):
+            end = min(begin + budget.left, len(data))
+            if isinstance(wanted, bytes):
+                at = data.find(wanted, begin, end)
+            else:
+                at = match.start() if (match := wanted.search(data, begin, end)) is not None else -1
+            found = line_at(data, start_of(data, at)) if at >= 0 else None
+            budget.left -= (end if found is None else found.end) - begin
+            if found is None:
+                return
+            yield found
+            begin = found.end
+
+    def with_field(self, name: str, value: object, budget: Budget, begin: int = 0) -> Iterator[Found]:
+        """Yields the lines from `begin` on that contain the field, written with the first line's spaces."""
+        gap = b" " if any(b'": ' in first.line for first in self.lines(0, 1)) else b""
+        return self.containing(b'"%b":%b%b' % (name.encode(), gap, orjson.dumps(value)), budget, begin)
+
+    def objects(
+        self, problems: list[str], wanted: Callable[[bytes], bool]
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yields (number, fields) of the lines that are `wanted` and JSON objects; what is wrong with the
+        file goes to `problems`, a sentence each."""
+        broken, name = 0, self.path.name
+        for number, found in enumerate(self.lines(), 1):
+            if found.end > PAGE_BYTES:
+                problems.append(f"{name} is longer than {PAGE_BYTES >> 20} MB: what comes after line "
+                                f"{number} is not on this page")
+                break
+            if len(found.line) > LINE_BYTES or not wanted(found.line):
+                broken += len(found.line) > LINE_BYTES
+                continue
+            fields = fields_of(found.line)
+            if fields is not None:
+                yield number, fields
+            else:
+                broken += found.line.endswith(b"\n") and bool(found.line.strip())
+        if isinstance(self.trouble, FileNotFoundError):
+            problems.append(f"there is no {name}")
+        elif self.trouble is not None:
+            problems.append(f"{name} cannot be read: {self.trouble.strerror or self.trouble}")
+        if broken:
+            problems.append(f"{name}: {broken} line(s) are no JSON objects and were skipped")
+
+
+def line_at(data: bytes | mmap, begin: int) -> Found:
+    return Found(begin=begin, line=data[begin:data.find(b"\n", begin) + 1 or len(data)])
+
+
+def start_of(data: bytes | mmap, at: int) -> int:
+    """Where the line begins that this byte belongs to."""
+    return data.rfind(b"\n", 0, at) + 1
+
+
+def next_start(data: bytes | mmap, at: int) -> int:
+    """Where the first line at or after this byte begins."""
+    return 0 if at <= 0 else data.find(b"\n", at - 1) + 1 or len(data)
+
+
+def keyed(
+    data: bytes | mmap, at: int, end: int, key_of: Callable[[bytes], Key | None]
+) -> tuple[Found, Key] | None:
+    """The first line with a key that begins between two bytes, and the key."""
+    begin = next_start(data, at)
+    for _ in range(KEYLESS):
+        if begin >= end:
+            return None
+        found = line_at(data, begin)
+        key = key_of(found.line)
+        if key is not None:
+            return found, key
+        begin = found.end
+    return None
 
 
 @dataclass
 class RunFiles:
-    """A run folder's big files, opened on demand. Use one object for all questions about a run."""
+    """A run folder's big files. Use one object for all questions about a run."""
 
     run: Run
     budget: Budget = field(default_factory=lambda: Budget(left=SEARCH_BYTES))
+    sends: dict[tuple[int, int], tuple[Op, ...]] = field(default_factory=dict)
+    dumps: dict[str, LineFile] = field(default_factory=dict)
 
     @cached_property
     def history(self) -> LineFile:
@@ -60,20 +233,11 @@ class RunFiles:
     def trace(self) -> LineFile:
         return LineFile(self.run.trace_path, self.run.folder)
 
-    @cached_property
-    def sends(self) -> dict[tuple[int, int], tuple[Op, ...]]:
-        return {}
-
-    @cached_property
-    def dumps(self) -> dict[str, LineFile]:
-        return {}
-
     # -- the history ----------------------------------------------------------------------------------------
 
     def op(self, index: int) -> Op | None:
         """The op with that index."""
-        found = self.history.first_at_or_above(number_by(_INDEX), index)
-        op = op_in(found)
+        op = op_in(self.history.first_at_or_above(number_by(_INDEX), index))
         return op if op is not None and op.index == index else None
 
     def invocation(self, op: Op) -> Op | None:
@@ -83,9 +247,9 @@ class RunFiles:
         found = self.history.first_at_or_above(number_by(_INDEX), op.index)
         if found is None:
             return None
-        begin = self.history.line_after(max(0, found.begin - BACK_BYTES))
         last: Op | None = None
-        for each in self.history.lines_from(begin, found.begin):
+        begin = next_start(self.history.data(), found.begin - BACK_BYTES)
+        for each in self.history.lines(begin, found.begin):
             if b'"invoke"' in each.line and str(op.process).encode() in each.line:
                 invoked = op_in(each)
                 last = invoked if invoked is not None and invoked.process == op.process else last
@@ -99,9 +263,8 @@ class RunFiles:
         return self.sends[key]
 
     def _send_of(self, partition: int, value: int) -> tuple[Op, ...]:
-        gap = b" " if self.history.spaced() else b""
         invoked: Op | None = None
-        for found in self.history.containing(b'"value":%b%d' % (gap, value), self.budget):
+        for found in self.history.with_field("value", value, self.budget):
             op = op_in(found)
             if op is None or not any((s.partition, s.value) == (partition, value) for s in op.sends or ()):
                 continue
@@ -110,110 +273,75 @@ class RunFiles:
             invoked = invoked or op
         return () if invoked is None else (invoked,)
 
-    def acts_with_key(self, word: str) -> list[Op]:
-        """The nemesis's ops that have this key, in order."""
-        found_acts: list[Op] = []
-        for found in self.history.containing(b'"%b"' % word.encode(), self.budget):
-            op = op_in(found)
-            if op is not None and op.process == NEMESIS and op.fault is not None:
-                found_acts.append(op)
-            if len(found_acts) == ACTS:
-                break
-        return found_acts
-
     @cached_property
     def nemesis(self) -> list[Op]:
         """All ops of the nemesis, in order; they are few and quickly found, so this has no budget."""
-        gap = b" " if self.history.spaced() else b""
-        found = self.history.containing(b'"process":%b%d' % (gap, NEMESIS), Budget(left=self.history.size()))
-        return [op for op in map(op_in, found) if op is not None and op.process == NEMESIS]
-
-    @cached_property
-    def losses(self) -> list[Op]:
-        """The acts that lost written data."""
-        return [op for op in self.acts_with_key("lost") if (op.fault or {}).get("lost") is True]
-
-    @cached_property
-    def unclean_asked(self) -> list[Op]:
-        return [op for op in self.acts_with_key("unclean") if (op.fault or {}).get("unclean") is True]
+        ops = map(op_in, self.history.containing(OF_NEMESIS))
+        return [op for op in ops if op is not None and op.process == NEMESIS]
 
     # -- the trace ------------------------------------------------------------------------------------------
 
-    def event(self, number: int) -> tuple[Found, TraceLine] | None:
-        """The trace's line with that number, from 1."""
+    def event(self, number: int) -> TraceLine | None:
+        """The trace's line with that number."""
         found = self.trace.numbered(number)
         fields = None if found is None else fields_of(found.line)
-        return None if found is None or fields is None else (found, TraceLine(number=number, fields=fields))
+        return None if found is None or fields is None else (
+            TraceLine(number=number, fields=fields, begin=found.begin))
 
-    def numbered(self, found: Found, fields: Row) -> TraceLine:
-        return TraceLine(number=self.trace.number_of(found.begin), fields=fields)
+    def numbered(self, line: TraceLine) -> TraceLine:
+        return replace(line, number=self.trace.number_of(line.begin))
 
-    def between(self, first_ns: int, last_ns: int, partition: int, *words: str) -> Window:
-        """The trace's lines with these events about a partition between two times."""
+    def between(self, first_ns: int, last_ns: int, partition: int, *words: str) -> list[TraceLine]:
+        """The trace's lines with these events about a partition between two times; none if not all up to the
+        second time could be read."""
         begin = self.trace.first_at_or_above(number_by(_TIME), first_ns)
         if begin is None:
-            return Window(lines=(), complete=False)
-        lines: list[tuple[Found, TraceLine]] = []
-        for found in self.trace.lines_from(begin.begin, begin.begin + WINDOW_BYTES):
+            return []
+        lines: list[TraceLine] = []
+        for found in self.trace.lines(begin.begin, begin.begin + WINDOW_BYTES):
             time = _TIME.search(found.line)
             if time is not None and int(time[1]) > last_ns:
-                return Window(lines=tuple(lines), complete=True)
-            lines += self._matching(found, partition, words)
-        return Window(lines=tuple(lines), complete=begin.begin + WINDOW_BYTES >= self.trace.size())
+                return lines
+            lines += matching(found, partition, words)
+        return lines if begin.begin + WINDOW_BYTES >= self.trace.size() else []
 
-    def before(self, found: Found, partition: int, *words: str) -> Window:
-        """The trace's lines with these events about a partition right before a line."""
-        begin = self.trace.line_after(max(0, found.begin - WINDOW_BYTES))
-        lines = [match for each in self.trace.lines_from(begin, found.begin)
-                 for match in self._matching(each, partition, words)]
-        return Window(lines=tuple(lines), complete=begin == 0)
+    def before(self, line: TraceLine, partition: int, *words: str) -> list[TraceLine]:
+        """All lines of the trace with these events about a partition before a line; none if they are too
+        many."""
+        earlier = self.trace.lines(0, line.begin) if line.begin <= WINDOW_BYTES else ()
+        return [match for each in earlier for match in matching(each, partition, words)]
 
-    def after(self, begin: int, partition: int, word: str) -> Iterator[tuple[Found, TraceLine]]:
-        """Yields the partition's events of this name from byte `begin` on, within the budget."""
-        for found in self.trace.containing(b'"%b"' % word.encode(), self.budget, begin):
-            yield from self._matching(found, partition, (word,))
+    def after(self, begin: int, partition: int | None, word: str) -> Iterator[TraceLine]:
+        """Yields the events of this name (of a partition; None: of any) from byte `begin` on, within the
+        budget."""
+        for found in self.trace.with_field("event", word, self.budget, begin):
+            yield from matching(found, partition, (word,))
 
     def changes(self, first_ns: int, last_ns: int | None, partition: int | None) -> list[TraceLine]:
         """Truncations, elections, new leaders and ISR changes of a partition (None: of any) between two times
         (None: to the end), in order. ISR changes are the controller's; a new leader's line has its LEO. Of
         very many the first."""
         begin = self.trace.first_at_or_above(number_by(_TIME), first_ns)
-        if begin is None:
-            return []
-        gap, found = b" " if self.trace.spaced() else b"", list[tuple[Found, Row]]()
-        for word in CHANGES:
-            needle = b'"event":%b"%b"' % (gap, word.encode())
-            for each in self.trace.containing(needle, self.budget, begin.begin):
-                fields = fields_of(each.line)
-                if fields is None or fields.get("event") != word or (
-                        partition is not None and fields.get("partition") != partition):
-                    continue
-                time = fields.get("time")
-                if type(time) is not int or (last_ns is not None and time > last_ns):
+        found: list[TraceLine] = []
+        for word in CHANGES if begin is not None else ():
+            for line in self.after(begin.begin if begin is not None else 0, partition, word):
+                time = line.whole_number("time")
+                if time is None or (last_ns is not None and time > last_ns) or len(found) == MANY:
                     break  # the lines are in the order of time
-                if len(found) == MANY:
-                    break
-                if word != "isr" or "leo" not in fields:
-                    found.append((each, fields))
-        return [self.numbered(each, fields) for each, fields in sorted(found, key=lambda one: one[0].begin)]
-
-    def _matching(
-        self, found: Found, partition: int, words: tuple[str, ...]
-    ) -> list[tuple[Found, TraceLine]]:
-        if not any(b'"%b"' % word.encode() in found.line for word in words):
-            return []
-        fields = fields_of(found.line)
-        if fields is None or fields.get("partition") != partition or fields.get("event") not in words:
-            return []
-        return [(found, TraceLine(number=None, fields=fields))]
+                if word != "isr" or "leo" not in line.fields:
+                    found.append(line)
+        return [self.numbered(line) for line in sorted(found, key=lambda one: one.begin)]
 
     # -- the logs -------------------------------------------------------------------------------------------
 
     def readable(self, node: str) -> bool:
-        if not is_safe_name(node):
-            return False
-        parquet = self.run.logs_folder / f"{node}.parquet"
-        return self.run.has(self._lines(node)) or self.run.has(parquet)
+        """Whether there is a dump of the node's final log."""
+        return is_safe_name(node) and any(
+            self.run.has(self.run.logs_folder / f"{node}{suffix}") for suffix in (".jsonl", ".parquet"))
+
+    def dump(self, node: str) -> LineFile:
+        """The final dump as lines."""
+        return self.dumps.setdefault(node, LineFile(self.run.logs_folder / f"{node}.jsonl", self.run.folder))
 
     def record(self, node: str, partition: int, offset: int, *, expected: bool = True) -> Record | None:
         """The entry of the node's final log at the offset. expected: search also a dump that is not in
@@ -221,14 +349,12 @@ class RunFiles:
         if not is_safe_name(node):
             return None
         dump, place = self.dump(node), f"{self.run.logs_folder.name}/{node}"
-        if not self.run.has(self._lines(node)):
-            rows = parquet_rows(self.run, self.run.logs_folder / f"{node}.parquet", offset)
-            row = next((row for row in rows if is_at(row, partition, offset)), None)
-            return None if row is None else record_of(row, f"{place}.parquet")
+        if not self.run.has(self.run.logs_folder / f"{node}.jsonl"):
+            rows = [row for row in self.parquet_rows(node, [offset]) if is_at(row, partition, offset)]
+            return record_of(rows[0], f"{place}.parquet") if rows else None
         found = dump.first_at_or_above(place_of, (partition, offset))
         if found is None or not is_at(fields_of(found.line), partition, offset):
-            gap = b" " if dump.spaced() else b""
-            found = next((each for each in dump.containing(b'"offset":%b%d' % (gap, offset), self.budget)
+            found = next((each for each in dump.with_field("offset", offset, self.budget)
                           if is_at(fields_of(each.line), partition, offset)), None) if expected else None
         row = None if found is None else fields_of(found.line)
         if found is None or row is None:
@@ -236,21 +362,28 @@ class RunFiles:
         number = dump.number_of(found.begin)
         return record_of(row, f"{place}.jsonl" + ("" if number is None else f":{number}"))
 
-    def dump(self, node: str) -> LineFile:
-        """The final dump as lines."""
-        return self.dumps.setdefault(node, LineFile(self._lines(node), self.run.folder))
+    def parquet_rows(
+        self, node: str, offsets: Collection[int], complain: Callable[[Exception], None] = lambda _: None
+    ) -> list[Json]:
+        """The rows of a node's Parquet dump at these offsets; empty if it cannot be read."""
+        from pyarrow import ArrowInvalid
+        from pyarrow.parquet import read_table
 
-    def _lines(self, node: str) -> Path:
-        return self.run.logs_folder / f"{node}.jsonl"
+        try:
+            with self.run.open(self.run.logs_folder / f"{node}.parquet") as file:
+                rows = read_table(file, filters=[("offset", "in", set(offsets))]).to_pylist()
+                return [harmless_data(row) for row in rows]
+        except (OSError, ArrowInvalid) as error:
+            complain(error)
+            return []
 
     @cached_property
-    def replicas(self) -> Mapping[tuple[str, int], Row]:
+    def replicas(self) -> Mapping[tuple[str, int], Json]:
         """The rows of replicas.jsonl by node and partition: what each replica believed at the end."""
         file = LineFile(self.run.replicas_path, self.run.folder)
-        found = file.lines_from(0, file.size()) if file.size() <= ROWS_BYTES else ()
-        rows = [row for each in found if (row := fields_of(each.line)) is not None]
+        rows = map(fields_of, (each.line for each in file.lines())) if file.size() <= ROWS_BYTES else ()
         return {(str(row.get("node")), row["partition"]): row
-                for row in rows if type(row.get("partition")) is int}
+                for row in rows if row is not None and type(row.get("partition")) is int}
 
 
 def op_in(found: Found | None) -> Op | None:
@@ -271,23 +404,21 @@ def fields_of(line: bytes) -> dict[str, Any] | None:
     return fields if is_plain(line) else harmless_data(fields)
 
 
-def parquet_rows(run: Run, path: Path, offset: int) -> list[Row]:
-    """The rows of a Parquet dump at that offset; empty if it cannot be read."""
-    from pyarrow import ArrowInvalid
-    from pyarrow.parquet import read_table
-
-    try:
-        with run.open(path) as file:
-            return list(read_table(file, filters=[("offset", "==", offset)]).to_pylist())
-    except (OSError, ArrowInvalid):
+def matching(found: Found, partition: int | None, words: Collection[str]) -> list[TraceLine]:
+    """The line, if it is one of these events, and of the partition (None: of any)."""
+    if not any(b'"%b"' % word.encode() in found.line for word in words):
         return []
+    fields = fields_of(found.line)
+    if fields is None or fields.get("event") not in words or partition not in (None, fields.get("partition")):
+        return []
+    return [TraceLine(number=None, fields=fields, begin=found.begin)]
 
 
-def is_at(row: Row | None, partition: int, offset: int) -> bool:
+def is_at(row: Json | None, partition: int, offset: int) -> bool:
     return row is not None and (row.get("partition"), row.get("offset")) == (partition, offset)
 
 
-def record_of(row: Row, place: str) -> Record:
+def record_of(row: Json, place: str) -> Record:
     numbers = {name: row[name] for name in ("epoch", "value", "crc") if type(row.get(name)) is int}
     flaws = [flaw for flaw, is_so in (("its bytes do not fit their CRC", row.get("crc_ok") is False),
                                       ("aborted", row.get("aborted") is True)) if is_so]

@@ -14,16 +14,17 @@ from floodmark.harness.errors import UsageError, nearest
 from floodmark.harness.report import reproduce_command
 from floodmark.harness.report.broker_exits import died_unquoted
 from floodmark.harness.report.case_names import guarantee_texts
+from floodmark.harness.report.finding_evidence import began
 from floodmark.harness.report.finding_narrative import narrate_finding
 from floodmark.harness.report.history_context import act_line, faults_of, focus_of, read_story, show_story
 from floodmark.harness.report.logs_side_by_side import AROUND, show_logs
 from floodmark.harness.report.model import Evidence, Json, Reading
 from floodmark.harness.report.phrases import PERMITS, class_text, many
-from floodmark.harness.report.record_story import began, change_line, course_of
 from floodmark.harness.report.run_files import RunFiles
 from floodmark.harness.report.run_outcome import ruling
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.saved_verdict import LEFT_OF_SHRUNK, read_verdict
+from floodmark.harness.report.trace_text import change_line
 from floodmark.harness.report.verdict_text import (
     gathering_of,
     left_undone,
@@ -87,7 +88,7 @@ def show_timeline(run: Run, about: Json, verdict: Json | None, reading: Reading)
         story = read_story(run, focus)
         if story.promise is not None:
             gathering = gathering_of(run, verdict, about)
-            story.add_trace(course_of(gathering, gathering.evidence_for(found, examples[0])))
+            story.add_trace(gathering.course_of(gathering.evidence_for(found, examples[0])))
             show_story(story, focus, in_brief=False)
             return
     acts = list(faults_of(run))
@@ -165,7 +166,7 @@ def show_examples(run: Run, about: Json, verdict: Json, found: Json) -> None:
         partition, offset = focus.partition, focus.offset
         seen_already = partition is not None and offset is not None and (partition, offset) in pictured
         story = read_story(run, focus)
-        story.add_trace(course_of(gathering, evidence))
+        story.add_trace(gathering.course_of(evidence))
         show_story(story, focus, in_brief=seen_already)
         if partition is not None and offset is not None and not seen_already:
             show_logs(run, about, partition, offset)

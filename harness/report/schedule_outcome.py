@@ -11,12 +11,12 @@ Rules
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from floodmark.harness.faults import MENDING, UNSEEN
 from floodmark.harness.op import Op
 from floodmark.harness.report.case_names import is_kafka, system_text
+from floodmark.harness.report.model import Strikes
 from floodmark.harness.report.phrases import many
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.run import DONE
@@ -29,16 +29,6 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 Counts = Mapping[str, int]
 NO_STRIKES = ACTS | MENDING | UNSEEN
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strikes:
-    """How many faults of each f struck, failed, were missed or were left."""
-
-    struck: Counts = field(default_factory=Counter)
-    failed: Counts = field(default_factory=Counter)  # acts that failed half-way, those that mend too
-    missed: Counts = field(default_factory=Counter)  # did not strike because the moment never came
-    left: Counts = field(default_factory=Counter)  # did not strike because the run ended before
 
 
 def strikes_of(ops: Iterable[Op], about: Json) -> Strikes:

@@ -20,7 +20,7 @@ from floodmark.harness.report.finding_groups import group_findings
 from floodmark.harness.report.finding_narrative import narrate_finding
 from floodmark.harness.report.model import Account, Course, Evidence, Follower, Json, Part, Reading
 from floodmark.harness.report.phrases import class_text, cut_text, many
-from floodmark.harness.report.record_story import WIDE, course_of, heads_covered_by_summary, summary
+from floodmark.harness.report.record_story import WIDE, heads_covered_by, summary
 from floodmark.harness.report.run_files import RunFiles
 from floodmark.harness.report.run_outcome import Ruling, ruling
 from floodmark.harness.report.safe_text import harmless
@@ -53,7 +53,7 @@ def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
     course = course_of_the_worst(gathering, findings)
     lines = summary(course) if course is not None else []
     if course is not None:
-        accounts[0] = replace(accounts[0], covered_above=heads_covered_by_summary(course))
+        accounts[0] = replace(accounts[0], covered_above=heads_covered_by(lines, course))
     return Reading(accounts=tuple(accounts), summary=tuple(lines),
                    strikes=strikes_of(gathering.files.nemesis, about), gathering=gathering)
 
@@ -61,7 +61,7 @@ def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
 def course_of_the_worst(gathering: Gathering, findings: Sequence[Json]) -> Course | None:
     """The course of the worst finding's event; None if there is no finding, or no example of it."""
     examples = (findings[0].get("examples") or ()) if findings else ()
-    return course_of(gathering, gathering.evidence_for(findings[0], examples[0])) if examples else None
+    return gathering.course_of(gathering.evidence_for(findings[0], examples[0])) if examples else None
 
 
 def report(folder: Place, verdict: Json, about: Json | None, *, ruled: Ruling | None = None,

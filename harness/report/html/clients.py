@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from floodmark.harness import catalog
-from floodmark.harness.report.html.lines import Line
+from floodmark.harness.report.model import Line
 from floodmark.harness.report.run_files import fields_of
 from floodmark.harness.run import Run
 

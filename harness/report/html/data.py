@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness.report.html.clients import silence_text
-from floodmark.harness.report.html.lines import int_in, items, text
-from floodmark.harness.report.model import RunFacts
+from floodmark.harness.report.model import RunFacts, int_in, items, text
 
 MARKS = 4_000
 

@@ -16,13 +16,11 @@ from floodmark.harness.report import verdict_text
 from floodmark.harness.report.case_names import case_name
 from floodmark.harness.report.finding_evidence import Gathering
 from floodmark.harness.report.html.clients import Clients, clients
-from floodmark.harness.report.html.lines import int_in
 from floodmark.harness.report.html.reproduced import Standing, standing_of
 from floodmark.harness.report.html.spans import spans_of
 from floodmark.harness.report.html.stories import final_story, focus_of, near_of, story
 from floodmark.harness.report.html.traced import Traced, traced
-from floodmark.harness.report.model import Course, Event, Json, Reading, RunFacts
-from floodmark.harness.report.record_story import course_of
+from floodmark.harness.report.model import Course, Event, Json, Reading, RunFacts, int_in
 from floodmark.harness.report.run_outcome import ruling
 from floodmark.harness.report.safe_text import harmless_data
 from floodmark.harness.report.saved_verdict import read_about, read_verdict
@@ -108,7 +106,7 @@ def courses_of(gathering: Gathering, reading: Reading) -> dict[int, Course]:
     for at, account in enumerate(reading.accounts[:STORIES]):
         examples = [one for one in account.found.get("examples") or () if isinstance(one, Mapping)]
         if examples and gathering.about:
-            found[at] = course_of(gathering, gathering.evidence_for(account.found, examples[0]))
+            found[at] = gathering.course_of(gathering.evidence_for(account.found, examples[0]))
     return found
 
 

@@ -22,9 +22,8 @@ from floodmark.harness.report.case_names import is_kafka
 from floodmark.harness.report.html import charts
 from floodmark.harness.report.html.data import data_of, nodes_of
 from floodmark.harness.report.html.elements import block, document, esc, package_file, packed, table, typed
-from floodmark.harness.report.html.lines import int_in
 from floodmark.harness.report.html.reproduced import Standing
-from floodmark.harness.report.model import Event, RunFacts
+from floodmark.harness.report.model import Event, RunFacts, int_in
 from floodmark.harness.report.phrases import PERMITS, many, seconds
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.verdict import BUG

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodmark.harness.report.html.lines import int_in, items
+from floodmark.harness.report.model import int_in, items
 
 Stretch = tuple[int, int, int]  # epoch, first offset, the offset after the last
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from floodmark.harness.faults import FAULTS, LASTING, MENDING, OF_LINKS, UNSEEN, undoes
-from floodmark.harness.report.html.lines import Line, int_in, items, text
+from floodmark.harness.report.model import Line, int_in, items, text
 
 DOWN = frozenset(f for f, fault in FAULTS.items() if fault.takes_down)
 

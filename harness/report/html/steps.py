@@ -13,13 +13,13 @@ from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS
 from floodmark.harness.op import Op
+from floodmark.harness.report.finding_evidence import began
 from floodmark.harness.report.finding_narrative import meaning, relevant_facts
-from floodmark.harness.report.html.lines import int_in, text
 from floodmark.harness.report.html.spans import DOWN
 from floodmark.harness.report.html.traced import Shown
-from floodmark.harness.report.model import Course, Evidence, TraceLine
+from floodmark.harness.report.model import Course, Evidence, TraceLine, int_in, text
 from floodmark.harness.report.phrases import Record, fault_text, seconds
-from floodmark.harness.report.record_story import began, short
+from floodmark.harness.report.record_story import short
 from floodmark.harness.report.trace_text import clause_of
 
 STEPS, FEW = 8, 4

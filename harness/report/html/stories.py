@@ -15,11 +15,10 @@ from typing import Any
 from floodmark.harness.faults import FAULTS, MENDS_ROLE
 from floodmark.harness.report.finding_evidence import leader_of, replicas_of
 from floodmark.harness.report.html.clients import Acked, Near
-from floodmark.harness.report.html.lines import Line, int_in, items, text
 from floodmark.harness.report.html.replica_log import ReplicaLog
 from floodmark.harness.report.html.steps import Step, steps_of
 from floodmark.harness.report.html.traced import Focus, Shown
-from floodmark.harness.report.model import Course, Evidence, TraceLine
+from floodmark.harness.report.model import Course, Evidence, Line, TraceLine, int_in, items, text
 from floodmark.harness.report.phrases import cut_text, seconds
 from floodmark.harness.report.run_files import RunFiles, fields_of, place_of
 from floodmark.harness.report.trace_text import clause_of
@@ -255,7 +254,7 @@ def rows_near(files: RunFiles, node: str, near: Near) -> Iterator[Line]:
         return
     dump = files.dump(node)
     found = dump.first_at_or_above(place_of, (near[0], near[1]))
-    for each in dump.lines_from(found.begin, dump.size()) if found is not None else ():
+    for each in dump.lines(found.begin) if found is not None else ():
         row = fields_of(each.line)
         if row is None:
             continue

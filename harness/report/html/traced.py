@@ -15,8 +15,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from floodmark.harness.report.html.lines import Line, Lines, int_in, text
 from floodmark.harness.report.html.replica_log import ReplicaLog
+from floodmark.harness.report.model import Line, int_in, text
+from floodmark.harness.report.run_files import LineFile
 from floodmark.harness.run import Run
 
 # A line that is read without parsing: time, node, partition, event, LEO, HW.
@@ -89,9 +90,9 @@ def traced(run: Run, focuses: Sequence[Focus]) -> Traced:
     traced_run = Traced(shown=[Shown(focus=focus) for focus in focuses])
     logs: dict[Key, ReplicaLog] = {}
     leading: dict[Key, Reign] = {}
-    lines = Lines(run=run, path=run.trace_path,
-                  wanted=lambda line: not applied_unparsed(traced_run, logs, line))
-    for number, line in lines:
+    problems: list[str] = []
+    file = LineFile(run.trace_path, run.folder)
+    for number, line in file.objects(problems, lambda line: not applied_unparsed(traced_run, logs, line)):
         time, event = int_in(line, "time"), text(line, "event")
         if time is None or not event:
             continue
@@ -102,7 +103,7 @@ def traced(run: Run, focuses: Sequence[Focus]) -> Traced:
     for shown in traced_run.shown:  # if the time had no event
         shown.logs = shown.logs or before(logs, shown.focus.partition)
     traced_run.points = {key: thinned(points, focuses) for key, points in traced_run.points.items()}
-    traced_run.problems = [] if lines.problems == [f"there is no {run.trace_path.name}"] else lines.problems
+    traced_run.problems = [] if isinstance(file.trouble, FileNotFoundError) else problems
     return traced_run
 
 

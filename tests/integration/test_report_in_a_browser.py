@@ -274,14 +274,6 @@ def test_a_columns_counts_and_percentiles_are_those_of_its_ops(lost: Path, brows
     assert [round(one["acked"]) for one in charts["rows"]["rates"]] == [1000, 0, 0, 0, 0]
 
 
-def test_a_line_breaks_where_the_node_was_down(lost: Path, browser: Any) -> None:
-    with opened(browser, lost) as seen:
-        points = seen.page.evaluate(
-            "() => floodmarkCharts.pointsOf([[1, 5, 4], [9, 6, 5]], [{from: 3, to: 8}], 12)")
-
-    assert [(one["t"], one["leo"]) for one in points] == [(1, 5), (3, 5), (3, None), (9, 6), (12, 6)]
-
-
 def log_of(one: dict[str, Any]) -> ReplicaLog:
     return ReplicaLog(log=[tuple(each) for each in one["log"]], cut=[tuple(each) for each in one["cut"]],
                       leo=one["leo"], hw=one["hw"], epoch=one["epoch"], role=one["role"])

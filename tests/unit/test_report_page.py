@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from base64 import b64decode
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from timed_runs import TimedRun
 from floodmark.harness.campaign.plan import case_to_json
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.report.html.facts import facts_of
+from floodmark.harness.report.html.page import with_gaps
 from floodmark.harness.report.html.replica_log import ReplicaLog, stretches, without
 from floodmark.harness.report.html.spans import spans_of
 from floodmark.harness.report.render import TEMPLATES
@@ -37,10 +39,9 @@ def page(folder: Path) -> str:
 
 def data(text: str) -> dict[str, Any]:
     """The page's data, unpacked as its script does."""
-    found = re.search(r'<script type="application/(json|gzip)"[^>]* id="data">(.*?)</script>', text, re.S)
+    found = re.search(r'<script type="application/gzip" id="data">(.*?)</script>', text, re.S)
     assert found is not None
-    raw = gzip.decompress(b64decode(found[2])).decode() if found[1] == "gzip" else found[2]
-    content: dict[str, Any] = json.loads(raw)
+    content: dict[str, Any] = json.loads(gzip.decompress(b64decode(found[1])))
     return content
 
 
@@ -52,7 +53,7 @@ def test_the_verdict_its_explanation_and_its_events_are_on_the_page(folder: Path
     text = page(folder)
 
     assert "<title>invalid: 1 lost write - double-failover</title>" in text
-    assert "was acked at offset 3, but the leader&#x27;s final log holds 4 there" in text
+    assert "was acked at offset 3, but the leader's final log holds 4 there" in unescape(text)
     for line in ("acked record 3; offset 3", "truncated its log from 4 to 3", "floodmark reproduce"):
         assert line in text
 
@@ -233,7 +234,7 @@ def test_the_drawing_of_the_run_tells_when_nobody_was_acked(
     for process, (began_s, ended_s, kind) in enumerate(sends, start=1):
         run.sent(process, began_s, ended_s, kind)
     text = page(run.write(tmp_path / "run"))
-    assert [one["label"] for one in data(text)["silences"]] == told
+    assert [one["label"] for one in data(text)["rows"]["silences"]] == told
     assert (f"none was acked: {', '.join(told)}." in text) is bool(told)
 
 
@@ -302,6 +303,11 @@ def test_a_cut_is_one_fault_of_the_nodes_whose_links_it_drops() -> None:
                      {"time": 9, "f": "heal", "fault": {"nodes": []}}], 99)  # fmt: skip
 
     assert (cut.node, cut.nodes, cut.label, cut.until_ns) == (None, ("n1", "n3"), "cut, halves", 9)
+
+
+def test_a_line_breaks_where_the_node_was_down() -> None:
+    assert with_gaps([(1, 5, 4), (9, 6, 5)], [3], 12) == [
+        (1, 5, 4), (3, 5, 4), (3, None, None), (9, 6, 5), (12, 6, 5), (12, None, None)]
 
 
 def test_availability_is_shown_as_measured(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ const floodmarkCharts = (() => {
         bin.times.push(ops.lasted[at] / 1000);
         if (kind === 0) bin.acked += ops.records[at];
       }
-      if (seen <= SINGLE) single.push({ t: ended, y: 0.5, type: TYPES[type], op: KINDS[kind], lasted: span(ops.lasted[at] / 1000), at: clock(ended) });
+      if (seen <= SINGLE) single.push({ t: ended, type: TYPES[type], op: KINDS[kind], lasted: span(ops.lasted[at] / 1000), at: clock(ended) });
     }
     return { bins, width, single: seen <= SINGLE ? single : [], few: seen <= SINGLE };
   }
@@ -63,25 +63,6 @@ const floodmarkCharts = (() => {
     return { counts, latency, lonely, rates, ops: binned.single };
   }
 
-  /** LEO and HW as steps, with a gap while the node was down. */
-  function pointsOf(points, downs, end) {
-    const rows = [];
-    let last = null;
-    const gaps = [...downs].sort((a, b) => a.from - b.from);
-    for (const [t, leo, hw] of points) {
-      while (gaps.length && gaps[0].from <= t) {
-        const gap = gaps.shift();
-        if (last) rows.push({ ...last, t: Math.max(last.t, gap.from) });
-        rows.push({ t: gap.from, leo: null, hw: null });
-        last = null;
-      }
-      last = { t, leo, hw };
-      rows.push(last);
-    }
-    if (last) rows.push({ ...last, t: Math.max(last.t, gaps.length ? gaps[0].from : end) });
-    return rows;
-  }
-
   /** The points between two times, the last before begins with the first time and the last one goes on. */
   function within(points, from, to) {
     const inside = points.filter((one) => one.t >= from && one.t <= to);
@@ -97,62 +78,31 @@ const floodmarkCharts = (() => {
 
   // -- drawing --------------------------------------------------------------------------------------------
 
-  const DOWN = ["kill", "stop", "power cut", "disk"];
-  const views = new Map();
-  let data, ops, specs, zoom, partition;
+  const drawn = new Map();
+  let data, ops, zoom, partition;
   const byId = (id) => document.getElementById(id);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  function config() {
-    const ink = css("--ink"), grey = css("--grey"), faint = css("--faint");
-    const epochs = [0, 1, 2, 3, 4].map((each) => css(`--e${each}`));
-    const band = { fill: css("--band"), color: css("--band"), opacity: 0.85 };
-    return {
-      background: "transparent", aria: false, font: getComputedStyle(document.body).fontFamily,
-      view: { stroke: null }, range: { category: epochs, ordinal: [css("--e2"), css("--e1"), css("--red")] },
-      axis: { labelColor: grey, titleColor: grey, gridColor: faint, domainColor: faint, tickColor: faint, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal" },
-      axisY: { labelColor: ink, titleColor: ink },
-      text: { color: ink, fontSize: 11.5 }, point: { opacity: 1 },
-      style: {
-        band, strike: { color: css("--band-edge") }, bandtext: { fill: ink, fontSize: 11 }, halo: { fill: css("--card"), stroke: css("--card"), strokeWidth: 4, strokeJoin: "round", fontSize: 11 }, note: { color: grey, fill: grey, fontSize: 11 }, cut: { color: css("--red"), stroke: css("--red"), fill: css("--red"), strokeWidth: 1.6 },
-        leo: { color: ink, strokeWidth: 1.7 }, hw: { color: css("--blue"), strokeWidth: 2.2 },
-        p50: { color: css("--blue"), strokeWidth: 2 }, p99: { color: css("--amber"), strokeWidth: 1.6 },
-        longest: { color: css("--red"), strokeWidth: 1 }, acked: { color: css("--green"), strokeWidth: 2 },
-      },
-    };
+  /** The specifications of the drawings, in the colours of the page's styles. */
+  function specifications() {
+    const text = JSON.stringify(data.charts).replace(/"(--[\w-]+)"/g, (_, name) => JSON.stringify(css(name)));
+    const { config, rails, logs, load } = JSON.parse(text);
+    config.font = getComputedStyle(document.body).fontFamily;
+    rails[0].height *= data.lanes.length;
+    rails[0].encoding.y.scale = { domain: data.lanes };
+    const replicas = data.nodes.map((node) => {
+      const view = structuredClone(logs[0]);
+      view.encoding.y.title = node;
+      view.layer.forEach((layer) => { layer.transform = [{ filter: { field: "node", equal: node } }]; });
+      return view;
+    });
+    return [config, { "plot-rails": data.lanes.length ? rails : rails.slice(1), "plot-logs": replicas, "plot-load": load }];
   }
 
-  /** The rows that depend on the partition, not on the time shown. */
-  function fixedRows() {
-    const bands = [], labels = [], strikes = [];
-    for (const one of data.spans) {
-      for (const node of one.node !== null ? [one.node] : one.nodes.length ? one.nodes : data.nodes) {
-        const row = { node, label: one.label, from: one.from, to: one.to, at: clock(one.from), lasted: span(one.to - one.from) };
-        (one.lasts ? bands : strikes).push(row);
-      }
-    }
-    const here = (one) => one.p === partition;
-    const coloured = (epoch) => `e${(((epoch || 0) % 5) + 5) % 5}`;
-    const elections = data.elections.filter(here).map((one) => ({ t: one.t, node: "controller", colour: coloured(one.epoch),
-      elected: one.leader, epoch: one.epoch, isr: one.isr, at: clock(one.t), clean: one.clean }));
-    const faults = data.spans.filter((one) => one.lasts).map((one) => ({ label: one.label + (one.node ? ` ${one.node}` : ""),
-      from: one.from, to: one.to, at: clock(one.from), lasted: span(one.to - one.from) }));
-    return {
-      silences: data.silences.map((one) => ({ ...one, y: 0.5 })), bands, faults, labels, strikes, elections, unclean: elections.filter((one) => !one.clean),
-      reigns: data.reigns.filter(here).map((one) => ({ ...one, to: alive(one), colour: coloured(one.epoch), leads: one.node, partition: one.p })),
-      cuts: data.truncations.filter(here).map((one) => ({ ...one, truncated: `from ${one.from} to ${one.to}`, at: clock(one.t) })),
-      lost: data.acked.filter((one) => one.lost && here(one)).map((one) => ({ t: one.t, y: 0.5, at: clock(one.t), what: `value ${one.v} acked: lost` })),
-      ...Object.fromEntries(data.nodes.map((node) => [`points-${node}`, pointsOf(
-        (data.points.find((one) => one.node === node && one.p === partition) || { at: [] }).at,
-        data.spans.filter((one) => one.node === node && DOWN.includes(one.label)), data.span[1])])),
-    };
-  }
-
-  /** When a leader's time ended: at the latest when its process ended. */
-  function alive(reign) {
-    const ends = data.spans.filter((one) => one.node === reign.node && DOWN.includes(one.label)
-      && one.from >= reign.from && one.from < reign.to).map((one) => one.from);
-    return Math.min(reign.to, ...ends);
+  /** The rows of all times, without those of other partitions. */
+  function rowsHere() {
+    const here = (one) => one.partition === undefined || one.partition === partition;
+    return Object.fromEntries(Object.entries(data.rows).map(([name, rows]) => [name, rows.filter(here)]));
   }
 
   /** Labels for bars: the longest of a bar's names that fits into its visible part. */
@@ -176,7 +126,7 @@ const floodmarkCharts = (() => {
   function explain(rows) {
     const types = new Set(ops.what.map((each) => TYPES[each % 3]));
     const there = { fault: rows.bands.length, strike: rows.strikes.length, elected: rows.elections.length,
-      unclean: rows.unclean.length, unsafe: rows.cuts.some((one) => one.blamed),
+      unclean: rows.elections.some((one) => !one.clean), unsafe: rows.cuts.some((one) => one.blamed),
       truncated: rows.cuts.some((one) => !one.blamed), lost: rows.lost.length, leads: rows.reigns.length,
       ok: types.has("ok"), info: types.has("info"), fail: types.has("fail") };
     document.querySelectorAll("[data-if]").forEach((one) => { one.hidden = !there[one.dataset.if]; });
@@ -186,30 +136,28 @@ const floodmarkCharts = (() => {
   function plotWidth() { return Math.max(160, byId("plot-rails").clientWidth - 92 - 14); }
 
   async function draw() {
-    const rows = fixedRows(), columns = columnsOf();
-    Object.assign(rows, rowsOf(binned(ops, zoom[0], zoom[1], columns), zoom[0]));
+    const rows = rowsHere();
+    Object.assign(rows, rowsOf(binned(ops, zoom[0], zoom[1], columnsOf()), zoom[0]));
     explain(rows);
     rows.labels = labelled(rows.bands, (one) => [one.label, one.label.split(",")[0]]);
     rows.epochs = labelled(rows.reigns, (one) => [`leads epoch ${one.epoch}`, `epoch ${one.epoch}`, `${one.epoch}`]);
     rows.silent = labelled(rows.silences, (one) => [one.label, "no ack"]);
-    for (const node of data.nodes) {
-      rows[`points-${node}`] = within(rows[`points-${node}`], zoom[0], zoom[1]);
-      rows[`end-${node}`] = endsOf(rows[`points-${node}`]);
-    }
-    for (const [id, spec] of Object.entries(specs)) {
-      const filled = JSON.parse(JSON.stringify(spec));
-      filled.datasets = {};
-      filled.params[0].value = zoom[0];
-      filled.params[1].value = zoom[1];
-      filled.config = config();
-      filled.padding = { left: 2, right: 12, top: 4, bottom: 4 };
-      filled.vconcat.forEach((view) => {
+    rows.points = rows.replicas.flatMap(({ node, at }) =>
+      within(at.map(([t, leo, hw]) => ({ node, t, leo, hw })), zoom[0], zoom[1]));
+    rows.end = data.nodes.flatMap((node) => endsOf(rows.points.filter((one) => one.node === node)));
+    const [config, drawings] = specifications();
+    for (const [id, views] of Object.entries(drawings)) {
+      if (!byId(id)) continue;
+      views.forEach((view, at) => {
         view.width = plotWidth();
-        view.layer.forEach((layer) => { filled.datasets[layer.data.name] = rows[layer.data.name] || []; });
+        view.encoding.x.scale = { domain: zoom, nice: false, zero: false };
+        if (at === views.length - 1) view.encoding.x.axis = { labels: true, ticks: true };
       });
-      if (views.has(id)) views.get(id).finalize();
-      const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-      views.set(id, await vegaEmbed(byId(id), filled, { actions: false, renderer: "svg", logLevel: 1, tooltip: { theme: dark ? "dark" : "light" } }));
+      if (drawn.has(id)) drawn.get(id).finalize();
+      const spec = { vconcat: views, config, datasets: rows, params: [{ name: "until", value: zoom[1] }],
+        resolve: { scale: { color: "independent", shape: "independent" } } };
+      const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+      drawn.set(id, await vegaEmbed(byId(id), spec, { actions: false, renderer: "svg", logLevel: 1, tooltip: { theme } }));
     }
     byId("shown-time").textContent = `${clock(zoom[0])} to ${clock(zoom[1])}`;
     byId("zoom-out").hidden = zoom[0] <= data.span[0] && zoom[1] >= data.span[1];
@@ -276,7 +224,7 @@ const floodmarkCharts = (() => {
 
   /** Shows another partition in the drawings of one partition. */
   function choose(wanted) {
-    if (!specs || wanted === partition || !data.partitions.includes(wanted)) return;
+    if (!data || wanted === partition || !data.partitions.includes(wanted)) return;
     partition = wanted;
     byId("partition").value = String(wanted);
     draw();
@@ -290,7 +238,6 @@ const floodmarkCharts = (() => {
     ops = opsOf(data.ops);
     zoom = [...data.opens];
     partition = data.partitions[0];
-    specs = await floodmarkPage.unpacked("specs");
     const script = document.createElement("script");
     script.textContent = await floodmarkPage.unpacked("vega");
     document.head.append(script);
@@ -303,5 +250,5 @@ const floodmarkCharts = (() => {
     floodmarkPage.reset = () => zoomTo(data.opens);
   }
 
-  return { opsOf, binned, rowsOf, pointsOf, within, start, zoomTo, choose };
+  return { opsOf, binned, rowsOf, start, zoomTo, choose };
 })();

@@ -7,13 +7,10 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
   const byId = (id) => document.getElementById(id);
   const viewer = floodmarkViewer;
 
-  /** A block of the page's data: JSON as it is, or compressed and in base64. */
+  /** The text of a compressed block of the page. */
   async function unpacked(id) {
-    const block = byId(id);
-    if (block.type === "application/json") return JSON.parse(block.textContent);
-    const bytes = Uint8Array.from(atob(block.textContent.trim()), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return block.dataset.as === "text" ? new Response(stream).text() : new Response(stream).json();
+    const bytes = Uint8Array.from(atob(byId(id).textContent.trim()), (letter) => letter.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   }
   floodmarkPage.unpacked = unpacked;
 
@@ -142,7 +139,7 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
 
   floodmarkPage.ready = (async () => {
     floodmarkCopying();
-    floodmarkPage.data = await unpacked("data");
+    floodmarkPage.data = JSON.parse(await unpacked("data"));
     if (floodmarkPage.data.stories.length) { listen(); openStory(0); }
     await floodmarkCharts.start();
     document.documentElement.dataset.ready = "yes";

@@ -1,8 +1,8 @@
 """Makes the page of a run as one HTML file, from templates/run.html. Pure, but for the cache of the library.
 
-The page's data are JSON: the stories for the viewer, and rows for the drawings, which charts.json describes and
-charts.js fills in. Times are milliseconds of the run with three decimals, which a browser's numbers represent
-exactly.
+The page's data are JSON: the stories for the viewer, and rows for the drawings, which charts.json describes
+and charts.js fills in. Times are milliseconds of the run with three decimals, which a browser's numbers
+represent exactly.
 """
 
 import base64
@@ -221,7 +221,8 @@ def fault_rows(facts: RunFacts, nodes: Sequence[str]) -> dict[str, list[Json]]:
     for span in facts.spans[:MARKS]:
         until_ns = span.began_ns if span.until_ns is None else span.until_ns
         lasted = until_ns - span.began_ns
-        row = {"label": span.label, "from": ms(span.began_ns), "to": ms(until_ns), "at": seconds(span.began_ns),
+        row = {"label": span.label, "from": ms(span.began_ns), "to": ms(until_ns),
+               "at": seconds(span.began_ns),
                "lasted": seconds(lasted) if lasted >= 1e9 else f"{lasted / 1e6:.3f} ms"}
         rows["strikes" if span.until_ns is None else "bands"] += [
             {**row, "node": node}
@@ -236,9 +237,9 @@ def fault_rows(facts: RunFacts, nodes: Sequence[str]) -> dict[str, list[Json]]:
 
 
 def trace_rows(facts: RunFacts) -> dict[str, list[Json]]:
-    """What the trace has of each partition: leaders, elections, truncations, and each replica's LEO and HW."""
+    """What the trace has of each partition: leaders, elections, truncations, each replica's LEO and HW."""
     downs = [(span.node, span.began_ns) for span in facts.spans if span.f in DOWN]
-    reigns = []
+    reigns: list[Json] = []
     for one in facts.traced.reigns[:MARKS]:
         until = facts.last_ns if one.until_ns is None else one.until_ns
         until = min([until, *(at for node, at in downs if node == one.node and one.since_ns <= at < until)])
@@ -253,8 +254,9 @@ def trace_rows(facts: RunFacts) -> dict[str, list[Json]]:
              "clean": line.get("clean") is not False, "colour": f"e{(int_in(line, 'epoch') or 0) % COLOURS}"}
             for line in facts.traced.elections[:MARKS]],
         "cuts": [
-            {"partition": int_in(line, "partition"), "node": text(line, "node"), "t": ms(int_in(line, "time")),
-             "at": seconds(int_in(line, "time") or 0), "blamed": number in facts.blamed,
+            {"partition": int_in(line, "partition"), "node": text(line, "node"),
+             "t": ms(int_in(line, "time")), "at": seconds(int_in(line, "time") or 0),
+             "blamed": number in facts.blamed,
              "truncated": f"from {int_in(line, 'from')} to {int_in(line, 'to')}"}
             for number, line in facts.traced.truncations[:MARKS]],
         "replicas": [

@@ -182,7 +182,7 @@ def ms(time_ns: int | None) -> float:
 
 def data_of(facts: RunFacts) -> dict[str, Any]:
     """Everything that the scripts of the page read."""
-    nodes = [str(node) for node in items(dict(facts.about), "nodes")] or sorted(
+    nodes = [str(node) for node in items(facts.about, "nodes")] or sorted(
         {node for node, _ in facts.traced.points})
     return {
         "nodes": nodes, "lanes": [*nodes, "controller"] if facts.traced.is_there else nodes,

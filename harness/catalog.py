@@ -32,7 +32,7 @@ from floodmark.harness.protocols import (
     why_not,
 )
 from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD, own, registered, registered_as
-from floodmark.harness.spark_options import HERE, Workers
+from floodmark.harness.spark_options import HERE, Watch, Workers
 
 if TYPE_CHECKING:
     from floodmark.checkers.stats.job import Measures
@@ -269,14 +269,14 @@ class ToStderr(logging.Handler):
         print(record.getMessage(), file=sys.stderr, flush=True)
 
 
-def judge(workers: Workers = HERE) -> Judge:
+def judge(workers: Workers = HERE, watch: Watch | None = None) -> Judge:
     """Make the judge. It reports the stages of long work on standard error."""
     log = logging.getLogger("floodmark.judge")
     if not log.handlers:
         log.addHandler(ToStderr())
         log.setLevel(logging.INFO)
         log.propagate = False
-    made: Judge = late("floodmark.checkers.judge.job:SparkJudge")(workers)
+    made: Judge = late("floodmark.checkers.judge.job:SparkJudge")(workers, watch)
     return made
 
 

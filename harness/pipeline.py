@@ -16,14 +16,15 @@ Rules
 import asyncio
 import datetime
 import shutil
+import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Generic
-
-import click
 
 from floodmark.checkers.judge import report
 from floodmark.checkers.text.explain import known_findings
@@ -40,12 +41,12 @@ from floodmark.harness.report.gate_outcomes import (
     read_about,
 )
 from floodmark.harness.report.phrases import many
-from floodmark.harness.report.progress import ProgressLine
 from floodmark.harness.report.run_outcome import HARNESS, Ruling
 from floodmark.harness.report.run_page import write_page_if_invalid
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.saved_verdict import kept_verdict
 from floodmark.harness.report.schedule_outcome import missed_steps_text
+from floodmark.harness.report.terminal import Screen
 from floodmark.harness.run import (
     DONE,
     INTERRUPTED,
@@ -60,22 +61,18 @@ from floodmark.harness.run import (
     write_whole,
 )
 from floodmark.harness.run_location import Place
-from floodmark.harness.runner import OnProgress, Progress, RunResult, carry_out
+from floodmark.harness.runner import Progress, RunResult, carry_out
 from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.spec import RunPlan
 from floodmark.harness.verdict import EXIT_HARNESS, Policy, Verdict
 from floodmark.nemesis.scenario import Scenario
 
 TRIES = 3  # of a scenario's run
-Say = Callable[[str], None]
+LOOK_EVERY_S = 1.0  # at how far the judge is
 
 
 def say(text: str) -> None:
-    click.echo(text, err=True)
-
-
-def say_nothing(_: str | Progress) -> None:
-    """For runs of which nobody wants to read the progress."""
+    print(text, file=sys.stderr, flush=True)  # click.echo would write through the line of a Screen
 
 
 def new_parent(out: Path | None, what: str) -> Path:
@@ -137,38 +134,43 @@ class Played:
         return f"{self.play.title}: {self.seconds:.1f} s{again}{wrong}"
 
 
-def record(plan: RunPlan) -> RunResult:
-    """Makes this run, and shows its progress. FloodmarkError if it did not begin, or did not end."""
-    (played,) = play_all([Play(title="", folder=plan.folder, plan=lambda _: plan)], screen=True,
-                         broken_off="interrupted twice: the run ended at once")
+def record(plan: RunPlan, screen: Screen | None = None) -> RunResult:
+    """Makes this run, and shows its progress. FloodmarkError if it did not begin, or did not end. screen: of
+    work that this run is a part of."""
+    with nullcontext(screen) if screen is not None else Screen() as shown:
+        (played,) = play_all([Play(title="", folder=plan.folder, plan=lambda _: plan)], screen=shown,
+                             broken_off="interrupted twice: the run ended at once")
     if played.result is None:
         assert played.error is not None
         raise played.error
     return played.result
 
 
-def play_all(plays: Sequence[Play], *, at_once: int = 1, say: Say = say_nothing, screen: bool = False,
-             broken_off: str) -> list[Played]:
-    """Makes these runs in a loop of its own. screen: show the progress of the present run.
-    FloodmarkError with the sentence `broken_off` if a signal ended this before all were made."""
-    with ProgressLine() if screen else nullcontext() as line:
-        try:
-            return run_loop(play(plays, at_once=at_once, say=say,
-                                 progress=line.show if line is not None else say_nothing))
-        except asyncio.CancelledError as error:
-            raise FloodmarkError(broken_off) from error
+def play_all(plays: Sequence[Play], *, at_once: int = 1, screen: Screen, broken_off: str) -> list[Played]:
+    """Makes these runs in a loop of its own. FloodmarkError with the sentence `broken_off` if a signal ended
+    this before all were made."""
+    try:
+        return run_loop(play(plays, at_once=at_once, screen=screen))
+    except asyncio.CancelledError as error:
+        raise FloodmarkError(broken_off) from error
 
 
-async def play(plays: Sequence[Play], *, at_once: int = 1, say: Say = say_nothing,
-               progress: OnProgress = say_nothing) -> list[Played]:
-    """Makes these runs, `at_once` at a time; the results are in the given order. `say` is told of each that
-    is repeated, and of each that is made."""
+async def play(plays: Sequence[Play], *, at_once: int = 1, screen: Screen | None = None) -> list[Played]:
+    """Makes these runs, `at_once` at a time; the results are in the given order. screen: where to show how
+    many are made, or how far the only one is; with it, a line for each with a title that is made or
+    repeated."""
     made: dict[int, Played] = {}
+    if screen is not None and len(plays) > 1:
+        screen.advance(0)
 
     async def work(numbered: tuple[int, Play]) -> None:
         position, one = numbered
-        made[position] = await _play(one, say, progress)
-        say(f"[{len(made)}/{len(plays)}] {made[position].text}")
+        made[position] = await _play(one, screen, alone=len(plays) == 1)
+        if screen is not None and one.title:
+            say(f"[{len(made)}/{len(plays)}] {made[position].text}")
+        if screen is not None and len(plays) > 1:
+            screen.advance(len(made))
+            screen.show(f"{len(made)} of {len(plays)} runs{screen.left}")
         if made[position].interrupted:
             raise asyncio.CancelledError  # no other begins
 
@@ -180,16 +182,21 @@ async def play(plays: Sequence[Play], *, at_once: int = 1, say: Say = say_nothin
     return [made[position] for position in range(len(plays))]
 
 
-async def _play(play: Play, say: Say, progress: OnProgress) -> Played:
+async def _play(play: Play, screen: Screen | None, *, alone: bool) -> Played:
     """Makes the run until one succeeds, or the tries are used up."""
     previous = None
+
+    def show(progress: Progress) -> None:
+        if screen is not None and alone:
+            screen.show(progress_line(progress), stage=progress.phase)
+
     for attempt in range(1, play.tries + 1):
         name = play.folder.name if attempt == 1 else f"{play.folder.name}-again-{attempt}"
         folder, began_s = play.folder.with_name(name), time.monotonic()
         plan, result, error, missed = None, None, None, None
         try:
             plan = play.plan(folder)
-            result = await carry_out(plan, progress)
+            result = await carry_out(plan, show)
             if play.scenario is not None and result.ended == DONE:
                 missed = missed_steps_text(play.scenario, result.about)
         except FloodmarkError as raised:
@@ -201,9 +208,18 @@ async def _play(play: Play, say: Say, progress: OnProgress) -> Played:
                 not play.repeats_failures or impossible or played.interrupted)):
             break
         again = f"{why.splitlines()[0]}, as before" if why == previous else why
-        say(f"{play.title}: failed, trying again: {again}")
+        if screen is not None:
+            say(f"{play.title}: failed, trying again: {again}")
         previous = why
     return played
+
+
+def progress_line(progress: Progress) -> str:
+    """Phase, seconds, counts, speed, and the faults in force."""
+    faults = f"  in force: {', '.join(progress.in_force)}" if progress.in_force else ""
+    reading = f"  {progress.reading}" if progress.reading else ""
+    return (f"{progress.phase:<8}{progress.elapsed_s:7.1f} s  ok {progress.ok}  fail {progress.fail}  "
+            f"info {progress.info}  {progress.ops_per_s:.0f} op/s{faults}{reading}")
 
 
 # -- judge --------------------------------------------------------------------------------------------------
@@ -218,30 +234,52 @@ class Judged(Generic[P]):
     unsaved: str | None = None  # why it could not be written
 
 
-def announce_judge(runs: str) -> None:
-    """Says which runs will be judged: there is silence until Spark is up."""
-    say(f"judging {runs} (starting Spark takes a while)")
-
-
-def judge(folders: Sequence[P], workers: Workers = HERE, *, again: bool = False, untouched: Sequence[P] = ()
-          ) -> list[Judged[P]]:
-    """Judges these folders in one call, and writes the verdict of each that is a run. again: saved verdicts
-    do not count, and stay where nothing could be judged; else one that is all that is left of a run is the
-    run's. untouched: folders in which nothing is written."""
+def judge(folders: Sequence[P], workers: Workers = HERE, *, what: str = "", again: bool = False,
+          untouched: Sequence[P] = ()) -> list[Judged[P]]:
+    """Judges these folders in one call, and writes the verdict of each that is a run. what: the runs, as
+    messages name them; empty: nothing is said. again: saved verdicts do not count, and stay where nothing
+    could be judged; else one that is all that is left of a run is the run's. untouched: folders in which
+    nothing is written."""
+    if what:
+        say(f"judging {what} (starting Spark takes a while)")
     kept = {} if again else {folder: report.of_json(saved) for folder in folders
                              if (saved := kept_verdict(RunAt(folder=folder))) is not None}
     left = [folder for folder in folders if folder not in kept]
-    verdicts = iter(catalog.judge(workers).judge(left) if left else ())
+    judging = catalog.judge(workers, partial(watched, what) if what else None)
+    verdicts = iter(judging.judge(left) if left else ())
     return [Judged(folder=folder, verdict=kept[folder]) if folder in kept
             else Judged(folder=folder, verdict=next(verdicts)) if folder in untouched
             else saved_verdict(folder, next(verdicts), again=again) for folder in folders]
 
 
+@contextmanager
+def watched(what: str, parts: Callable[[], tuple[int, int]]) -> Iterator[None]:
+    """Shows meanwhile how many parts of the judge's work are done, and how many there are."""
+    ended = threading.Event()
+
+    def look() -> None:
+        with ExitStack() as shown:
+            screen: Screen | None = None
+            while not ended.wait(LOOK_EVERY_S):
+                done, of = parts()
+                if done and of > 1:
+                    screen = screen or shown.enter_context(Screen(total=1.0))
+                    screen.advance(done / of)
+                    screen.show(f"judging {what}: {done} of {of} parts{screen.left}")
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        looking.join()
+
+
 def judge_all(folders: Sequence[P], *, what: str = "", untouched: Sequence[P] = ()) -> list[Judged[P]]:
     """Judges runs that were just made, of which every verdict is needed: FloodmarkError if one cannot be
-    written. what: the runs, as a message names them."""
-    announce_judge(what or many(len(folders), "run"))
-    judged = judge(folders, untouched=untouched)
+    written."""
+    judged = judge(folders, what=what or many(len(folders), "run"), untouched=untouched)
     for one in judged:
         if one.unsaved is not None:
             raise FloodmarkError(one.unsaved)
@@ -333,9 +371,8 @@ def refuse_no_files(options: Mapping[str, Path | None]) -> None:
 
 def judge_and_report(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> list[int]:
     """Judges and reports; returns each folder's exit code (and 4 for each file that could not be written)."""
-    announce_judge(f"{len(folders)} runs" if len(folders) > 1 else "the run")
     try:
-        judged = judge(folders, workers)
+        judged = judge(folders, workers, what=f"{len(folders)} runs" if len(folders) > 1 else "the run")
     except FloodmarkError as error:
         not_judged(folders, str(error), through)
         raise

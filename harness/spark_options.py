@@ -1,6 +1,7 @@
 """Reads --master and --conf: where the judge's Spark runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from floodmark.harness.errors import UsageError
@@ -27,6 +28,8 @@ class Workers:
 
 
 HERE = Workers()
+# What is done while Spark works; it is given a function that counts the parts that are done, and all of them.
+Watch = Callable[[Callable[[], tuple[int, int]]], AbstractContextManager[None]]
 
 
 def workers(master: str | None, conf: Sequence[str]) -> Workers:

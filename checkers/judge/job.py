@@ -15,21 +15,22 @@ starts (session.py).
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from floodmark.checkers.judge.failures import failure_of
 from floodmark.checkers.read.folder import Folder, open_folder
 from floodmark.checkers.spark import session
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run_location import Place
-from floodmark.harness.spark_options import HERE, Workers
+from floodmark.harness.spark_options import HERE, Watch, Workers
 from floodmark.harness.verdict import Verdict
 
 
 class SparkJudge:
     """Implements protocols.Judge."""
 
-    def __init__(self, workers: Workers = HERE) -> None:
-        self._workers = workers
+    def __init__(self, workers: Workers = HERE, watch: Watch | None = None) -> None:
+        self._workers, self._watch = workers, watch
 
     def judge(self, folders: Sequence[Place]) -> list[Verdict]:
         """One verdict for each folder, in order."""
@@ -56,7 +57,9 @@ class SparkJudge:
         from floodmark.checkers.judge.many_runs import Spark, judge_all
 
         spark = Spark(context=context, workers=self._workers)
-        return judge_all(spark, folders, {"spark_start": time.perf_counter() - began})
+        timings_s = {"spark_start": time.perf_counter() - began}
+        with self._watch(lambda: session.parts(spark.context)) if self._watch is not None else nullcontext():
+            return judge_all(spark, folders, timings_s)
 
 
 def without_spark(folder: Folder | None, error: Exception | None) -> Verdict:

@@ -81,6 +81,16 @@ def context(workers: Workers = HERE) -> SparkContext:
     return _running[0]
 
 
+def parts(spark: SparkContext) -> tuple[int, int]:
+    """How many tasks of the present stages are done, and how many there are."""
+    with suppress(Exception):  # the JVM has died, or is ending
+        tracker = spark.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        return (sum(stage.numCompletedTasks for stage in stages if stage is not None),
+                sum(stage.numTasks for stage in stages if stage is not None))
+    return 0, 0
+
+
 def has_died(spark: SparkContext) -> bool:
     """Whether the JVM of this context has ended, or the context has stopped by itself (as it does when the
     JVM runs out of memory). Then all references to it are dropped, so that `context` starts a new one.

@@ -23,13 +23,12 @@ from floodmark.harness.campaign.plan import case_of_json
 from floodmark.harness.commands.campaign_processes import put
 from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import named
+from floodmark.harness.commands.scenario import Part, named
 from floodmark.harness.commands.scenario import spec_of as spec_of_part
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.forked_child import end_with_parent, result_of_child
 from floodmark.harness.pipeline import Play
 from floodmark.harness.protocols import Cluster, ReportsMemory, ability
-from floodmark.harness.report.scenario_table import Part
 from floodmark.harness.run import sync_run
 from floodmark.harness.spec import RunPlan, RunSpec
 from floodmark.nemesis.expectations import Row

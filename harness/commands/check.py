@@ -17,7 +17,7 @@ from floodmark.checkers.judge import report
 from floodmark.harness import catalog
 from floodmark.harness.commands.folder_arguments import chosen_runs
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.pipeline import Gate, announce_judge, judge, judge_and_report, write_verdicts
+from floodmark.harness.pipeline import Gate, judge, judge_and_report, write_verdicts
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.gate_outcomes import UNSAVED, Json, about_of, read_about
 from floodmark.harness.report.phrases import many
@@ -61,8 +61,7 @@ def rejudge_folders(words: Sequence[str | Path], through: Gate, workers: Workers
     """Judges these runs, prints what changed, and writes the verdicts; returns the worst exit code."""
     folders = chosen_runs(words, workers)
     saved = [verdict_before(folder) for folder in folders]
-    announce_judge(many(len(folders), "run"))
-    judged = judge(folders, workers, again=True)
+    judged = judge(folders, workers, what=many(len(folders), "run"), again=True)
     rulings, differing = [], 0
     for before, one in zip(saved, judged, strict=True):
         folder, counted = one.folder, bool(one.verdict.counts)

@@ -38,6 +38,7 @@ from floodmark.harness.report.run_outcome import CUT_SHORT, HARNESS
 from floodmark.harness.report.run_page import REPORT, write_page_if_invalid
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.schedule_outcome import missed_entries_text
+from floodmark.harness.report.terminal import Screen
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spec import DRAWN, FIXED, RunSpec, decoded
@@ -165,7 +166,8 @@ def scenario_play(folder: Path, keywords: Keywords) -> Play:
 def made(play: Play) -> Path:
     """Makes the run; returns its folder, also if the cluster itself ended it. FloodmarkError for other
     failures."""
-    (played,) = play_all([play], say=say, screen=True, broken_off="interrupted twice: the run ended at once")
+    with Screen() as screen:
+        (played,) = play_all([play], screen=screen, broken_off="interrupted twice: the run ended at once")
     folder, error = played.folder, played.error
     if played.interrupted:
         raise KeyboardInterrupt

@@ -1,50 +1,98 @@
-"""Repeats a saved run, and counts how often its finding comes back: `floodmark reproduce`.
+"""Repeats a saved run, and counts how often its finding comes back, and how close the faults were to their
+moments: `floodmark reproduce`.
 
 Rules
 1. Of the first run only the folder is used: run.json, the history, and the verdict's findings.
 2. Each reproduction is a run with the first one's seed, cluster and load, and names the first in run.json
    (`reproduces`). None is repeated: one that misses a moment or fails counts as it is.
 3. All are judged in one call, at the end.
+4. "The same finding" has the same name and class. Its partition and how the record was lost are shown beside
+   it, because another interleaving may lose another record in the same way.
+5. How late a fault struck is counted from the instant of its moment in the reproduction's own history; for a
+   failpoint, from when the broker reached it; for a state, from when it was observed. The distance in acks is
+   counted against the first run, in the partition that the anchors use.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from floodmark.checkers.judge import report
+from floodmark.checkers.laws.finding_names import LOST_WRITE
 from floodmark.harness import catalog, history
 from floodmark.harness.commands.run import own_commit, planned
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.pipeline import judge_all, new_parent, record, tidy
-from floodmark.harness.report import verdict_text
+from floodmark.harness.pipeline import judge_all, new_parent, record, say, tidy
 from floodmark.harness.report.case_names import ASKED
-from floodmark.harness.report.phrases import many
+from floodmark.harness.report.phrases import class_text, many
+from floodmark.harness.report.rates import wilson
 from floodmark.harness.report.reproduce_command import refuse_unknown
-from floodmark.harness.report.reproduction_table import (
-    Attempt,
-    First,
-    Json,
-    as_json,
-    attempt_text,
-    bugs_of,
-    moments_text,
-    shows,
-)
-from floodmark.harness.report.run_outcome import VALID
+from floodmark.harness.report.run_outcome import VALID, Ruling, ruling
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.report.saved_verdict import read_verdict
-from floodmark.harness.run import INTERRUPTED, latest_folder, open_run, write_json
+from floodmark.harness.report.terminal import Screen, table
+from floodmark.harness.report.verdict_text import worst_first
+from floodmark.harness.run import DONE, INTERRUPTED, Run, latest_folder, open_run, write_json
 from floodmark.harness.run_location import is_named
 from floodmark.harness.runner import RunResult
-from floodmark.harness.saved_run import read_saved, read_schedule
+from floodmark.harness.saved_run import SavedRun, read_saved, read_schedule
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.reanchoring import AnchorBasis, read_schedule_history, reanchor_schedule
+from floodmark.harness.schedule.entry import ACTS, Entry
+from floodmark.harness.schedule.moments import Ack, After, Failpoint, FirstOf, InTurn, Moment, Time
+from floodmark.harness.schedule.reanchoring import (
+    AnchorBasis,
+    ReanchoredEntry,
+    ScheduleHistory,
+    Strike,
+    read_schedule_history,
+    reanchor_schedule,
+)
 from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 
-LOST = "lost-write"
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
+# How far a fault was from its moment, in ns (None: unknown), and from its place in the first run, in acks.
+Distance = tuple[int | None, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """The run that is reproduced."""
+
+    run: Run
+    saved: SavedRun
+    basis: AnchorBasis
+    anchors: tuple[ReanchoredEntry, ...]
+    verdict: Json | None  # None: not judged yet
+    sought: Json | None  # the group of findings to reproduce; None: there is none
+
+    @property
+    def shown_anchors(self) -> list[ReanchoredEntry]:
+        """The faults, and other entries whose anchor is new."""
+        return [one for one in self.anchors if one.then.f not in ACTS or one.by != "asked"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One reproduction that has been carried out and judged."""
+
+    number: int  # from 1
+    folder: Path
+    about: Json
+    history: ScheduleHistory
+    verdict: Json  # as verdict.json
+
+    @property
+    def ruling(self) -> Ruling:
+        return ruling(self.verdict, self.about)
+
+    def shows(self, sought: Json | None) -> bool:
+        return sought is not None and finding_of(self.verdict, sought) is not None
 
 
 def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str | None,
@@ -57,7 +105,7 @@ def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str 
     announce(first, runs, parent)
     made = play_attempts(first, runs, parent)
     first, attempts = judged(first, made)
-    click.echo(attempt_text(first, attempts, failed=runs - len(attempts)))
+    click.echo("\n".join(report_lines(first, attempts, failed=runs - len(attempts))))
     if json_file is not None:
         write_json(json_file, as_json(first, attempts))
     click.echo(harmless(str(parent)))
@@ -74,27 +122,26 @@ def read_first(folder: Path, finding: str | None) -> First:
     saved = read_saved(about, str(folder))
     refuse_unknown(saved, str(folder))
     if saved.spec.cluster == catalog.MEMORY:
-        click.echo("the saved run was on the cluster in memory, another implementation of the broker's "
-                   f"server, which is gone: it is reproduced on the {catalog.SIMULATED} cluster", err=True)
+        say("the saved run was on the cluster in memory, another implementation of the broker's server, "
+            f"which is gone: it is reproduced on the {catalog.SIMULATED} cluster")
     schedule = read_schedule(about["schedule"], saved, str(folder))
     verdict = read_verdict(run) if is_named(run.verdict_path) else None
     sought = sought_in(verdict, finding) if verdict is not None else None
     ops = history.read(run.history_path, folder=run.folder,
-                       on_bad=lambda line: click.echo(f"floodmark: {harmless(line)}", err=True))
+                       on_bad=lambda line: say(f"floodmark: {harmless(line)}"))
     partitions = tuple(spec.key for spec in saved.spec.assignment)
     basis = AnchorBasis(history=read_schedule_history(ops, schedule), partitions=partitions,
                          focus=focus_of(sought))
     anchors = reanchor_schedule(schedule, basis)
     moments = json_form.write(tuple(one.now for one in anchors))
     read_schedule(moments, saved, f"{folder}, by its history,")
-    return First(run=run, saved=saved, schedule=schedule, basis=basis, verdict=verdict, sought=sought,
-                 anchors=anchors)
+    return First(run=run, saved=saved, basis=basis, verdict=verdict, sought=sought, anchors=anchors)
 
 
 def sought_in(verdict: Json, finding: str | None) -> Json | None:
     """The finding to reproduce: the named one, or the worst, a lost write first."""
-    found = sorted(verdict_text.worst_first(verdict.get("findings") or ()),
-                   key=lambda one: (one["class"] != BUG, one["name"] != LOST))
+    found = sorted(worst_first(verdict.get("findings") or ()),
+                   key=lambda one: (one["class"] != BUG, one["name"] != LOST_WRITE))
     if finding is None:
         return found[0] if found else None
     named = [one for one in found if one["name"] == finding]
@@ -113,18 +160,15 @@ def focus_of(sought: Json | None) -> int | None:
 
 def announce(first: First, runs: int, parent: Path) -> None:
     spec = first.saved.spec
-    click.echo(
-        f"{many(runs, 'reproduction')} of {harmless(str(first.run.folder))}: "
-        f"{many(spec.nodes, 'node')}, rules {spec.rules}, seed {spec.seed}, "
-        f"{spec.duration:g} s each; folder {parent}\n"
-        f"moments: {moments_text(first.anchors)}", err=True)
+    say(f"{many(runs, 'reproduction')} of {harmless(str(first.run.folder))}: {many(spec.nodes, 'node')}, "
+        f"rules {spec.rules}, seed {spec.seed}, {spec.duration:g} s each; folder {parent}\n"
+        f"moments: {moments_text(first)}")
     for sentence in first.saved.inferred:
-        click.echo(f"floodmark: {sentence}", err=True)
-    about = harmless_data(first.run.about())
-    mine = own_commit()
+        say(f"floodmark: {sentence}")
+    about, mine = harmless_data(first.run.about()), own_commit()
     if mine is not None and about.get("commit") not in (None, "unknown", mine):
-        click.echo(f"floodmark: it was made by version {about.get('version')} (commit "
-                   f"{str(about['commit'])[:7]}), today's brokers may differ", err=True)
+        say(f"floodmark: it was made by version {about.get('version')} (commit {str(about['commit'])[:7]}), "
+            "today's brokers may differ")
 
 
 # -- the runs -----------------------------------------------------------------------------------------------
@@ -134,20 +178,22 @@ def play_attempts(first: First, runs: int, parent: Path) -> list[tuple[int, RunR
     """Makes the reproductions; returns those that were made, by number. Ctrl-C ends the present one in an
     orderly way, and no other begins."""
     made: list[tuple[int, RunResult]] = []
-    for number in range(1, runs + 1):
-        folder = parent / f"{first.run.folder.name}-{number:0{len(str(runs))}d}"
-        click.echo(f"reproduction {number} of {runs}: {harmless(str(folder))}", err=True)
-        try:
-            result = record(planned(spec_of_reproduction(first, folder, number),
-                                    tuple(one.now for one in first.anchors)))
-        except UsageError as error:
-            raise FloodmarkError(f"{first.run.folder} cannot be reproduced: {error}") from error
-        except FloodmarkError as error:
-            click.echo(f"floodmark: reproduction {number} was not carried out: {error}", err=True)
-            continue
-        made.append((number, result))
-        if result.ended.startswith(INTERRUPTED):
-            break
+    with Screen(total=runs) as screen:
+        for number in range(1, runs + 1):
+            folder = parent / f"{first.run.folder.name}-{number:0{len(str(runs))}d}"
+            screen.advance(number - 1)
+            say(f"reproduction {number} of {runs}: {harmless(str(folder))}{screen.left}")
+            try:
+                result = record(planned(spec_of_reproduction(first, folder, number),
+                                        tuple(one.now for one in first.anchors)), screen)
+            except UsageError as error:
+                raise FloodmarkError(f"{first.run.folder} cannot be reproduced: {error}") from error
+            except FloodmarkError as error:
+                say(f"floodmark: reproduction {number} was not carried out: {error}")
+                continue
+            made.append((number, result))
+            if result.ended.startswith(INTERRUPTED):
+                break
     return made
 
 
@@ -174,8 +220,7 @@ def judged(first: First, made: Sequence[tuple[int, RunResult]]) -> tuple[First, 
         first = replace(first, verdict=verdict, sought=sought_in(verdict, None))
     schedule = tuple(one.now for one in first.anchors)
     attempts = [
-        Attempt(number=number, folder=result.run.folder, ended=result.ended, died=result.died,
-                missed=tuple(result.about["missed"]), verdict=verdict,
+        Attempt(number=number, folder=result.run.folder, about=result.about, verdict=verdict,
                 history=read_schedule_history(history.read(result.run.history_path), schedule))
         for (number, result), verdict in zip(made, verdicts, strict=True)
     ]
@@ -186,10 +231,209 @@ def exit_code(first: First, attempts: Sequence[Attempt]) -> int:
     """0: the finding came back; 1: another bug; 3: no bug; 4: no run was made."""
     if not attempts:
         return EXIT_HARNESS
-    if first.sought is not None and any(shows(first.sought, attempt) for attempt in attempts):
+    if any(attempt.shows(first.sought) for attempt in attempts):
         return EXIT_VALID
-    if any(bugs_of(attempt.verdict) for attempt in attempts):
+    if any(found["class"] == BUG for attempt in attempts for found in attempt.verdict.get("findings") or ()):
         return EXIT_INVALID
     if first.sought is None and all(attempt.ruling.kind == VALID for attempt in attempts):
         return EXIT_VALID
     return EXIT_UNKNOWN
+
+
+# -- how close ----------------------------------------------------------------------------------------------
+
+
+def distances(first: First, anchors: Sequence[ReanchoredEntry], attempts: Sequence[Attempt]
+              ) -> list[Distance]:
+    """The distances of these faults in these reproductions, without those that cannot be compared."""
+    found = (distance(one, attempt, first.basis) for one in anchors for attempt in attempts)
+    return [one for one in found if one is not None]
+
+
+def distance(anchor: ReanchoredEntry, attempt: Attempt, basis: AnchorBasis) -> Distance | None:
+    """None if the fault did not strike, its moment was missed, or it struck without the state that it should
+    wait for."""
+    strike = attempt.history.strikes.get(anchor.position)
+    if strike is None or anchor.strike is None or anchor.position in attempt.about["missed"]:
+        return None
+    if anchor.by == "state" and strike.first:
+        return None
+    partition = basis.partition_of(anchor.strike)
+    acks = (attempt.history.acks(partition).count_by(strike.began_ns)
+            - basis.history.acks(partition).count_by(anchor.strike.began_ns))
+    return late_ns(anchor.now, strike, attempt.history, anchor.position), acks
+
+
+def late_ns(entry: Entry, strike: Strike, history: ScheduleHistory, position: int) -> int | None:
+    """The time from the moment's instant to the strike."""
+    moment, instant_ns = entry.moment, history.done_before(position)
+    if moment is not None:
+        instant_ns = moment.came_ns(lambda partition: history.acks(partition).times, instant_ns)
+        instant_ns = None if instant_ns is None else instant_ns + (moment.then_ns or 0)
+    if instant_ns is None:  # the history does not show it
+        delay_ns = 0 if moment is None else moment.delay_ns
+        instant_ns = strike.reached_ns if strike.met_ns is None else strike.met_ns + delay_ns
+    return None if instant_ns is None else max(0, strike.began_ns - instant_ns)
+
+
+def nearness(near: Sequence[Distance]) -> dict[str, float]:
+    """Median and worst distance, in milliseconds and in acks; a key is absent if it is unknown for all."""
+    late = [late_ns / 1e6 for late_ns, _ in near if late_ns is not None]
+    acks = [abs(acks) for _, acks in near]
+    return {f"{name}_{kind}": pick(values) for name, values in (("late_ms", late), ("acks", acks)) if values
+            for kind, pick in (("median", statistics.median), ("worst", max))}
+
+
+# -- text ---------------------------------------------------------------------------------------------------
+
+
+_ANCHOR_WORDS = {"asked": "as before", "acks": "by acks", "state": "by leader and ISR",
+                 "after": "relative to the entry before", "time": "by time"}  # ReanchoredEntry.by
+
+
+def moments_text(first: First) -> str:
+    """How many moments are as they were, and what has replaced the others: `4 as before, 1 by acks`."""
+    counts = Counter(one.by for one in first.shown_anchors)
+    parts = [f"{counts[kind]} {words}" for kind, words in _ANCHOR_WORDS.items() if counts[kind]]
+    return ", ".join(parts) or "none"
+
+
+def report_lines(first: First, attempts: Sequence[Attempt], *, failed: int) -> list[str]:
+    """The table of faults, two lines for each run, and the rate."""
+    lines = [f"{harmless(first.run.folder.name)}, reproduced {many(len(attempts), 'time')}"]
+    if first.shown_anchors:
+        lines += ["", "faults and other moments (late and acks apart: median, in brackets the worst):",
+                  faults_table(first, attempts)]
+    lines += ["", "runs:", *(run_line(first, attempt) for attempt in attempts), ""]
+    lines += [f"  {many(failed, 'run')} not carried out"] if failed else []
+    lines += rate_lines(first.sought, attempts)
+    near = nearness(distances(first, first.shown_anchors, attempts))
+    if "late_ms_median" in near:
+        lines.append(f"  faults struck {near['late_ms_median']:.1f} ms after their moments (median; worst "
+                     f"{near['late_ms_worst']:.1f} ms)")
+    if "acks_median" in near:
+        lines.append(f"  and {near['acks_median']:g} acks from their places in the first run (median; worst "
+                     f"{near['acks_worst']:g})")
+    return lines
+
+
+def faults_table(first: First, attempts: Sequence[Attempt]) -> str:
+    """A row for each fault: the moment asked for, where it struck, its anchor now, and how close it came."""
+    rows = []
+    for one in first.shown_anchors:
+        then, now = " ".join(one.then.nodes), " ".join(one.now.nodes)
+        asked = moment_text(one.then.moment)
+        before = first.anchors[one.position - 1].then if one.position else None
+        if one.then.moment is None and before is not None and before.f == "wait":
+            asked = f"once {moment_text(before.moment)}"
+        near = distances(first, [one], attempts)
+        late = [late_ns / 1e6 for late_ns, _ in near if late_ns is not None]
+        acks = sorted(acks for _, acks in near)
+        rows.append((
+            str(one.position), f"{one.then.f} {then}".rstrip() + (f" as {now}" if now != then else ""),
+            asked, struck_text(one.strike, first.basis),
+            "as asked" if one.by == "asked" else f"{moment_text(one.now.moment)} ({one.why})",
+            f"{len(near)}/{len(attempts)}",
+            f"{statistics.median(late):.1f} ({max(late):.1f})" if late else "-",
+            f"{statistics.median_low(acks):+d} ({max(acks, key=abs):+d})" if acks else "-"))
+    heads = ("", "fault", "asked then", "struck then", "anchored now", "met", "late ms", "acks apart")
+    return table(heads, rows)
+
+
+def struck_text(strike: Strike | None, basis: AnchorBasis) -> str:
+    """`1.771 s, p0: ack 455, leader n1, ISR n1 n2`."""
+    if strike is None:
+        return "left no line"
+    partition = basis.partition_of(strike)
+    leader, isr = strike.leader(partition), strike.isr(partition)
+    parts = [f"{strike.began_ns / 1e9:.3f} s",
+             f"p{partition}: ack {basis.history.acks(partition).count_by(strike.began_ns)}"]
+    parts += [f"leader {leader}"] if leader else []
+    parts += [f"ISR {' '.join(isr)}"] if isr is not None else []
+    return ", ".join(parts)
+
+
+def moment_text(moment: Moment | None) -> str:
+    """A moment for the table: `ack 5 of p0 + 1.0 ms`; a state as in steps."""
+    match moment:
+        case None:
+            return "at once"
+        case Time():
+            text = f"{moment.time / 1e9:.3f} s"
+        case After():
+            text = f"{moment.after_ns / 1e6:.0f} ms after"
+        case Ack():
+            text = moment.asked().removeprefix("asked at ")
+        case Failpoint():
+            text = f"{moment.node} at {moment.name}"
+        case InTurn() | FirstOf():
+            text = (", then " if isinstance(moment, InTurn) else " or ").join(map(moment_text, moment.of))
+        case _:
+            text = moment.words()
+    return text + (f" + {moment.then_ns / 1e6:.1f} ms" if moment.then_ns else "")
+
+
+def run_line(first: First, attempt: Attempt) -> str:
+    """What came of one run, and below it its folder."""
+    names = ", ".join(one["name"] for one in worst_first(attempt.verdict.get("findings") or ()))
+    parts = [f"{attempt.ruling.heading}{': ' + names if names else ''}"]
+    if first.sought is not None:
+        parts.append("the same finding" if attempt.shows(first.sought) else "not the finding")
+    missed, ended = attempt.about["missed"], attempt.about["ended"]
+    parts += [f"missed {', '.join(map(str, missed))}"] if missed else []
+    parts += [f"ended early: {ended}"] if ended != DONE else []
+    near = nearness(distances(first, first.shown_anchors, [attempt]))
+    parts += [f"late {near['late_ms_median']:.1f} ms (worst {near['late_ms_worst']:.1f})"
+              ] if "late_ms_median" in near else []
+    return f"  {attempt.number:>3}  {'; '.join(parts)}\n       {attempt.folder}"
+
+
+def rate_lines(sought: Json | None, attempts: Sequence[Attempt]) -> list[str]:
+    """How often the finding came back, and how often with the same partition or in the same way."""
+    if sought is None:
+        valid = sum(attempt.ruling.kind == VALID for attempt in attempts)
+        return [f"  the first run has no findings; valid reproductions: {valid}/{len(attempts)}"]
+    showing = [attempt for attempt in attempts if attempt.shows(sought)]
+    hits, of = len(showing), len(attempts)
+    low, high = (100 * share for share in wilson(hits, of))
+    rate = f"{hits}/{of}, {100 * hits / of:.0f} % (95 % interval {low:.0f} to {high:.0f} %)" if of else (
+        "0/0: no run was carried out")
+    lines = [f"  {sought['name']}, {class_text(sought)}: {rate}"]
+    for key, phrase in (("partition", "in the same partition"), ("how", "in the same way")):
+        then = {example.get(key) for example in sought.get("examples") or ()} - {None}
+        if then and showing:
+            same = sum(same_in(sought, attempt, key) for attempt in showing)
+            lines.append(f"    {phrase} ({', '.join(sorted(map(str, then)))}): {same}/{hits}")
+    return lines
+
+
+def finding_of(verdict: Json, sought: Json) -> Json | None:
+    """The group of findings with this one's name and class."""
+    return next((found for found in verdict.get("findings") or ()
+                 if (found["name"], found["class"]) == (sought["name"], sought["class"])), None)
+
+
+def same_in(sought: Json, attempt: Attempt, key: str) -> bool:
+    """Whether an example has the same value of this key (partition, how) as one of the first run's."""
+    then, now = ({example.get(key) for example in (found or {}).get("examples") or ()}
+                 for found in (sought, finding_of(attempt.verdict, sought)))
+    return bool((then - {None}) & now)
+
+
+def as_json(first: First, attempts: Sequence[Attempt]) -> dict[str, Any]:
+    """The report as JSON."""
+    sought = first.sought
+    hits = sum(attempt.shows(sought) for attempt in attempts)
+    return {
+        "reproduces": {"folder": str(first.run.folder), "id": first.saved.run_id},
+        "finding": None if sought is None else {"name": sought["name"], "class": sought["class"]},
+        "shown": hits, "of": len(attempts),
+        "interval_95": list(wilson(hits, len(attempts))),
+        **nearness(distances(first, first.shown_anchors, attempts)),
+        "runs": [{"run": attempt.number, "folder": str(attempt.folder), "valid": attempt.verdict["valid"],
+                  "shown": attempt.shows(sought), "missed": attempt.about["missed"]} for attempt in attempts],
+        "moments": [{"entry": one.position, "f": one.then.f, "by": one.by, "why": one.why,
+                     "then": one.then.moment and one.then.moment.to_json(),
+                     "now": one.now.moment and one.now.moment.to_json()}
+                    for one in first.shown_anchors],
+    }

@@ -6,42 +6,58 @@ the demo's table; a test compares the two.
 """
 
 import shlex
+import statistics
 import textwrap
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
+from floodmark.checkers.judge import report
+from floodmark.checkers.laws.finding_names import DIVERGED, LOST_WRITE
 from floodmark.harness import catalog
 from floodmark.harness.cluster.kafka.distribution import form_of, is_image, is_version, version_of
 from floodmark.harness.commands.broker_questions import refuse_configs, scenario_words
 from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError, nearest
-from floodmark.harness.pipeline import TRIES, Play, Played, Say, judge_all, new_parent, play_all, say, tidy
+from floodmark.harness.pipeline import TRIES, Play, Played, judge_all, new_parent, play_all, say, tidy
 from floodmark.harness.protocols import Cluster, PartitionSpec
+from floodmark.harness.report import verdict_text
 from floodmark.harness.report.case_names import ROW, SCENARIO
-from floodmark.harness.report.demo_table import WIDTH, demo_table, notes, topics_table
 from floodmark.harness.report.phrases import many
-from floodmark.harness.report.scenario_table import (
-    Outcome,
-    Part,
-    as_json,
-    list_table,
-    print_if_unexpected,
-    print_unexpected,
-    story_text,
-    table,
-)
-from floodmark.harness.run import write_json
+from floodmark.harness.report.run_outcome import ruling
+from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.terminal import Screen, table
+from floodmark.harness.run import Run, write_json
 from floodmark.harness.spec import TOPIC, RunPlan, RunSpec, key_values
-from floodmark.harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
+from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, Verdict, worst
 from floodmark.nemesis import scenario
 from floodmark.nemesis.expectations import Row, differences
-from floodmark.nemesis.scenario import KRAFT, REFERENCE, ZOOKEEPER, Scenario, config_on, why_not_played
+from floodmark.nemesis.scenario import (
+    KRAFT,
+    REFERENCE,
+    ZOOKEEPER,
+    Scenario,
+    config_on,
+    systems_of,
+    why_not_played,
+)
 
 TABLE = "scenarios.json"  # in the parent folder: the table, for programs
+WIDTH = 120  # of the demo's stories and notes
+HEADINGS = ("scenario", "rules", "verdict", "acked writes lost", "logs diverge")
+MARK = "*"  # after rules with an injected bug
+WHY_A_BUG: Mapping[str, str] = {
+    "no_epoch_bump_on_bounce":
+        "both runs have the known bug no_epoch_bump_on_bounce in their rules: the controller does not "
+        "notice a broker that dies and is back at once, as in KAFKA-1120. With two replicas this loss "
+        "needs both faults: if the controller notices the bounce, n2 has left the ISR and is not "
+        "elected, and nothing acked is lost.",
+}
 # The demo. On Apache Kafka: the old topic loses data, while the new one in the same cluster does not.
 SHOWN_ON_KAFKA = ("double-failover-expired", "power-divergence-two-topics")
 # The scenario, its row that loses data and the one that does not.
@@ -52,16 +68,62 @@ SHOWN = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One row of one scenario, to be played."""
+
+    scenario: Scenario
+    row: Row
+    kafka: str | None = None  # Apache Kafka, a version or a folder; None: the reference broker
+    turn: int = 1  # of the --times plays of this row
+
+    @property
+    def title(self) -> str:
+        on = "" if self.kafka is None else f"Kafka {self.kafka}, "
+        turn = f", time {self.turn}" if self.turn > 1 else ""
+        return f"{self.scenario.name} on {on}{self.row.label}{turn}"
+
+    @property
+    def folder_name(self) -> str:
+        """The run folder's name, without a comma: Kafka's log.dirs is a list."""
+        label = self.row.label.replace(" ", "+").replace(",", "+")
+        return f"{self.scenario.name}-{label}{f'-time-{self.turn}' if self.turn > 1 else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A part after playing, judging and comparing with its row."""
+
+    part: Part
+    played: Played
+    verdict: Verdict | None  # None: there is no run to judge
+    differences: Sequence[str]  # empty: it is as expected
+
+
 # -- list and show --------------------------------------------------------------------------------------
 
 def list_scenarios() -> int:
-    click.echo(list_table(scenario.shipped(scenario_words())))
+    click.echo(table(("name", "zoo", "rows", "plays on", "title"), (
+        (one.name, one.zoo, str(len(one.rows)), ", ".join(systems_of(one)), one.title)
+        for one in scenario.shipped(scenario_words()))))
     return EXIT_VALID
 
 
 def show_scenario(name: str) -> int:
+    """Prints the story of each scenario, its steps, and the expected findings on each of its rules."""
     for one in named(name):
-        click.echo(story_text(one))
+        setting, unseen = one.setting, one.uncovered_sends()
+        rows = [(row.label, row.expected(), ", ".join(sorted(row.also)) or "-") for row in one.rows]
+        click.echo("\n".join([
+            f"{harmless(f'{one.name} ({one.zoo}): {one.title}')}\n",
+            f"{click.wrap_text(harmless(one.story, breaks=True), 100)}\n",
+            f"{many(setting.nodes, 'node')}, {many(setting.partitions, 'partition')} of "
+            f"{many(setting.replication_factor, 'replica')}, workload {setting.workload}, "
+            f"acks {setting.acks}",
+            *(f"  {harmless(f'{key}={value}')}" for key, value in one.config.items()), "",
+            *(f"  {harmless(line)}" for line in one.steps.strip().split("\n")), "",
+            *([f"{harmless(unseen)}\n"] if unseen else []),
+            table(("rules", "expected", "may come of it"), rows), "", harmless(str(one.source))]))
     return EXIT_VALID
 
 
@@ -98,16 +160,15 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
     parts = [replace(part, turn=turn) for turn in range(1, times + 1) for part in once]
     catalog.can_judge()
     say(f"{many(len(parts), 'run')}, {at_once} at a time; folders in {parent}")
-    outcomes = judge_plays(parts, play(parts, cluster, parent, at_once=at_once, say=say))
-    for outcome in outcomes:
-        if outcome.verdict is not None and outcome.verdict.valid is True and not outcome.differences_found:
-            tidy(outcome.folder)
-    click.echo(table(outcomes))
-    print_unexpected(outcomes)
+    outcomes = judge_plays(parts, play(parts, cluster, parent, at_once=at_once))
+    for one in outcomes:
+        if one.verdict is not None and one.verdict.valid is True and not one.differences:
+            tidy(one.played.folder)
+    print_outcomes(outcomes)
     write_json(parent / TABLE, list(map(as_json, outcomes)))
     click.echo(str(parent))
-    return worst(EXIT_HARNESS if one.verdict is None or one.why else
-                 EXIT_INVALID if one.differences_found else EXIT_VALID for one in outcomes)
+    return worst(EXIT_HARNESS if one.verdict is None or one.played.why else
+                 EXIT_INVALID if one.differences else EXIT_VALID for one in outcomes)
 
 
 def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Part]:
@@ -161,10 +222,12 @@ def plays_of(parts: Sequence[Part], cluster: str, parent: Path) -> list[Play]:
                  plan=partial(plan_of, part, cluster)) for part in parts]
 
 
-def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int, say: Say) -> list[Played]:
+def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int) -> list[Played]:
     """Plays all parts, `at_once` at a time; the results are in the given order."""
     broken_off = "interrupted: the scenarios were not played to the end"
-    plays = play_all(plays_of(parts, cluster, parent), at_once=at_once, say=say, broken_off=broken_off)
+    with Screen(total=len(parts)) as screen:
+        plays = play_all(plays_of(parts, cluster, parent), at_once=at_once, screen=screen,
+                         broken_off=broken_off)
     if any(played.interrupted for played in plays):
         raise FloodmarkError(broken_off)
     return plays
@@ -228,9 +291,82 @@ def judge_plays(parts: Sequence[Part], plays: Sequence[Played], what: str = "") 
         wrong = [played.why] if played.why else []
         if verdict is not None and not wrong:  # a failed run proves nothing about its row
             wrong = differences(part.row, verdict, traced=part.kafka is None)
-        outcomes.append(Outcome(part=part, folder=played.folder, why=played.why, tries=played.tries,
-                                seconds=played.seconds, verdict=verdict, differences_found=tuple(wrong)))
+        outcomes.append(Outcome(part=part, played=played, verdict=verdict, differences=wrong))
     return outcomes
+
+
+def print_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """Prints a line for each row (if its plays differ, how often each was found, its median seconds, and how
+    many of its plays ended as expected), and the full report of each run that is not as expected."""
+    rows, by_row = [], dict[tuple[str, str], list[Outcome]]()
+    for outcome in outcomes:
+        by_row.setdefault((outcome.part.scenario.name, outcome.part.row.label), []).append(outcome)
+    for plays in by_row.values():
+        part, right = plays[0].part, sum(not one.differences for one in plays)
+        counts = Counter(found(one.verdict) for one in plays).most_common()
+        rows.append((
+            part.scenario.name, part.scenario.zoo, part.row.label, part.row.expected(),
+            " | ".join(f"{count}x {what}" for what, count in counts) if len(counts) > 1 else counts[0][0],
+            f"{statistics.median(one.played.seconds for one in plays):.1f}",
+            f"{right} of {len(plays)} as expected" if len(plays) > 1 else
+            "as expected" if right else "NOT as expected"))
+    click.echo(table(("scenario", "zoo", "rules", "expected", "found", "seconds", ""), rows,
+                     {"as expected": "green", "NOT as expected": "red"}))
+    for outcome in outcomes:
+        print_if_unexpected(outcome)
+    right = sum(not one.differences for one in outcomes)
+    again = sum(one.played.tries > 1 for one in outcomes)
+    what = "row" if all(one.part.turn == 1 for one in outcomes) else "play"
+    click.echo(f"\n{many(len(outcomes), what)}, {right} as expected"
+               + (f", {again} of them after a repetition" if again else ""))
+    for outcome in outcomes:
+        if outcome.verdict is not None and outcome.verdict.valid is False:
+            worst_found = verdict_text.worst_first(report.as_json(outcome.verdict)["findings"])[0]["name"]
+            click.echo(f"next  {look_at(outcome, worst_found)}")
+            break
+
+
+def found(verdict: Verdict | None) -> str:
+    """The names of the findings, bugs first, permitted ones marked."""
+    if verdict is None:
+        return "no run"
+    bugs = ", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is None}))
+    permitted = ", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is not None}))
+    parts = [*filter(None, [bugs, permitted and f"permitted: {permitted}"])] or ["nothing"]
+    return "; ".join([*parts, "unknown"] if verdict.valid == "unknown" else parts)
+
+
+def print_if_unexpected(outcome: Outcome) -> None:
+    """Prints how the run differs from its row, and its full report; nothing if it is as expected."""
+    if not outcome.differences:
+        return
+    part, folder = outcome.part, outcome.played.folder
+    click.echo(f"\nNOT as expected: {part.title}: {'; '.join(outcome.differences)}")
+    if part.scenario.uncovered_sends():
+        click.echo(harmless(part.scenario.uncovered_sends()))
+    if outcome.verdict is not None:
+        click.echo(verdict_text.report(folder, report.as_json(outcome.verdict), Run(folder=folder).about()))
+
+
+def look_at(outcome: Outcome, finding: str) -> str:
+    """The command that shows a finding of this run."""
+    return shlex.join(["floodmark", "show", str(outcome.played.folder), "--finding", finding])
+
+
+def as_json(outcome: Outcome) -> Mapping[str, Any]:
+    """One row of the table as JSON."""
+    part, played, verdict, row = outcome.part, outcome.played, outcome.verdict, outcome.part.row
+    return {
+        "scenario": part.scenario.name, "zoo": part.scenario.zoo, "folder": played.folder.name,
+        "time": part.turn,
+        "rules": row.rules, "bugs": list(row.bugs), "switches": list(row.switches),
+        "config": dict(row.config), "control": row.control,
+        "expected": {key: sorted(getattr(row, key)) for key in ("latent", "manifest", "permitted", "also")},
+        "valid": None if verdict is None else verdict.valid,
+        "found": [{"name": one.name, "class": one.klass, "count": one.count} for one in (
+            verdict.findings if verdict is not None else ())],
+        "off": list(outcome.differences), "tries": played.tries, "seconds": round(played.seconds, 1),
+    }  # fmt: skip
 
 
 # -- demo -----------------------------------------------------------------------------------------------
@@ -254,21 +390,58 @@ def run_demo(cluster: str, out: Path | None, kafka: str | None = None) -> int:
     for part in parts[::2] if kafka is None else parts:
         story = f"{part.scenario.name}: {part.scenario.title}. {part.scenario.story}"
         say(f"\n{textwrap.fill(story, WIDTH, break_on_hyphens=False)}")
-    plays = play(parts, cluster, parent, at_once=2 if kafka is None else 1, say=say)
+    plays = play(parts, cluster, parent, at_once=2 if kafka is None else 1)
     for played in plays:  # a run that failed or missed a moment has nothing to show
         if played.why is not None:
             raise FloodmarkError(f"{played.play.title}: {played.why} ({played.tries} tries); "
                                  f"see {played.folder}")
     outcomes = judge_plays(parts, plays, what=f"the {len(plays)} runs")
-    folders = [played.folder for played in plays]
-    verdicts = [outcome.verdict for outcome in outcomes if outcome.verdict is not None]
-    click.echo(demo_table(parts, folders, verdicts) if kafka is None else topics_table(parts, verdicts))
+    click.echo(demo_table(outcomes) if kafka is None else topics_table(outcomes))
     click.echo(notes(parts))
     for outcome in outcomes:
         print_if_unexpected(outcome)
-    click.echo(f"\nnext  {shlex.join(['floodmark', 'show', str(folders[0]), '--finding', 'lost-write'])}")
-    divergence = folders[2] if kafka is None else folders[1]
-    click.echo(f"      {shlex.join(['floodmark', 'show', str(divergence), '--finding', 'diverged'])}")
+    click.echo(f"\nnext  {look_at(outcomes[0], LOST_WRITE)}")
+    click.echo(f"      {look_at(outcomes[2 if kafka is None else 1], DIVERGED)}")
     click.echo("      floodmark explain diverged")
     click.echo(str(parent))
-    return EXIT_INVALID if any(outcome.differences_found for outcome in outcomes) else EXIT_VALID
+    return EXIT_INVALID if any(outcome.differences for outcome in outcomes) else EXIT_VALID
+
+
+def demo_table(outcomes: Sequence[Outcome]) -> str:
+    """The table of all runs."""
+    rows = []
+    for one in outcomes:
+        assert one.verdict is not None
+        heading = ruling(report.as_json(one.verdict), Run(folder=one.played.folder).about()).heading
+        rows.append((one.part.scenario.name, one.part.row.rules + MARK * bool(one.part.row.bugs),
+                     click.unstyle(heading), *lost_and_diverged(one.verdict)))
+    return table(HEADINGS, rows, {"INVALID": "red", "valid": "green"})
+
+
+def topics_table(outcomes: Sequence[Outcome]) -> str:
+    """The table of all topics of all runs."""
+    return table(("scenario", "topic's message format", *HEADINGS[3:]), (
+        (one.part.scenario.name, topic["message.format.version"], *lost_and_diverged(one.verdict, key))
+        for one in outcomes if one.verdict is not None for key, topic in enumerate(one.part.row.topics)))
+
+
+def lost_and_diverged(verdict: Verdict, partition: int | None = None) -> tuple[str, str]:
+    """The lost acked writes, and whether a setting permits that; the first offset at which the replicas'
+    logs differ, and how many do. partition: only there, by the examples, which are all in these short
+    scenarios."""
+    lost, diverged = [], []
+    for one in verdict.findings:
+        examples: list[Any] = [each for each in one.examples if partition in (None, each.get("partition"))]
+        count = one.count if partition is None else len(examples)
+        if examples and one.name == LOST_WRITE:
+            permitted = "" if one.klass == BUG else f" (permitted: {one.permitted_by})"
+            lost.append(f"{count}, from offset {examples[0].get('offset', '?')}{permitted}")
+        elif examples and one.name == DIVERGED:
+            diverged.append(f"{many(count, 'offset')}, from {examples[0]['offset']}")
+    return "; ".join(lost) or "-", diverged[0] if diverged else "-"
+
+
+def notes(parts: Sequence[Part]) -> str:
+    """The explanation of the marks."""
+    bugs = dict.fromkeys(bug for part in parts for bug in part.row.bugs)
+    return "\n".join(textwrap.fill(f"{MARK} {WHY_A_BUG[bug]}", WIDTH, subsequent_indent="  ") for bug in bugs)

@@ -15,9 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from floodmark.harness import catalog
-from floodmark.harness.commands.scenario import named, play, rows_of, system_of
+from floodmark.harness.commands.scenario import Part, named, play, rows_of, system_of
 from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.report.scenario_table import Part
 from floodmark.harness.spec import RULES
 from floodmark.nemesis.scenario import REFERENCE
 
@@ -79,7 +78,7 @@ def played(folder: Path, kafka: str | None) -> float:
     """Seconds of the scenario under the newest rules."""
     (scenario,) = named(SCENARIO)
     *_, row = rows_of(scenario, RULES[-1], sample=True, system=system_of(kafka))
-    (one,) = play([Part(scenario=scenario, row=row, kafka=kafka)], "local", folder, at_once=1, say=print)
+    (one,) = play([Part(scenario=scenario, row=row, kafka=kafka)], "local", folder, at_once=1)
     if one.why is not None:
         raise RuntimeError(f"{one.play.title}: {one.why}")
     return one.seconds

@@ -25,9 +25,8 @@ import orjson
 
 from floodmark.harness import catalog, history
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import named, play, spec_of
+from floodmark.harness.commands.scenario import Part, named, play, spec_of
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.report.scenario_table import Part
 from floodmark.harness.run import Run
 from floodmark.harness.runner import Progress, carry_out
 from floodmark.harness.spec import RunSpec
@@ -62,7 +61,7 @@ def bench_luck(scratch: Path, runs: int, bound_s: float) -> None:
     folders: list[tuple[int, str, Path]] = []
     for number in range(runs):
         parent = scratch / f"moments-{number}"
-        for position, played in enumerate(play(parts, "local", parent, at_once=AT_ONCE, say=say)):
+        for position, played in enumerate(play(parts, "local", parent, at_once=AT_ONCE)):
             folders += [(position, "moments", played.folder)] if played.recorded else []
     at_random = [(place, scratch / f"luck-{number}-{place}", random_options(part, number, bound_s))
                  for number in range(runs) for place, part in enumerate(parts)]

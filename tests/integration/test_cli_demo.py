@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from command_line import floodmark
 
-from floodmark.harness.report.demo_table import HEADINGS, WIDTH
+from floodmark.harness.commands.scenario import HEADINGS, WIDTH
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.spark]
 README = Path(__file__).parents[2] / "README.md"

@@ -12,9 +12,8 @@ from run_processes import wait_until_gone
 
 from floodmark.harness import pipeline
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.scenario import play, plays_of
+from floodmark.harness.commands.scenario import Part, play, plays_of
 from floodmark.harness.pipeline import TRIES
-from floodmark.harness.report.scenario_table import Part
 from floodmark.nemesis.scenario import load
 
 OWN = '''\
@@ -151,13 +150,14 @@ def test_each_row_is_played_as_often_as_asked_and_counted(tmp_path: Path) -> Non
     assert len({row["folder"] for row in saved}) == 6
 
 
-def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) -> None:
+def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Three runs in all, each in a folder of its own; for the last one the line of the file is reported."""
     text = OWN.replace("start n1\n", "start n1\nwait n1.leo == 99 within 0.2s\n")
     scenario = load(own(tmp_path, text), scenario_words())
-    said: list[str] = []
     (played,) = play([Part(scenario=scenario, row=scenario.rows[0])], "simulated", tmp_path / "out",
-                     at_once=2, say=said.append)
+                     at_once=2)
+    said = capsys.readouterr().err.splitlines()
     assert (played.tries, played.why is not None) == (TRIES, True)
     first, step, waited, seen, own_word, *likely = (played.why or "").splitlines()
     assert first == "missed: own.toml line 9"

@@ -12,10 +12,9 @@ from floodmark.harness.cluster.simulated.place import SimulatedPlace
 from floodmark.harness.commands import scenario as scenario_command
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import play
+from floodmark.harness.commands.scenario import Part, play
 from floodmark.harness.pipeline import Played
 from floodmark.harness.report.case_names import SCENARIO
-from floodmark.harness.report.scenario_table import Part
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spec import RULES, RunPlan, RunSpec
 from floodmark.harness.verdict import Verdict
@@ -50,7 +49,7 @@ def look_alikes() -> tuple[Part, ...]:
 def plays(parts: Sequence[Part], parent: Path) -> list[Played]:
     with patch.object(SimulatedPlace, "power_cut", torn_power_cut), \
             patch.object(scenario_command, "planned", planned_here):
-        return play(parts, catalog.SIMULATED, parent, at_once=AT_ONCE, say=lambda _: None)
+        return play(parts, catalog.SIMULATED, parent, at_once=AT_ONCE)
 
 
 def played(parts: Sequence[Part], parent: Path) -> list[tuple[Played, Verdict]]:

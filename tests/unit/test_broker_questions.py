@@ -14,10 +14,9 @@ from floodmark.harness.commands import broker_questions
 from floodmark.harness.commands.broker_questions import refuse_config, refuse_configs, scenario_words
 from floodmark.harness.commands.campaign import refuse_impossible_cases
 from floodmark.harness.commands.run import own_commit
-from floodmark.harness.commands.scenario import parts_that_fit
+from floodmark.harness.commands.scenario import Part, parts_that_fit
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import Cluster
-from floodmark.harness.report.scenario_table import Part
 from floodmark.harness.spec import RULES
 from floodmark.nemesis.scenario import shipped
 

@@ -6,9 +6,8 @@ import pytest
 
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import spec_of
+from floodmark.harness.commands.scenario import Part, spec_of
 from floodmark.harness.report.case_names import CHARS, UNREADABLE, case_name, numbered
-from floodmark.harness.report.scenario_table import Part
 from floodmark.harness.runner import _initial_about
 from floodmark.harness.spec import RunSpec
 from floodmark.nemesis import scenario

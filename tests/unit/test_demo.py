@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from floodmark.checkers.judge import report
-from floodmark.harness.commands.scenario import demo_acts
-from floodmark.harness.report.demo_table import WHY_A_BUG, WIDTH, demo_table, notes
+from floodmark.harness.commands.scenario import WHY_A_BUG, WIDTH, Outcome, demo_acts, demo_table, notes
+from floodmark.harness.pipeline import Play, Played
 from floodmark.harness.verdict import Finding, Verdict
 
 README = Path(__file__).parents[2] / "README.md"
@@ -55,15 +55,17 @@ FOUND = (  # the verdicts of the six runs
 @pytest.fixture
 def shown(tmp_path: Path) -> str:
     """The table of runs with these verdicts."""
-    folders = []
-    for number, verdict in enumerate(FOUND):
+    outcomes = []
+    for number, (part, verdict) in enumerate(zip(demo_acts(), FOUND, strict=True)):
         folder = tmp_path / str(number)
         folder.mkdir()
         about = {"format": 1, "ended": "done", "died": [], "schedule": []}
         (folder / "run.json").write_text(json.dumps(about))
         report.write(folder, verdict)
-        folders.append(folder)
-    return demo_table(demo_acts(), folders, FOUND)
+        play = Play(title="", folder=folder, plan=pytest.fail)
+        played = Played(play=play, folder=folder, tries=1, seconds=1.0)
+        outcomes.append(Outcome(part=part, played=played, verdict=verdict, differences=()))
+    return demo_table(outcomes)
 
 
 def test_the_readme_has_the_demos_own_table(shown: str) -> None:

@@ -1,15 +1,26 @@
 """How often and how closely a finding was reproduced: shares with intervals, lateness by the new history."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from floodmark.harness.commands.reproduce import exit_code, sought_in
+from floodmark.harness.commands.reproduce import (
+    Attempt,
+    First,
+    distance,
+    exit_code,
+    faults_table,
+    finding_of,
+    late_ns,
+    moments_text,
+    nearness,
+    same_in,
+    sought_in,
+)
 from floodmark.harness.errors import UsageError
-from floodmark.harness.report import reproduction_table
 from floodmark.harness.report.rates import wilson
-from floodmark.harness.report.reproduction_table import Attempt, First
 from floodmark.harness.report.verdict_changes import changes
 from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
@@ -35,7 +46,7 @@ def history_of(strike: Strike, acks: tuple[int, ...] = (), before_ns: int | None
 
 
 def attempt(history: ScheduleHistory, **verdict: Any) -> Attempt:
-    return Attempt(number=1, folder=Path("f"), ended="done", missed=(), history=history,
+    return Attempt(number=1, folder=Path("f"), about={"ended": "done", "missed": []}, history=history,
                    verdict={"valid": False, "findings": [], "counts": {"ops": 2}, **verdict})
 
 
@@ -55,7 +66,7 @@ def test_lateness_counts_from_the_instant_that_the_moment_names(moment: Any, lat
     strike = Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=48 * MS)
     history = history_of(strike, acks=(10 * MS, 40 * MS), before_ns=0)
     entry = Entry(f="kill", moment=moment and read_moment(moment))
-    assert reproduction_table.late_ns(entry, strike, history, 1) == late_ms * MS
+    assert late_ns(entry, strike, history, 1) == late_ms * MS
 
 
 def test_at_a_failpoint_lateness_counts_from_when_the_broker_reached_it() -> None:
@@ -66,7 +77,7 @@ def test_at_a_failpoint_lateness_counts_from_when_the_broker_reached_it() -> Non
     for moment, late_ms in ((point, 10), ({**point, "then_ns": 3 * MS}, 7), (
             {"at": "sequence", "of": [{"at": "state", "healthy": True}, {**point, "then_ns": 4 * MS}]}, 6)):
         entry = Entry(f="kill", moment=read_moment(moment))
-        assert reproduction_table.late_ns(entry, strike, history, 1) == late_ms * MS
+        assert late_ns(entry, strike, history, 1) == late_ms * MS
 
 
 def test_acks_apart_are_counted_against_the_first_run() -> None:
@@ -75,11 +86,11 @@ def test_acks_apart_are_counted_against_the_first_run() -> None:
     now = history_of(Strike(began_ns=9 * MS, took_ns=9 * MS, reached_ns=9 * MS), acks=(5,), before_ns=0)
     entry = Entry(f="kill", nodes=("n1",))
     one = ReanchoredEntry(position=1, then=entry, now=entry, strike=then.strikes[1], by="asked", why="")
-    found = reproduction_table.compare_strikes(one, attempt(now), AnchorBasis(history=then, partitions=(0,)))
+    found = distance(one, attempt(now), AnchorBasis(history=then, partitions=(0,)))
     assert found is not None
-    assert found.acks == -2
-    assert reproduction_table.nearness([found])["acks_worst"] == 2
-    assert reproduction_table.nearness([]) == {}
+    assert found[1] == -2
+    assert nearness([found])["acks_worst"] == 2
+    assert nearness([]) == {}
 
 
 @pytest.mark.parametrize(("first", "met"), [(0, True), (1, False), (None, True)])
@@ -89,7 +100,7 @@ def test_a_strike_without_its_state_is_not_compared(first: int | None, met: bool
     now = history_of(Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=50 * MS, first=first), before_ns=0)
     entry = Entry(f="kill", nodes=("n1",))
     one = ReanchoredEntry(position=1, then=entry, now=entry, strike=then.strikes[1], by="state", why="")
-    found = reproduction_table.compare_strikes(one, attempt(now), AnchorBasis(history=then, partitions=(0,)))
+    found = distance(one, attempt(now), AnchorBasis(history=then, partitions=(0,)))
     assert (found is not None) == met
 
 
@@ -103,10 +114,10 @@ def test_the_same_finding_has_the_same_name_and_class() -> None:
     sought = group("lost-write", partition=0, how="gone")
     found = group("lost-write", partition=1, how="gone")
     there = attempt(history_of(Strike(began_ns=0, took_ns=0)), findings=[found])
-    assert reproduction_table.finding_of(there.verdict, "lost-write", "bug") is not None
-    assert reproduction_table.finding_of(there.verdict, "lost-write", "permitted") is None
-    assert reproduction_table.same_in(sought, there, "how")
-    assert not reproduction_table.same_in(sought, there, "partition")
+    assert finding_of(there.verdict, sought) is not None
+    assert finding_of(there.verdict, group("lost-write", "permitted")) is None
+    assert same_in(sought, there, "how")
+    assert not same_in(sought, there, "partition")
 
 
 # -- rejudge ------------------------------------------------------------------------------------------------
@@ -147,8 +158,8 @@ def first(sought: dict[str, Any] | None, *anchors: ReanchoredEntry) -> First:
     """A first run with only what these tests need."""
     nothing: Any = None
     basis = AnchorBasis(history=history_of(Strike(began_ns=0, took_ns=0)), partitions=(0,))
-    return First(run=Run(folder=Path("first")), saved=nothing, schedule=(), basis=basis, anchors=anchors,
-                 verdict={}, sought=sought)
+    return First(run=Run(folder=Path("first")), saved=nothing, basis=basis, anchors=anchors, verdict={},
+                 sought=sought)
 
 
 def showing(*names: str, valid: Any = False) -> Attempt:
@@ -194,7 +205,7 @@ def test_the_moments_are_counted_by_what_replaced_them(kinds: list[str], text: s
     kill, waits = Entry(f="kill", nodes=("n1",)), Entry(f="wait", moment=HEALTHY)
     anchors = [ReanchoredEntry(position=0, then=kill, now=kill, strike=None, by=by, why="") for by in kinds]
     anchors.append(ReanchoredEntry(position=1, then=waits, now=waits, strike=None, by="asked", why=""))
-    assert reproduction_table.moments_text(anchors) == text
+    assert moments_text(first(None, *anchors)) == text
 
 
 def test_a_fault_right_after_a_wait_is_described_by_the_wait() -> None:
@@ -205,10 +216,10 @@ def test_a_fault_right_after_a_wait_is_described_by_the_wait() -> None:
     anchors = (ReanchoredEntry(position=0, then=wait, now=wait, strike=None, by="asked", why=""),
                ReanchoredEntry(position=1, then=kill, now=kill, strike=strike, by="asked", why=""))
     then = history_of(strike, acks=(1, 2), before_ns=0)
-    text = reproduction_table.table(anchors, [attempt(history_of(strike, acks=(1, 2, 3), before_ns=49 * MS))],
-                           AnchorBasis(history=then, partitions=(0,)))
-    row = text.splitlines()[1]
-    assert row.split("  ")[1].strip() == "1"
+    saved = replace(first(None, *anchors), basis=AnchorBasis(history=then, partitions=(0,)))
+    again = attempt(history_of(strike, acks=(1, 2, 3), before_ns=49 * MS))
+    row = faults_table(saved, [again]).splitlines()[2]
+    assert row.split()[0] == "1"
     for cell in ("kill n1", "once n3.leo == 4", "0.050 s, p0: ack 2", "as asked", "1/1", "1.0 (1.0)",
                  "+1 (+1)"):
         assert cell in row

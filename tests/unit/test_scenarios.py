@@ -10,10 +10,9 @@ from floodmark.broker.check_config import find_problem
 from floodmark.harness.commands import broker_questions
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import rows_of, spec_of
+from floodmark.harness.commands.scenario import Part, rows_of, spec_of
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.report.scenario_table import Part
 from floodmark.harness.schedule.stage import ActiveFaults
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict

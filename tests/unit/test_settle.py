@@ -22,8 +22,8 @@ from floodmark.harness.phases.settle import (
     uneven_replicas,
     what_moved,
 )
+from floodmark.harness.pipeline import progress_line
 from floodmark.harness.protocols import Session
-from floodmark.harness.report.progress import line_of
 from floodmark.harness.runner import Progress
 from floodmark.harness.schedule.views import UNKNOWN, View
 from floodmark.workloads.log import send
@@ -165,8 +165,8 @@ def test_a_read_without_progress_is_given_up_and_reported(tmp_path: Path, log: L
     reported, reaches = final_reads(tmp_path, log, stall_s=0.2)
     assert (reported["partitions"], reported["lacking"]) == ([], {"0": how_far})
     assert reading_text(reaches) == f"partition 0 {so_far}"
-    shown = line_of(Progress(phase="read", elapsed_s=33.0, ok=1, fail=0, info=0, ops_per_s=2.0, in_force=(),
-                             reading=reading_text(reaches)))
+    shown = progress_line(Progress(phase="read", elapsed_s=33.0, ok=1, fail=0, info=0, ops_per_s=2.0,
+                                   in_force=(), reading=reading_text(reaches)))
     assert shown.endswith(f"2 op/s  partition 0 {so_far}")
     assert list(read(tmp_path / "history.jsonl"))  # what was read counts
 

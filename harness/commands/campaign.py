@@ -32,8 +32,13 @@ from floodmark.harness.event_loop import run_loop
 from floodmark.harness.pipeline import new_parent, refuse_no_files, write_file
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.report.night import Results, changes, results_of
-from floodmark.harness.report.night_page import index_beside
-from floodmark.harness.report.night_reports import difference, night_junit, night_markdown, summary
+from floodmark.harness.report.night_reports import (
+    difference,
+    index_beside,
+    night_junit,
+    night_markdown,
+    summary,
+)
 from floodmark.harness.report.phrases import many, time_text
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.run import RUNS, write_json, write_whole

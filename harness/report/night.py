@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.checkers.laws import finding_names
-from floodmark.harness.campaign.gates import GATE, MAX_UNAVAILABLE_S, MIN_ACKED
+from floodmark.harness.campaign.gates import GATE, MAX_RECOVERY_S, MAX_UNAVAILABLE_S, MIN_ACKED
 from floodmark.harness.campaign.ledger import Entry, Ledger
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import (
@@ -51,6 +51,12 @@ class Point:
     began: str  # ISO 8601 with its zone
     hits: int  # runs that showed it
     of: int
+
+    @property
+    def text(self) -> str:
+        """`2026-11-23 15:58: 3 of 25 runs`."""
+        rate = f"{self.hits} of {self.of} runs" if self.of else "not run"
+        return f"{self.began[:16].replace('T', ' ')}: {rate}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +174,16 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Square:
+    """The judged runs of one system under one nemesis, over all its loads and guarantees."""
+
+    runs: int
+    found: int  # showed a bug that is not marked as known
+    known: int  # showed only known bugs
+    stuck: int  # their cluster got stuck
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
     """A campaign so far."""
 
@@ -238,6 +254,30 @@ class Results:
         if self.why_ended is not None and not self.ended_early:
             heading += f"; {self.why_ended}"
         return f"{heading}; it did not finish: {self.trouble}" if self.trouble else heading
+
+    @property
+    def coverage(self) -> dict[tuple[str, str], Square]:
+        """By system and nemesis (or scenario), in the plan's order; without what is not in the plan."""
+        stuck = {cause.signature for cause in self.stuck}
+        failing = {cause.signature for cause in self.causes if cause.fails} - stuck
+        known = {cause.signature for cause in self.causes if cause.standing == KNOWN} - stuck
+        shown: dict[tuple[str, str], list[frozenset[Signature]]] = {}
+        for cell in self.cells:
+            shown.setdefault((cell.case.system, cell.case.faults), []).extend(
+                frozenset(run.signatures) for run in cell.runs if run.judged is not None)
+        return {key: Square(runs=len(runs), found=sum(not failing.isdisjoint(one) for one in runs),
+                            known=sum(not known.isdisjoint(one) and failing.isdisjoint(one) for one in runs),
+                            stuck=sum(not stuck.isdisjoint(one) for one in runs))
+                for key, runs in shown.items()}
+
+    @property
+    def slowest(self) -> list[tuple[RunState, float, float | None]]:
+        """The runs whose clients waited, the longest first, with the longest time that a partition had no ack
+        and the time from mending to the next ack."""
+        measures = [(run, (run.judged or {}).get("measures") or {}) for run in self.runs]
+        waited = [(run, of[MAX_UNAVAILABLE_S], of.get(MAX_RECOVERY_S)) for run, of in measures
+                  if isinstance(of.get(MAX_UNAVAILABLE_S), int | float)]
+        return sorted(waited, key=lambda one: -one[1])
 
     def where(self, run: RunState) -> str:
         return str(Path(self.folder) / run.folder)

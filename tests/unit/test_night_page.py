@@ -15,20 +15,10 @@ from floodmark.harness.campaign.ledger import Ledger, Night, load, save, with_fi
 from floodmark.harness.campaign.state import DATABASE, State, about_of
 from floodmark.harness.commands import campaign
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.report import night_page
-from floodmark.harness.report.html.coverage import Grid, Square, grid_of, grid_table
+from floodmark.harness.report import night_reports
 from floodmark.harness.report.html.elements import BYTES_OF_A_NIGHT
-from floodmark.harness.report.html.sparks import (
-    LINE_WIDTH,
-    Rate,
-    label,
-    places,
-    scale_of,
-    spark,
-    stretches,
-)
-from floodmark.harness.report.night import Point, results_of
-from floodmark.harness.report.night_page import index_beside, write_index
+from floodmark.harness.report.night import Cause, Point, Square, results_of
+from floodmark.harness.report.night_reports import index_beside, places, scale_of, write_index
 from floodmark.harness.report.phrases import count_text
 from floodmark.harness.report.rates import per_100
 from floodmark.harness.spec import RunSpec
@@ -220,47 +210,54 @@ def test_the_page_of_ten_thousand_runs_is_small(tmp_path: Path) -> None:
 # -- coverage -----------------------------------------------------------------------------------------------
 
 
-def grid(state: State, ledger: Ledger | None = None) -> Grid:
+def coverage(state: State, ledger: Ledger | None = None) -> dict[tuple[str, str], Square]:
     matrix = [CRASH, CUT, replace(CRASH, workload="idempotent"), replace(CRASH, rules="kip-101")]
     known = with_findings(ledger or Ledger(), state, ABOUT, Path("/nights/monday"))
-    of = results_of(state, known, ABOUT, matrix, folder="nights/monday")
-    return grid_of(of.cells, of.causes)
+    return results_of(state, known, ABOUT, matrix, folder="nights/monday").coverage
+
+
+def square(*, runs: int = 0, found: int = 0, known: int = 0, stuck: int = 0) -> Square:
+    return Square(runs=runs, found=found, known=known, stuck=stuck)
 
 
 def test_a_square_counts_all_workloads_of_a_system_under_a_nemesis() -> None:
     other = replace(CRASH, workload="idempotent")
-    cells = grid(night((CRASH, "invalid", (LOST,)), (other, "valid", ()), (other, "stuck", (HUNG,)),
-                       (CUT, "not made", ())))
+    state = night((CRASH, "invalid", (LOST,)), (other, "valid", ()), (other, "stuck", (HUNG,)),
+                  (CUT, "not made", ()))
 
-    assert (cells.systems, cells.faults) == (("kip-279", "kip-101"), ("crash", "cut"))
-    assert cells.squares == {
-        ("kip-279", "crash"): Square(runs=3, found=1, stuck=1), ("kip-279", "cut"): Square(),
-        ("kip-101", "crash"): Square()}
+    assert coverage(state) == {
+        ("kip-279", "crash"): square(runs=3, found=1, stuck=1), ("kip-279", "cut"): square(),
+        ("kip-101", "crash"): square()}
 
 
 def test_a_known_finding_is_not_red_and_a_permitted_one_is_not_counted() -> None:
     before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1)
     before = before.changed(GONE.id, known={"reason": "KAFKA-1", "since": "2026"})
-    cells = grid(night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (GONE, LOST)),
-                       (CRASH, "valid", (ALLOWED,))), before)
+    state = night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (GONE, LOST)), (CRASH, "valid", (ALLOWED,)))
 
-    assert cells.squares["kip-279", "crash"] == Square(runs=3, found=1, known=1)
+    assert coverage(state, before)["kip-279", "crash"] == square(runs=3, found=1, known=1)
 
 
-def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards() -> None:
-    squares = {("a", "crash"): Square(runs=1_200, found=3), ("a", "cut"): Square(),
-               ("b", "crash"): Square(runs=4, known=4), ("c", "cut"): Square(runs=2, stuck=2)}
-    wide = grid_table(Grid(systems=("a", "b", "c"), faults=("crash", "cut"), squares=squares))
-    rows = re.findall(r"<tr>.*?</tr>", wide)
+def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards(tmp_path: Path) -> None:
+    other, third = replace(CRASH, rules="kip-101"), replace(CUT, rules="kip-320")
+    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1)
+    before = before.changed(GONE.id, known={"reason": "KAFKA-1", "since": "2026"})
+    known = replace(GONE, system="kip-101")
+    before = before.with_finding(known, "night1", 1).changed(known.id, known={"reason": "K", "since": "2026"})
+    shown = [(CRASH, "invalid", (LOST,))] * 3 + [(CRASH, "valid", ())] * 997
+    state = night(*shown, (CUT, "not made", ()), *[(other, "invalid", (known,))] * 4,
+                  *[(third, "stuck", (replace(HUNG, system="kip-320"),))] * 2)
+    _, _, drawn = page(folder_of(tmp_path, state, before)).partition('"grid"')
+    rows = re.findall(r"<tr>.*?</tr>", drawn, re.S)[:4]
 
-    assert len(rows) == 4
-    assert '<th scope="row">a</th><td class="found" data-head="crash"><span><b>3</b> of 1,200' in rows[1]
+    assert '<th scope="col">crash</th><th scope="col">cut</th>' in rows[0]
+    assert '<td class="found" data-head="crash"><span><b>3</b> of 1,000</span></td>' in rows[1]
     assert 'class="empty"' in rows[1]
-    assert '<td class="known" data-head="crash"><span><b>4</b> of 4<small>known' in rows[2]
+    assert '<td class="known" data-head="crash"><span><b>4</b> of 4<small>known</small>' in rows[2]
     assert 'class="outside"' in rows[2]
-    assert '<td class="quiet" data-head="cut"><span>2<small>2 stuck' in rows[3]
-    tall = grid_table(Grid(systems=("a",), faults=("crash", "cut"), squares=squares))
-    assert len(re.findall("<tr>", tall)) == 3
+    assert '<td class="quiet" data-head="cut"><span>2<small>2 stuck</small>' in rows[3]
+    tall = page(folder_of(tmp_path / "two", night((CRASH, "valid", ()), (CUT, "valid", ()))))
+    assert re.findall(r'<th scope="row">(\w+)</th>', tall) == ["crash", "cut"]
 
 
 # -- small charts -------------------------------------------------------------------------------------------
@@ -296,28 +293,32 @@ def test_a_cause_seen_only_in_later_nights_is_new() -> None:
     assert cause.standing == "new"
 
 
-def test_a_line_is_high_where_the_rate_is_and_has_gaps_where_nothing_ran() -> None:
+def test_a_line_is_high_where_the_rate_is_and_has_gaps_where_nothing_ran(tmp_path: Path) -> None:
     points = [point(0, 10), point(5, 10), point(0, 0), point(10, 10), point(1, 4)]
-    at = places(points)
 
-    assert at[2] is None
-    assert [place[1] for place in at if place is not None] == [25.0, 15.0, 5.0, 20.0]
-    assert at[-1] is not None
-    assert at[-1][0] == LINE_WIDTH - 5
-    assert [len(stretch) for stretch in stretches(at)] == [2, 2]
-    assert spark(points).count("<polyline") == 2
-    assert label(points[:1]) == "2026-03-01 02:00: 0 of 10 runs"
+    assert places(points, 104, 30, 5) == [(5.0, 25.0), (28.5, 15.0), None, (75.5, 5.0), (99.0, 20.0)]
+    assert points[0].text == "2026-03-01 02:00: 0 of 10 runs"
+    nights = {f"n{day}": Night(began=f"2026-02-{day:02d}T02:00:00+00:00", version="0.1.0", commit=None,
+                               runs={"kip-279": 10} if day != 3 else {}) for day in range(1, 6)}
+    before = Ledger(nights=nights).with_finding(LOST, "n2", 5)
+    drawn = page(folder_of(tmp_path, night((CRASH, "invalid", (LOST,))), before))
+    assert re.findall(r'<path d="([^"]*)"', drawn) == ["M5.0,25.0L23.8,15.0M61.4,25.0L80.2,25.0L99.0,5.0"]
+    assert re.findall(r'<circle class="(\w+)" cx="([0-9.]+)"', drawn) == [("seen", "23.8"), ("seen", "99.0")]
 
 
 @pytest.mark.parametrize("points", [[], [point(0, 0)], [point(3, 3)], [point(0, 5)] * 3])
-def test_a_chart_of_few_points_is_still_drawn(points: list[Point]) -> None:
-    assert spark(points).startswith('<svg class="spark"')
-    assert "nan" not in spark(points)
+def test_few_points_have_places_too(points: list[Point]) -> None:
+    assert len(places(points, 104, 30, 5)) == len(points)
 
 
 def test_bars_have_one_scale_that_fits_every_interval() -> None:
-    often, seldom = Rate(hits=10, of=10), Rate(hits=1, of=1_000)
+    def cause(hits: int, of: int) -> Cause:
+        state = night(*((CRASH, "invalid" if at < hits else "valid", (LOST,) if at < hits else ())
+                        for at in range(of)))
+        (one,) = results_of(state, Ledger(), ABOUT, [CRASH], folder="n").causes
+        return one
 
+    often, seldom = cause(10, 10), cause(1, 1_000)
     assert scale_of([often, seldom]) == 100
     assert scale_of([seldom]) == 1
     assert scale_of([]) == 1
@@ -362,10 +363,10 @@ def test_a_page_that_cannot_be_made_is_reported_and_fails_nothing(
     index_beside(folder, about_of(folder))
     before = (folder / "index.html").read_bytes()
 
-    def fail(*_: object) -> bytes:
+    def fail(*_: object, **__: object) -> str:
         raise error
 
-    monkeypatch.setattr(night_page, "page_of_night", fail)
+    monkeypatch.setattr(night_reports, "render", fail)
     assert index_beside(folder, about_of(folder)) is None
 
     assert f"its page was not written: {error}" in capsys.readouterr().err.replace(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from floodmark.checkers.laws import finding_names
 from floodmark.harness.registered import CHECK, registered
 
-_NOTHING = "nothing"
 _ALWAYS = "isolation, always: Kafka does not promise it."
 _IF_WW = "isolation, where the order of records in a log is needed to close it; read_uncommitted."
 _DOUBT = "What an op in doubt (info) wrote may land later than anything: only its reads were over by then."
@@ -21,9 +20,10 @@ _CYCLE_BY_TIME = f"{_CYCLE}, the order of real time included"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
+    short: str  # its meaning on one line, at most 82 columns
     means: str
     near_miss: str
-    permitted: str
+    permitted: str = "nothing"
     law: str  # what every correct cluster keeps, and the finding shows broken
     facts: tuple[str, ...] = ()  # further reading: keys of semantics.FACTS
 
@@ -35,6 +35,7 @@ def known_findings() -> list[str]:
 
 EXPLANATIONS: Mapping[str, Explanation] = {
     finding_names.LOST_WRITE: Explanation(
+        short="a send was acked and its record is not in the leader's final log",
         means="A send was acked and its record is not in the leader's final log at the offset that was "
         "acked. `how` says where it is: moved (elsewhere in that log), overwritten (another record "
         "is there), orphaned (only other replicas hold it), gone; or the log, which keeps everything, now "
@@ -57,40 +58,41 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S1", "S5", "S8", "S9"),
     ),
     finding_names.UNDER_REPLICATED: Explanation(
+        short="a member of the ISR lacks a record below the leader's HW",
         means="The cluster had settled, and a member of the ISR lacks a record that the leader holds "
         "below its HW.",
         near_miss="Before settling, a follower is one fetch behind: that is how replication works.",
-        permitted=_NOTHING,
         law="A member of the ISR has all that the leader's HW has passed; an election could give it the "
         "partition at any time",
         facts=("S12",),
     ),
     finding_names.UNSEEN: Explanation(
+        short="an acked record is in the log, and no final read returned it",
         means="An acked record is in the leader's log, below what readers may see, and none of the final "
         "reads returned it.",
         near_miss="A record that is not in the leader's log: that one is lost, not unseen.",
-        permitted=_NOTHING,
         law="A reader that reads to the end is shown every committed record",
         facts=("S14",),
     ),
     finding_names.DIVERGED: Explanation(
+        short="two replicas hold different records at one offset",
         means="Two replicas hold different records (epoch, value or CRC) at one offset: below both HWs, or "
         "anywhere once the cluster has settled.",
         near_miss="Different tails above the HW before settling: the next truncation mends them.",
-        permitted=_NOTHING,
         law="Where two logs have the same offset below the HW they have the same record",
         facts=("S10",),
     ),
     finding_names.EPOCH_LINEAGE: Explanation(
+        short="an epoch and an offset name two records, or epochs fall, or the epoch cache is wrong",
         means="One epoch and offset name two records, or epochs fall inside a log, or the leader-epoch cache "
         "says another epoch of an offset than the record there.",
         near_miss="A cache entry at LEO: a leader was elected and nothing was written yet.",
-        permitted=_NOTHING,
         law="An epoch has one leader, and only that leader writes its records: epoch and offset name one "
         "record, and epochs only rise along a log",
         facts=("S10",),
     ),
     finding_names.MALFORMED_LOG: Explanation(
+        short="a log has a gap, a doubled offset, bad bytes, or contradicts its own ends",
         means="A replica's log is malformed: a gap, an offset twice or out of order, bytes that do not fit "
         "their CRC, a HW above LEO, or a LEO or log start that the entries contradict. Without logs: the "
         "first batch of an answer that a final reader could not read three times, on new connections "
@@ -98,12 +100,12 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         near_miss="Gaps in a compacted partition; a HW above the LEO of a node that was not running; a last "
         "batch that an answer cuts off (KIP-74); a batch that cannot be read after the nemesis damaged a "
         "disk.",
-        permitted=_NOTHING,
         law="A log has each offset once, in order and with whole bytes, and says truly where it begins and "
         "ends",
         facts=("S13",),
     ),
     finding_names.INCONSISTENT_OFFSETS: Explanation(
+        short="clients saw two values at one offset",
         means="Clients saw two values at one offset, in acks of ok sends or in reads.",
         near_miss="An offset that came with a send nobody knows the fate of (info): a remark, never "
         "evidence.",
@@ -112,6 +114,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S9", "S16"),
     ),
     finding_names.DUPLICATE: Explanation(
+        short="one value is, or was read, at two offsets",
         means="One value is at two offsets of the leader's final log, or clients saw two offsets for it: by "
         "reads, or by a read and its own ack.",
         near_miss="A second copy that belongs to an aborted transaction.",
@@ -120,14 +123,15 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S7",),
     ),
     finding_names.PHANTOM: Explanation(
+        short="a value that nobody sent was read, or is in a log",
         means="A value was read, or is in a log, that nobody sent to that partition.",
         near_miss="A value whose send is open or in doubt: it was sent. With lines of the history missing "
         "nothing is claimed.",
-        permitted=_NOTHING,
         law="A log holds what was sent to it and nothing else",
         facts=("S6",),
     ),
     finding_names.G1A: Explanation(
+        short="a send certainly failed, and its value was read or is in the log",
         means="A send certainly failed, and its value was read, or is in the leader's log below the HW. Or a "
         "reader of committed records got a transaction's value from where that log has it only as aborted, "
         "whatever the client was told.",
@@ -140,6 +144,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S6",),
     ),
     finding_names.TORN_TRANSACTION: Explanation(
+        short="one record of a transaction is committed, and another is not",
         means="One transaction took effect in part, and its client was not told ok: the cluster had settled, "
         "and one of its records is committed while another is aborted, or not in its leader's log. In an "
         "imported history: a reader of committed records got one of them, and another, whose send was acked "
@@ -152,6 +157,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S18", "S17"),
     ),
     finding_names.SAW_THEN_LOST: Explanation(
+        short="a reader got a record that is not in the final log",
         means="A reader was shown a value at an offset, and the leader's final log does not hold it there.",
         near_miss="An offset below the final log start: it was deleted.",
         permitted=f"{_LOSS}. acks permits none of it: what was read had been committed.",
@@ -159,6 +165,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S14", "S16"),
     ),
     finding_names.NONMONOTONIC_SEND: Explanation(
+        short="a process's later send got a lower offset than an earlier one",
         means="A process's later ok send got a lower offset of the partition than an earlier one. Where "
         "its ack had none, the only offset at which its value was read counts.",
         near_miss="Two sends inside one op (int-nonmonotonic-send); sends of two processes (realtime-order).",
@@ -168,6 +175,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S7",),
     ),
     finding_names.INT_NONMONOTONIC_SEND: Explanation(
+        short="a later send of one op got a lower offset",
         means="Inside one op, a later send to a partition got a lower offset than an earlier one.",
         near_miss="A transaction's send and its read, which have no order between them.",
         permitted="retries without idempotence.",
@@ -175,6 +183,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S7",),
     ),
     finding_names.REALTIME_ORDER: Explanation(
+        short="a send after an ack got a lower offset than the acked record",
         means="A send was acked before another was invoked, yet the other got the lower offset of the "
         "partition.",
         near_miss="Sends that overlap in time: either order is right.",
@@ -183,6 +192,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S9",),
     ),
     finding_names.NONMONOTONIC_POLL: Explanation(
+        short="a consumer got records again that it had got before",
         means="A consumer's next poll of a partition began at or below where its last ok poll had ended.",
         near_miss="After an assign that gave the partition up, or a crash: the position is forgotten. "
         "After a poll that failed: it is where it was before.",
@@ -191,13 +201,14 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S16",),
     ),
     finding_names.INT_NONMONOTONIC_POLL: Explanation(
+        short="the offsets of a partition do not rise within one poll",
         means="Inside one poll, an offset of a partition is not above the one before.",
         near_miss="A transaction's read and its send, which have no order between them.",
-        permitted=_NOTHING,
         law="Within one answer offsets rise",
         facts=("S16",),
     ),
     finding_names.POLL_SKIP: Explanation(
+        short="a consumer's next poll skipped records that are in the log",
         means="A consumer's next poll of a partition passed over records that the leader's final log holds.",
         near_miss="Control records and aborted ones between. What a failed poll showed excuses nothing: "
         "it was given back.",
@@ -206,13 +217,14 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S16",),
     ),
     finding_names.INT_POLL_SKIP: Explanation(
+        short="one poll skipped records that are in the log",
         means="Inside one poll, records that the leader's final log holds were passed over.",
         near_miss="Control records and aborted ones between.",
-        permitted=_NOTHING,
         law="Within one answer no record of the log is left out",
         facts=("S14",),
     ),
     finding_names.END_OFFSET_REGRESSED: Explanation(
+        short="one client saw the end of a partition fall",
         means="The end offset of a partition fell for one client, was below what it had already read, or was "
         "at or below a record that had been acked before it asked, in the epoch of the leader that answered "
         "(behind-ack).",
@@ -224,17 +236,18 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S15",),
     ),
     finding_names.STUCK: Explanation(
+        short="after mending, a partition had no leader or acked nothing",
         means="After mending, with every node up, none dead by itself and nothing left behind by a fault, a "
         "partition had no leader or acked no write within the time-out. Where only the wire is seen, a "
         "node is up if it answered Metadata and named a controller all that time.",
         near_miss="A partition of such a system that had acked nothing before the first fault: it may be "
         "set up wrongly, which is unknown. A replica that only had not come back into the ISR: that is not "
         "settled, and some checks are unknown.",
-        permitted=_NOTHING,
         law="When all nodes are back, every partition finds a leader and takes writes again",
         facts=("S11",),
     ),
     finding_names.BROKER_DIED: Explanation(
+        short="a broker that had been ready ended by itself",
         means="A broker was ready, and then its process ended by itself: nobody had killed or stopped it, "
         "and no fault explains its end (a full disk, too little memory, a failpoint armed to crash). A "
         "broken invariant of its own is such an end. All else of the run is judged as ever.",
@@ -242,30 +255,30 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "that was killed, stopped, or struck by a fault that ends processes. One that gave up after its "
         "time-out because the nemesis had taken away what it cannot do without: a majority of the "
         "controllers, ZooKeeper, or, as it started, every other broker.",
-        permitted=_NOTHING,
         law="A broker that has started runs until somebody ends it: it answers errors, and does not end "
         "because of them",
     ),
     finding_names.HW_REGRESSED: Explanation(
+        short="a leader's HW fell inside one epoch",
         means="A leader's HW fell inside one epoch of its leadership.",
         near_miss="A follower's HW, which may fall, and a new leader's, which begins where its own had been.",
-        permitted=_NOTHING,
         law="Within one epoch a leader's HW never falls: clients were shown what is below it",
         facts=("S13",),
     ),
     finding_names.UNCLEAN_ELECTION: Explanation(
+        short="a leader from outside the ISR, which no setting allowed and nobody asked for",
         means="The controller elected a leader uncleanly, from outside the ISR, although "
         "unclean.leader.election.enable is off and no act of the nemesis had asked for an unclean "
         "election of that partition. What such an election loses is no permitted loss.",
         near_miss="With the setting on, or after the nemesis had asked for one, it is no finding, and "
         "what it loses is permitted. Where nobody can say which came first, the ask or the "
         "election, the name is unknown.",
-        permitted=_NOTHING,
         law="A leader is elected from the ISR, unless the setting or whoever runs the cluster says that any "
         "replica will do",
         facts=("S9", "S11"),
     ),
     finding_names.LEADER_INCOMPLETE: Explanation(
+        short="a leader began without records that were committed before",
         means="A replica became the leader while its log ended below what a leader before it had committed.",
         near_miss="A HW that lags behind its log: a new leader holds more than it knows to be committed.",
         permitted=f"{_LOSS}.",
@@ -273,6 +286,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S9", "S12", "S20"),
     ),
     finding_names.CANDIDATE_INCOMPLETE: Explanation(
+        short="a node that could be elected lacks a committed record",
         means="A registered, unfenced member of the controller's ISR lacks a committed record, or holds "
         "another in its place: elected now, it would lose it. Nobody need have noticed yet.",
         near_miss="A broker that was started again and has not been registered since; one that is fenced.",
@@ -281,22 +295,23 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S12", "S20"),
     ),
     finding_names.TWO_LEADERS: Explanation(
+        short="two nodes acted as leader of one epoch",
         means="Two nodes appended, acked or moved the HW as leader of one epoch.",
         near_miss="An old leader that goes on in its own, older epoch.",
-        permitted=_NOTHING,
         law="The controller gives an epoch to one node",
         facts=("S9",),
     ),
     finding_names.ACK_RULE: Explanation(
+        short="an acks=all send was acked before the ISR had it, or with too small an ISR",
         means="A send with acks=all was acked with a HW not above it, with fewer in the ISR than "
         "min.insync.replicas, or before every member of the ISR had appended the record.",
         near_miss="A member that had the record and has truncated it since; an ack with acks=1.",
-        permitted=_NOTHING,
         law="An acks=all ack says that the HW has passed the record, that every member of the ISR has it, "
         "and that they are as many as min.insync.replicas asks",
         facts=("S2", "S1"),
     ),
     finding_names.UNSAFE_TRUNCATION: Explanation(
+        short="a replica truncated a committed record that it had",
         means="A replica truncated, other than in recovery, and cut a committed record that it held: by "
         "offset and epoch.",
         near_miss="A truncation of records that no HW had passed; the same offset in another epoch; what "
@@ -306,24 +321,25 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S20", "S12"),
     ),
     finding_names.UNSAFE_ISR: Explanation(
+        short="a replica joined the ISR too early, or leader and controller disagree about it",
         means="An ISR took in a replica below the leader's HW or the start of its epoch, left out its "
         "leader, went back in its own order, or was counted by its leader without a member that the "
         "controller has in it.",
         near_miss="A leader that counts more than the controller: it has proposed them.",
-        permitted=_NOTHING,
         law="A replica joins the ISR when it has come up to the HW and to the start of the leader's epoch, "
         "and the leader counts whomever the controller counts",
         facts=("S12",),
     ),
     finding_names.EPOCH_REGRESSED: Explanation(
+        short="a node took a role in an epoch below an earlier one",
         means="A node became leader or follower in an epoch below one it had had a role in, over restarts "
         "too.",
         near_miss="The same epoch once more, after a restart.",
-        permitted=_NOTHING,
         law="A node takes a role only in an epoch above its last, restarts or not",
         facts=("S20",),
     ),
     finding_names.RECOVERY_LOSS: Explanation(
+        short="a replica started without records that it certainly had on disk",
         means="A replica started with a LEO below what it surely held before: after an orderly stop its last "
         "LEO; after any other end the highest offset below which its fetch in a leader's trace, or "
         "its own ack, proves its records. No fault that loses data had struck the node since its "
@@ -336,23 +352,24 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S8", "S20"),
     ),
     finding_names.READ_ABOVE_HW: Explanation(
+        short="a reader got a record above every HW",
         means="A poll returned a record at an offset that was not below any HW of the partition in the trace "
         "by the time the poll was over.",
         near_miss="A record just below a HW that is traced at the same moment, or within the error of the "
         "clocks. A reader far behind.",
-        permitted=_NOTHING,
         law="Readers are shown only what lies below the HW: anything above may still be cut",
         facts=("S14",),
     ),
     finding_names.END_OFFSET_AHEAD: Explanation(
+        short="a client got an end of the partition that is above its HW",
         means="list_offsets returned an end above every HW of the partition in the trace by the time the op "
         "was over.",
         near_miss="An end that equals the HW, or the last stable offset below it.",
-        permitted=_NOTHING,
         law="The end of a log that clients get is its HW: the records above are not committed yet",
         facts=("S14", "S15"),
     ),
     finding_names.PRECOMMITTED_READ: Explanation(
+        short="a transaction read a record of its own before it committed",
         means="A transaction read a value that it itself sends: a reader was shown what was not committed "
         "yet.",
         near_miss="A transaction that reads what another one of its process had sent.",
@@ -361,6 +378,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S18",),
     ),
     finding_names.G0: Explanation(
+        short="the writes of two transactions overwrite or interleave with each other",
         means="A cycle of ops by the order of their records: each wrote a record before one of the next "
         "op's.",
         near_miss="Two transactions that wrote to two partitions in the same order.",
@@ -369,6 +387,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S18",),
     ),
     finding_names.G0_PROCESS: Explanation(
+        short="the order of records contradicts the order of a process's ops",
         means="A cycle of ops by the order of their records and the order in which a process asked for them.",
         near_miss=f"{_DOUBT} Where a process had two ops open, its order is not used.",
         permitted=_ALWAYS,
@@ -376,6 +395,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S18",),
     ),
     finding_names.G0_REALTIME: Explanation(
+        short="the order of records contradicts the order in time",
         means="A cycle of ops by the order of their records and by time: one was over before the next one "
         "began.",
         near_miss=f"{_DOUBT} Ops that overlap in time.",
@@ -384,6 +404,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S18",),
     ),
     finding_names.G1C: Explanation(
+        short="ops read each other's records in a cycle",
         means="A cycle of ops, each of which read what the one before had sent; or whose record stood before "
         "its own, where that is needed to close the cycle.",
         near_miss="A send that failed for certain and was read: that is G1a.",
@@ -392,6 +413,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S18",),
     ),
     finding_names.G1C_PROCESS: Explanation(
+        short="who read whose value contradicts the order of a process's ops",
         means="A cycle of ops by who read whose value and by the order of a process. A process that read a "
         "value before it asked to send it is one.",
         near_miss=f"{_DOUBT} Where a process had two ops open, its order is not used.",
@@ -400,6 +422,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S18",),
     ),
     finding_names.G1C_REALTIME: Explanation(
+        short="who read whose value contradicts the order in time",
         means="A cycle of ops by who read whose value and by time: one was over before the next one began. A "
         "value that was read before its send was invoked is one.",
         near_miss=f"{_DOUBT} Two transactions, open at once, that read each other's values: that is "
@@ -409,6 +432,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S18",),
     ),
     finding_names.G_SINGLE: Explanation(
+        short="a transaction saw one half of another and not the other half; Kafka permits it",
         means="A cycle of ops that is closed by one of them having read a partition up to just before "
         "another's record, while it depends on that other one: it saw one half of a transaction and "
         "not the other.",
@@ -419,6 +443,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S18",),
     ),
     finding_names.G2_ITEM: Explanation(
+        short="transactions missed one another's records in a cycle; Kafka permits it",
         means="A cycle of ops that takes two or more who read a partition up to just before the next one's "
         "record.",
         near_miss="One such reader is enough to close the cycle: G-single.",
@@ -427,6 +452,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S18",),
     ),
     finding_names.UNFIT: Explanation(
+        short="no finding: the run did not do what was asked",
         means="Not a finding of the cluster: the run did not do what was asked, for moments of its schedule "
         "never came, or a nemesis was asked for and had nothing that could strike. It is listed under "
         "unknown.",

@@ -125,49 +125,71 @@ FACTS: Mapping[str, Fact] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """What a cause means, and the facts it rests on."""
+    """What a cause means, in a few words (short), in a clause (allows) and at length, and the facts it rests
+    on."""
 
+    short: str
+    allows: str
     means: str
     facts: tuple[str, ...]
 
 
 PERMISSIONS: Mapping[str, Permission] = {
     "acks": Permission(
+        short="fewer acks than all of the ISR",
+        allows="with these acks a record need not survive its leader",
         means="with acks=1 the leader answers as soon as it has the record itself, with acks=0 nobody waits "
         "at all, and min.insync.replicas is not asked: if the leader goes before a follower has fetched it, "
         "the record goes with it",
         facts=("S3", "S1"),
     ),
     "unclean.leader.election.enable": Permission(
+        short="a leader from outside the ISR",
+        allows="an unclean election may lose what was acked",
         means="the setting lets a replica lead that was not in the ISR, so that the partition is back "
         "sooner; what only the ISR had is gone then, acked or not",
         facts=("S10", "S9", "S11"),
     ),
     "fault budget": Permission(
+        short="power cuts and bad disks on too many copies",
+        allows="more copies lost their data to faults than min.insync.replicas covers",
         means="an ack is no fsync: a power cut or a bad disk takes what was not flushed, and a leader was "
         "then chosen from copies that had suffered so. An acked record survives fewer such losses than "
         "min.insync.replicas says, and none where the ISR had shrunk to the one that was struck",
         facts=("S8", "S5"),
     ),
     "retries": Permission(
+        short="retries without idempotence",
+        allows="retries without idempotence may append a record twice, or late",
         means="a producer that retries and is not idempotent cannot know whether its first try was appended: "
         "the record may be there twice, or late",
         facts=("S7",),
     ),
     "subscribe": Permission(
+        short="a consumer group that moves partitions",
+        allows="a group member's position moves with its partitions",
         means="a member of a consumer group takes over partitions, and their positions, from other members "
         "whenever the group changes",
         facts=("S17", "S16"),
     ),
     "isolation": Permission(
+        short="an isolation level that does not separate transactions",
+        allows="the isolation level allows it",
         means="this isolation level does not keep transactions apart: their writes may interleave, and under "
         "read_uncommitted a reader sees what is open or aborted. It permits only what transactions do",
         facts=("S18",),
     ),
     "internal topics": Permission(
+        short="losses of what the transactions' coordinator knew",
+        allows="faults may have lost what the transactions' coordinator knew",
         means="what a transaction wrote and whether it was committed are records too, of __transaction_state "
         "and of each partition (its markers): the same faults and unclean elections that may lose other "
         "records may lose these",
         facts=("S17", "S8"),
     ),
 }
+
+
+def allowed_by(cause: object) -> str:
+    """The clause that says why a permitted finding is no bug."""
+    return PERMISSIONS[str(cause)].allows if cause in PERMISSIONS else "the configuration allows it"

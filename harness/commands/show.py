@@ -9,8 +9,9 @@ import click
 
 from floodmark.harness.campaign.state import is_campaign
 from floodmark.harness.errors import UsageError
-from floodmark.harness.report.logs_side_by_side import check_partition, show_logs
-from floodmark.harness.report.run_shown import show_finding, show_glance
+from floodmark.harness.report.logs_side_by_side import check_partition, logs_text
+from floodmark.harness.report.run_files import RunFiles
+from floodmark.harness.report.run_shown import finding_text, glance_text
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.saved_verdict import read_about
 from floodmark.harness.run import latest_folder, open_run, real_folder
@@ -25,13 +26,13 @@ def show_run(folder: Path | None, *, finding: str | None, partition: int | None,
         raise UsageError(f"{shown} is a campaign's folder: {shows} shows it")
     run = open_run(shown)
     about = read_about(run)
-    if offset is not None:
-        show_logs(run, about, check_partition(about, partition), offset)
-    elif partition is not None:
+    if partition is not None and offset is None:
         raise UsageError("--partition needs --offset: the place in that log")
-    elif finding is not None:
-        show_finding(run, about, finding)
+    if offset is not None:
+        lines = logs_text(RunFiles(run), about, check_partition(about, partition), offset)
     else:
-        show_glance(run, about, shown)
+        lines = finding_text(run, about, finding) if finding is not None else glance_text(run, about, shown)
+    for line in lines:
+        click.echo(line)
     click.echo(harmless(str(shown)))
     return EXIT_VALID

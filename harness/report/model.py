@@ -219,6 +219,7 @@ class Account:
     """
 
     found: Json
+    evidence: Evidence | None = None  # of the worst example
     parts: tuple[Part, ...] = ()
     followers: tuple[Follower, ...] = ()
     covered_above: frozenset[str] = frozenset()  # heads of the parts that the summary covers
@@ -249,6 +250,7 @@ class Reading:
     """What a report needs from the files of a run: read once, used in every format."""
 
     accounts: tuple[Account, ...]  # the worst event first
+    course: Course | None = None  # of the worst event
     summary: tuple[Part, ...] = ()  # of the worst event, five lines at most
     strikes: Strikes = field(default_factory=Strikes)
     gathering: "Gathering | None" = None  # for further questions; None: no files were read

@@ -16,6 +16,7 @@ import click
 
 from floodmark.checkers.judge.report import is_run
 from floodmark.checkers.text.explain import EXPLANATIONS
+from floodmark.checkers.text.semantics import PERMISSIONS
 from floodmark.harness import __version__, runtime
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.ledger import Ledger
@@ -23,7 +24,6 @@ from floodmark.harness.campaign.plan import read
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import ABOUT, about_of, state_of
 from floodmark.harness.errors import UsageError
-from floodmark.harness.report.explanations import short_meaning
 from floodmark.harness.report.gate_outcomes import LIMIT
 from floodmark.harness.report.night import (
     STUCK,
@@ -37,7 +37,7 @@ from floodmark.harness.report.night import (
     results_of,
     why_of,
 )
-from floodmark.harness.report.phrases import PERMITS, align_columns, count_text, short_time_text, time_text
+from floodmark.harness.report.phrases import align_columns, count_text, short_time_text, time_text
 from floodmark.harness.report.rates import p_same, per_100, two_digits
 from floodmark.harness.report.render import Room, render
 from floodmark.harness.report.run_page import AT_ONCE_BYTES, REPORT, size_of, write_report, written_page
@@ -148,7 +148,7 @@ def write_index(folder: Path, file: Path | None = None, *, trouble: str = "", le
         pages=pages_of(night, file.parent), made_at=datetime.datetime.fromtimestamp(
             runtime.current.time_ns() / 1e9).astimezone().isoformat(timespec="seconds"),
         reproductions=state.select("SELECT count(*) FROM reproductions")[0][0],
-        gates_of=gates_of, why_of=why_of, meaning=meaning, moment=moment, permits=PERMITS, per_100=per_100,
+        gates_of=gates_of, why_of=why_of, meaning=meaning, moment=moment, permissions=PERMISSIONS, per_100=per_100,
         pieces=re.compile(r"(?<=[,_])|(?=\+)").split, places=places, scale_of=scale_of, shell=shlex.join,
         count_text=count_text, short_time_text=short_time_text, time_text=time_text, two_digits=two_digits,
     ).encode())
@@ -192,7 +192,7 @@ def moment(written: object) -> str:
 
 def meaning(finding: str) -> str:
     """The finding's meaning on one line; empty for a name that this floodmark does not know."""
-    return short_meaning(finding) if finding in EXPLANATIONS else ""
+    return EXPLANATIONS[finding].short if finding in EXPLANATIONS else ""
 
 
 def scale_of(causes: Iterable[Cause]) -> float:

@@ -17,15 +17,6 @@ from floodmark.harness.schedule.moments import read_moment
 from floodmark.harness.verdict import BUG
 
 RECORDS_SHOWN = 4  # of one op
-PERMITS: Mapping[str, str] = {
-    "acks": "with these acks a record need not survive its leader",
-    "unclean.leader.election.enable": "an unclean election may lose what was acked",
-    "fault budget": "more copies lost their data to faults than min.insync.replicas covers",
-    "retries": "retries without idempotence may append a record twice, or late",
-    "subscribe": "a group member's position moves with its partitions",
-    "isolation": "the isolation level allows it",
-    "internal topics": "faults may have lost what the transactions' coordinator knew",
-}
 Record = Send | Read
 Asked = Callable[[Record], bool]
 

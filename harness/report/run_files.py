@@ -233,6 +233,10 @@ class RunFiles:
     def trace(self) -> LineFile:
         return LineFile(self.run.trace_path, self.run.folder)
 
+    @cached_property
+    def replicas_file(self) -> LineFile:
+        return LineFile(self.run.replicas_path, self.run.folder)
+
     # -- the history ----------------------------------------------------------------------------------------
 
     def op(self, index: int) -> Op | None:
@@ -380,8 +384,8 @@ class RunFiles:
     @cached_property
     def replicas(self) -> Mapping[tuple[str, int], Json]:
         """The rows of replicas.jsonl by node and partition: what each replica believed at the end."""
-        file = LineFile(self.run.replicas_path, self.run.folder)
-        rows = map(fields_of, (each.line for each in file.lines())) if file.size() <= ROWS_BYTES else ()
+        lines = self.replicas_file.lines() if self.replicas_file.size() <= ROWS_BYTES else ()
+        rows = (fields_of(each.line) for each in lines)
         return {(str(row.get("node")), row["partition"]): row
                 for row in rows if row is not None and type(row.get("partition")) is int}
 

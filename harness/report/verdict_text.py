@@ -18,7 +18,7 @@ from floodmark.harness.report.case_names import guarantee_texts, is_kafka, syste
 from floodmark.harness.report.finding_evidence import Gathering
 from floodmark.harness.report.finding_groups import group_findings
 from floodmark.harness.report.finding_narrative import narrate_finding
-from floodmark.harness.report.model import Account, Course, Evidence, Follower, Json, Part, Reading
+from floodmark.harness.report.model import Account, Evidence, Json, Part, Reading
 from floodmark.harness.report.phrases import class_text, cut_text, many
 from floodmark.harness.report.record_story import WIDE, heads_covered_by, summary
 from floodmark.harness.report.run_files import RunFiles
@@ -49,19 +49,25 @@ def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
     if about is None or not isinstance(folder, Path):
         return Reading(accounts=tuple(Account(found=found) for found in findings))
     gathering = gathering_of(RunAt(folder=folder), verdict, about)
-    accounts = list(read_accounts(gathering, findings))
-    course = course_of_the_worst(gathering, findings)
-    lines = summary(course) if course is not None else []
+    accounts, before = list[Account](), list[Evidence]()
+    for event in group_findings(gathering, findings):
+        examples = event.root.get("examples") or ()
+        evidence = gathering.evidence_for(event.root, examples[0]) if examples else None
+        parts = narrate_finding(evidence, before) if evidence is not None else ()
+        accounts.append(
+            Account(found=event.root, evidence=evidence, parts=parts, followers=tuple(event.followers)))
+        before += [evidence] if evidence is not None else []
+    worst = accounts[0].evidence if accounts else None
+    course = gathering.course_of(worst) if worst is not None else None
+    lines = tuple(summary(course)) if course is not None else ()
     if course is not None:
         accounts[0] = replace(accounts[0], covered_above=heads_covered_by(lines, course))
-    return Reading(accounts=tuple(accounts), summary=tuple(lines),
+    return Reading(accounts=tuple(accounts), course=course, summary=lines,
                    strikes=strikes_of(gathering.files.nemesis, about), gathering=gathering)
 
 
-def course_of_the_worst(gathering: Gathering, findings: Sequence[Json]) -> Course | None:
-    """The course of the worst finding's event; None if there is no finding, or no example of it."""
-    examples = (findings[0].get("examples") or ()) if findings else ()
-    return gathering.course_of(gathering.evidence_for(findings[0], examples[0])) if examples else None
+def gathering_of(run: Run, verdict: Json, about: Json) -> Gathering:
+    return Gathering(files=RunFiles(run), about=about, unknown=verdict.get("unknown") or ())
 
 
 def report(folder: Place, verdict: Json, about: Json | None, *, ruled: Ruling | None = None,
@@ -69,15 +75,18 @@ def report(folder: Place, verdict: Json, about: Json | None, *, ruled: Ruling | 
     """The report: the outcome, a summary, a paragraph for each event, what is unknown and why, what was read,
     and the next commands. ruled: the outcome under the gate's options."""
     reading = reading_of(folder, verdict, about) if reading is None else reading
-    parts = [f"{harmless(folder.resolve().name)}: {(ruled or ruling(verdict, about)).heading}"]
-    parts += summarised(reading)
-    parts += [f"  ran        {ran_text(about)}", *struck_text(reading)] if about else []
-    parts += map(paragraph, reading.accounts)
-    parts += unknowns(verdict.get("unknown") or ())
-    parts += [f"  not made   {checks_left}" for checks_left in left_undone(verdict)]
-    parts.append(f"  looked at  {looked_at(verdict.get('counts') or {})}")
-    parts += next_commands(folder, verdict, about)
-    return "\n".join(parts)
+    ran = [f"  ran        {ran_text(about)}", *struck_text(reading)] if about else []
+    return "\n".join([f"{harmless(folder.resolve().name)}: {(ruled or ruling(verdict, about)).heading}",
+                      *summarised(reading), *ran, *findings_text(folder, verdict, about, reading)])
+
+
+def findings_text(folder: Place, verdict: Json, about: Json | None, reading: Reading) -> Iterator[str]:
+    """Yields the report from the findings on."""
+    yield from map(paragraph, reading.accounts)
+    yield from unknowns(verdict.get("unknown") or ())
+    yield from (f"  not made   {checks_left}" for checks_left in left_undone(verdict))
+    yield f"  looked at  {looked_at(verdict.get('counts') or {})}"
+    yield from next_commands(folder, verdict, about)
 
 
 def summarised(reading: Reading) -> list[str]:
@@ -103,43 +112,22 @@ def struck_text(reading: Reading) -> list[str]:
 # -- findings -----------------------------------------------------------------------------------------------
 
 
-def read_accounts(gathering: Gathering, findings: Sequence[Json]) -> Iterator[Account]:
-    """Every event with its paragraph; a paragraph does not repeat what an earlier one says."""
-    before: list[Evidence] = []
-    for event in group_findings(gathering, findings):
-        examples = event.root.get("examples") or ()
-        evidence = gathering.evidence_for(event.root, examples[0]) if examples else None
-        parts = narrate_finding(evidence, before) if evidence is not None else ()
-        yield Account(found=event.root, parts=parts, followers=tuple(event.followers))
-        before += [evidence] if evidence is not None else []
-
-
-def gathering_of(run: Run, verdict: Json, about: Json) -> Gathering:
-    return Gathering(files=RunFiles(run), about=about, unknown=verdict.get("unknown") or ())
-
-
 def paragraph(account: Account) -> str:
     """The text of an event: the paragraph about the worst example, a sentence for each of the next few, the
     number of the others, and a line for each other group of the event."""
-    found, parts = account.found, account.shown
-    name = click.style(found["name"], bold=True)
-    lines = [f"  {name}: {many(found['count'], 'finding')}, {class_text(found)}", *with_heads(parts)]
-    lines += with_heads([("also", other) for other in account.others]) if parts else [
+    found, followers = account.found, account.followers
+    name = click.style(account.name, bold=True)
+    lines = [f"  {name}: {many(found['count'], 'finding')}, {class_text(found)}", *with_heads(account.shown)]
+    lines += with_heads([("also", other) for other in account.others]) if account.parts else [
         f"    {other}" for other in account.others]
     lines += [f"    ... and {account.left_out} more"] if account.left_out else []
-    return "\n".join([*lines, *followed(account.followers)])
-
-
-def followed(followers: Sequence[Follower]) -> Iterator[str]:
-    """`saw-then-lost  2 was read at offset 1 (history.jsonl:6)`: a line each, the names in one column."""
-    if followers:
-        yield f"    {SAME_EVENT}:"
+    lines += [f"    {SAME_EVENT}:"] if followers else []
     width = max((len(one.head) for one in followers), default=0)
     for one in followers:
-        where = f" ({one.places})" if one.places else ""
-        room = WIDE - 6 - width - 2
-        line = one.clause + where if len(one.clause + where) <= room else cut_text(one.clause, room)
-        yield f"      {one.head:<{width}}  {line}"
+        line, room = one.clause + (f" ({one.places})" if one.places else ""), WIDE - 6 - width - 2
+        line = line if len(line) <= room else cut_text(one.clause, room)
+        lines.append(f"      {one.head:<{width}}  {line}")
+    return "\n".join(lines)
 
 
 def with_heads(parts: Iterable[Part], indent: int = 4) -> Iterator[str]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from floodmark.checkers.text.semantics import PERMISSIONS
 from floodmark.harness import __version__
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import LASTING
@@ -25,7 +26,7 @@ from floodmark.harness.report.case_names import is_kafka
 from floodmark.harness.report.html.clients import silence_text
 from floodmark.harness.report.html.spans import DOWN
 from floodmark.harness.report.model import Json, RunFacts, int_in, items, text
-from floodmark.harness.report.phrases import PERMITS, many, seconds
+from floodmark.harness.report.phrases import many, seconds
 from floodmark.harness.report.render import TEMPLATES, render
 from floodmark.harness.run import write_whole
 from floodmark.harness.user_cache import cache_folder
@@ -48,7 +49,7 @@ def page_of(facts: RunFacts) -> bytes:
         facts.folder, verdict, about or None)] if facts.verdict is not None else []
     once_more = "check" if facts.verdict is None else "rejudge"
     return render(
-        "run.html", facts=facts, word=word, rest=rest, version=__version__, permits=PERMITS,
+        "run.html", facts=facts, word=word, rest=rest, version=__version__, permissions=PERMISSIONS,
         kind=CLASSES.get(facts.ruled.kind if facts.ruled is not None else "unknown", "bad"),
         tested=tested(facts),
         problems=[*(facts.ruled.harness if facts.ruled is not None else ()), *facts.problems],

@@ -148,7 +148,8 @@ def write_index(folder: Path, file: Path | None = None, *, trouble: str = "", le
         pages=pages_of(night, file.parent), made_at=datetime.datetime.fromtimestamp(
             runtime.current.time_ns() / 1e9).astimezone().isoformat(timespec="seconds"),
         reproductions=state.select("SELECT count(*) FROM reproductions")[0][0],
-        gates_of=gates_of, why_of=why_of, meaning=meaning, moment=moment, permissions=PERMISSIONS, per_100=per_100,
+        gates_of=gates_of, why_of=why_of, meaning=meaning, moment=moment,
+        permissions=PERMISSIONS, per_100=per_100,
         pieces=re.compile(r"(?<=[,_])|(?=\+)").split, places=places, scale_of=scale_of, shell=shlex.join,
         count_text=count_text, short_time_text=short_time_text, time_text=time_text, two_digits=two_digits,
     ).encode())

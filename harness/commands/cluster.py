@@ -24,6 +24,7 @@ import json
 import os
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -39,13 +40,22 @@ from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.error_exits import code_of
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.event_loop import sigterm_handler_restored
-from floodmark.harness.faults import FAULTS, MENDS_ROLE
+from floodmark.harness.faults import COMMANDS, FAULTS, LOSES, MENDS_ROLE
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome
-from floodmark.harness.protocols import Addressed, Adopts, Cluster, PartitionSpec, Struck, ability, why_not
-from floodmark.harness.report.cluster_table import hints, loss_text, table
-from floodmark.harness.report.phrases import grudge
+from floodmark.harness.protocols import (
+    Addressed,
+    Adopts,
+    Cluster,
+    PartitionSpec,
+    Struck,
+    ability,
+    method_for,
+    why_not,
+)
+from floodmark.harness.report.phrases import grudge, many
 from floodmark.harness.report.schedule_outcome import missed_moment_text
+from floodmark.harness.report.terminal import table
 from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.schedule import json_form
@@ -64,6 +74,17 @@ HISTORY = "nemesis.jsonl"  # in the cluster's folder "work": the strikes of a ne
 _NEEDS_RUNNING = ("kill", "stop", "pause", "resume")
 ASK_S = 60.0  # a start waits for its node
 LOOK_AFTER_S = 0.5  # how often to look for nodes that died
+CLIENTS_CAN = {  # what a system's clients can do, by its name
+    "reference": """\
+Clients can list, create, describe, alter and delete topics, produce (also idempotently) with any compression,
+assign partitions and read them, and ask for offsets by time.
+There are no consumer groups and no transactions: subscribe, commit and init_transactions are refused at once.
+""",
+    "kafka": """\
+This is Apache Kafka {version}: its clients and tools work as with any other. A topic must be created before
+it is used (auto.create.topics.enable=false).
+""",
+}
 
 
 # -- the server ---------------------------------------------------------------------------------------------
@@ -389,8 +410,62 @@ def find_cluster(folder: Path | None) -> tuple[Path, str, int]:
 def state(folder: Path | None, *, as_json: bool = False) -> int:
     """Prints leader, epoch and ISR of each partition, and LEO and HW of each replica."""
     answer = ask_cluster(folder, "state")
-    print(json.dumps(answer) if as_json else table(answer))
+    print(json.dumps(answer) if as_json else state_text(answer))
     return EXIT_VALID
+
+
+def state_text(answer: Mapping[str, Any]) -> str:
+    """The cluster's state: its brokers, then a row for each replica."""
+    rows = []
+    for one in answer["partitions"]:
+        truth, known = one["truth"], ("?", "?", "?")
+        if truth is not None:
+            elr = [f"(ELR {' '.join(truth['elr'])})"] if truth.get("elr") else []  # eligible leader replicas
+            known = truth["leader"] or "none", str(truth["epoch"]), " ".join([*truth["isr"], *elr])
+        first = f"{one['topic']}-{one['partition']}", *known
+        for node in one["replicas"]:
+            view, seen = one["views"].get(node), ("-", "-", "-", "(silent)")
+            if view is not None:
+                leader = view.get("leader", "?")  # systems may lack some
+                seen = (*(str(view.get(name, "?")) for name in ("leo", "hw", "epoch")),
+                        "leads" if leader == node else leader or "nobody")
+            rows.append((*first, node, *seen))
+            first = "", "", "", ""
+    return "\n".join([
+        f"bootstrap  {answer['bootstrap']}",
+        "brokers    " + ", ".join(f"{node} {_condition(answer, node)}" for node in answer["nodes"]),
+        *(f"cut        {one}" for one in answer["cuts"]), "",
+        table(("partition", "leader", "epoch", "ISR", "replica", "LEO", "HW", "epoch", "follows"), rows)])
+
+
+def _condition(answer: Mapping[str, Any], node: str) -> str:
+    if node not in answer["running"]:
+        return "died by itself" if node in answer["died"] else "down"
+    words = ["paused"] if node in answer.get("paused", ()) else []
+    words += ["fenced"] if node not in answer["unfenced"] else []
+    return ", ".join(words) or "up"
+
+
+def hints(cluster: Cluster) -> str:
+    """What can be done with this cluster, for people: only what its system and place can do."""
+    acts = [f for f in COMMANDS if FAULTS[f].on == "nodes" and method_for(cluster, f) is not None]
+    acts.sort(key=LOSES.__contains__)  # those that lose data come last
+    words = ["state", f"{'|'.join(acts).replace('_', '-')} NODE..."]
+    words += ["cut NODE... | heal"] if method_for(cluster, "cut") is not None else []
+    commands = textwrap.indent("".join(f"floodmark cluster {one}\n" for one in words), " " * 23)
+    clients = CLIENTS_CAN.get(cluster.system["name"], "").format_map(cluster.system)
+    return f"From another terminal: {commands.lstrip()}{clients}Ctrl-C ends it."
+
+
+def loss_text(node: str, struck: Mapping[str, Any], partitions: Sequence[PartitionSpec]) -> str:
+    """A sentence on what a power cut lost."""
+    count = struck["lost_records"][node]
+    names = {str(spec.key): f"{spec.topic}-{spec.partition}" for spec in partitions}
+    ends = [f"{names[key]} at {leo}" for key, leo in struck["kept"][node].items() if key in names]
+    gone = f"lost {many(count, 'record')} that it had not fsynced" if count else (
+        "lost nothing: everything it had written was fsynced")
+    sentence = f"power-cut {node}: it is down and {gone}"
+    return f"{sentence}; its logs now end: {', '.join(ends)}" if ends else sentence
 
 
 def strike(folder: Path | None, f: str, nodes: Sequence[str], **besides: Any) -> int:

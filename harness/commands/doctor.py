@@ -12,10 +12,11 @@ import platform
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -37,12 +38,41 @@ from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, MENDING
 from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, NEMESIS, registered
-from floodmark.harness.report.doctor_table import FaultRow, Row, as_json, lacking, lines
+from floodmark.harness.report.terminal import table
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 from floodmark.nemesis.registered_nemeses import registered_nemesis
 from floodmark.nemesis.strikes import unavailable
+
+MARKS = {True: "yes", False: "no", None: "?"}
+SERIOUS = "NO"  # the chosen cluster needs it
+COLOURS = {"yes": "green", "no": "yellow", "?": "yellow", SERIOUS: "red"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One thing that was checked."""
+
+    part: str  # the heading it is listed under
+    item: str
+    can: bool | None  # None: unknown
+    detail: str = ""  # what was found, or why not
+    todo: str = ""  # what to do if it is missing
+    needed_by: tuple[str, ...] = ()  # the clusters that cannot run without it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRow:
+    """One fault, and which cluster can suffer it here."""
+
+    fault: str
+    does: str
+    local: bool
+    simulated: bool
+    containers: bool | None  # None: unknown
+    detail: str = ""  # by what means, or why containers cannot
+    todo: str = ""
 
 
 def examine_machine(*, cluster: str = "local", json_file: Path | None = None, anew: bool = False,
@@ -54,10 +84,52 @@ def examine_machine(*, cluster: str = "local", json_file: Path | None = None, an
     rows = [*machine_rows(Path.cwd()), *engine.rows, *registered_rows()]
     faults = fault_rows(engine)
     lacks = {name: lacking(rows, name) for name in catalog.names(CLUSTER)}
-    click.echo("\n".join(lines(rows, faults, lacks, chosen=cluster, unknown=engine.why_unknown)))
+    click.echo("\n\n".join(tables(rows, faults, chosen=cluster)))
+    if any(row.containers is None for row in faults):
+        click.echo(f"\n?: what containers can suffer here is not known, for {engine.why_unknown}")
+    click.echo()
+    for name, missing in lacks.items():
+        click.echo(f"the {name} cluster cannot run here: see {', '.join(missing)}" if missing else
+                   f"the {name} cluster can run here")
     if json_file is not None:
         json_file.write_text(json.dumps(as_json(rows, faults, lacks), indent=2) + "\n", encoding="utf-8")
     return EXIT_HARNESS if lacks[cluster] else EXIT_VALID
+
+
+def tables(rows: Sequence[Row], faults: Sequence[FaultRow], *, chosen: str) -> list[str]:
+    """A table of each part, and one of the faults; what to do stands in a line below. chosen: the cluster
+    whose missing parts are marked."""
+    found = []
+    for part, of_it in groupby(rows, key=lambda row: row.part):
+        shown = []
+        for row in of_it:
+            serious = row.can is False and chosen in row.needed_by
+            shown.append((SERIOUS if serious else MARKS[row.can], row.item, row.detail))
+            shown += [("", "", f"-> {row.todo}")] if row.todo and not row.can else []
+        found.append(table(("", part, ""), shown, COLOURS))
+    shown_faults = []
+    for one in faults:
+        text = f"{one.does} ({one.detail})" if one.detail and one.containers else one.detail or one.does
+        marks = (MARKS[can] for can in (one.local, one.simulated, one.containers))
+        shown_faults.append((one.fault, *marks, text))
+        if one.todo and one.containers is False:
+            shown_faults.append(("", "", "", "", f"-> {one.todo}"))
+    return [*found, table(("faults", "local", "simul.", "containers", ""), shown_faults, COLOURS)]
+
+
+def lacking(rows: Sequence[Row], cluster: str) -> list[str]:
+    """The items that this cluster needs and that are missing here."""
+    return list(dict.fromkeys(row.item for row in rows if cluster in row.needed_by and row.can is False))
+
+
+def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: Mapping[str, Sequence[str]]
+            ) -> dict[str, object]:
+    """The results as JSON. `can` is null if unknown."""
+    keys = {"item": "what", "detail": "told"}  # in the file, which other programs read
+    found, struck = ([{keys.get(name, name): value for name, value in asdict(row).items()} for row in each]
+                     for each in (rows, faults))
+    return {"clusters": {name: {"fit": not missing, "lacks": missing} for name, missing in lacks.items()},
+            "found": found, "faults": struck}
 
 
 def registered_rows() -> list[Row]:

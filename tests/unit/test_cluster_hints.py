@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from floodmark.harness.commands.cluster import hints
 from floodmark.harness.protocols import Expires
-from floodmark.harness.report.cluster_table import hints
 
 
 class KillsOnly:

@@ -424,7 +424,8 @@ def state_text(answer: Mapping[str, Any]) -> str:
             known = truth["leader"] or "none", str(truth["epoch"]), " ".join([*truth["isr"], *elr])
         first = f"{one['topic']}-{one['partition']}", *known
         for node in one["replicas"]:
-            view, seen = one["views"].get(node), ("-", "-", "-", "(silent)")
+            view = one["views"].get(node)
+            seen: tuple[str, ...] = ("-", "-", "-", "(silent)")
             if view is not None:
                 leader = view.get("leader", "?")  # systems may lack some
                 seen = (*(str(view.get(name, "?")) for name in ("leo", "hw", "epoch")),

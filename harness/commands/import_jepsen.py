@@ -7,9 +7,11 @@ Rules
 
 import datetime
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,14 +19,18 @@ from floodmark.harness.commands.run import own_commit
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.importers.jepsen_file import JepsenFile
 from floodmark.harness.importers.jepsen_nemesis import SPARES
-from floodmark.harness.importers.jepsen_run import about_of, convert_history, guarantees
+from floodmark.harness.importers.jepsen_ops import Converter
+from floodmark.harness.importers.jepsen_run import ASSUMED, WORKLOAD, about_of, convert_history, guarantees
 from floodmark.harness.pipeline import say
-from floodmark.harness.report.import_summary import summary
+from floodmark.harness.report.phrases import many, size_text
 from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.terminal import Screen
 from floodmark.harness.run import RUNS, Run, json_line, refuse_nonempty, write_pieces
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.spec import pairs
 from floodmark.harness.verdict import EXIT_VALID
+
+SHOWN = 8  # partitions named in one line
 
 
 def import_history(file: Path, *, out: Path | None = None, config: Iterable[str] = (),
@@ -36,8 +42,11 @@ def import_history(file: Path, *, out: Path | None = None, config: Iterable[str]
     refuse_nonempty(folder)
     source = JepsenFile(file)
     say(f"reading {file} ({'JSON lines' if source.is_json else 'EDN'})")
+    size = file.stat().st_size
     with new_folder(folder) as begun:
-        converter = convert_history(source, begun, (SPARES | set(spares)) - set(loses), say)
+        with Screen(total=size) as screen:
+            source.on_read = partial(show_read, screen, size)
+            converter = convert_history(source, begun, (SPARES | set(spares)) - set(loses))
         about = about_of(converter, begun, promised, given, own_commit())
         begun.rewrite(about)
         if converter.names.odd:
@@ -47,6 +56,39 @@ def import_history(file: Path, *, out: Path | None = None, config: Iterable[str]
     say(f"judge it: floodmark check {folder}")
     click.echo(str(folder))
     return EXIT_VALID
+
+
+def show_read(screen: Screen, size: int, count: int) -> None:
+    """Shows how many of so many bytes are read."""
+    screen.advance(count)
+    screen.show(f"read {size_text(count)} of {size_text(size)}{screen.left}")
+
+
+def summary(converter: Converter, about: Mapping[str, Any]) -> Iterator[str]:
+    """Yields what was imported and what was not."""
+    imported, final = about["imported"], about["final_reads"]["partitions"]
+    partitions = many(len(about["partitions"]), "partition")
+    yield (f"imported {many(converter.lines.count, 'line')}: {converter.records} sends, polls and txns of "
+           f"{many(len(converter.processes), 'client')}, {partitions}, "
+           f"{many(len(about['nodes']), 'node')} that the nemesis met")
+    for head, counts in (("not carried", imported["left_out"]), ("changed", imported["changed"])):
+        yield from (f"{head}: {number} x {label}" for label, number in counts.items())
+    if converter.missing:
+        yield (f"{many(converter.missing, 'op')} may have sent or read and cannot be judged: "
+               "the history counts as incomplete")
+    values = ", ".join(f"{key}={value}" for key, value in ASSUMED.items() if key in imported["assumed"])
+    yield f"assumed: {values} (change them with -c KEY=VALUE)"
+    if not converter.records:
+        yield f"it has no send, poll or txn: is it a history of {WORKLOAD}? Nothing can be judged"
+        return
+    yield (f"final polls read {len(final)} of {partitions} to the end; lost writes are inferred from reads "
+           "and missing reads, as Jepsen does, and checks of logs and replicas are not made")
+    for name, why in (("unread", "acked records are above all reads"),
+                      ("blind", "records were read without offsets")):
+        if imported[name]:
+            more = ", ..." if len(imported[name]) > SHOWN else ""
+            some = ", ".join(map(str, imported[name][:SHOWN]))
+            yield f"lost writes of partition {some}{more} cannot be judged: {why}"
 
 
 @contextmanager

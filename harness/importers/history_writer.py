@@ -1,6 +1,6 @@
 """Writes the lines of an imported history."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -10,18 +10,15 @@ import orjson
 from floodmark.harness.errors import FloodmarkError
 
 LINES_PER_WRITE = 4096
-PROGRESS_EVERY = 1_000_000  # lines: some six seconds
 
 
 class HistoryLines:
     """Writes history.jsonl in format 1: indexes without gaps, times that never fall."""
 
-    def __init__(self, path: Path, report_progress: Callable[[int], None] = lambda _: None) -> None:
-        """report_progress: called with the number of lines, about every PROGRESS_EVERY."""
+    def __init__(self, path: Path) -> None:
         self.count = 0
         self.clamped = 0  # lines whose time was earlier than that of the line before
         self._time = 0
-        self._report_progress = report_progress
         self._buffered: list[bytes] = []  # lines to be written together
         try:
             self._file = path.open("xb")
@@ -58,6 +55,4 @@ class HistoryLines:
 
     def _flush(self) -> None:
         self._file.write(b"".join(self._buffered))
-        if self.count // PROGRESS_EVERY > (self.count - len(self._buffered)) // PROGRESS_EVERY:
-            self._report_progress(self.count)
         self._buffered.clear()

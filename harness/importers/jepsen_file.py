@@ -5,7 +5,7 @@ Any other file is a UsageError with file, line and, for EDN, column.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +18,7 @@ from floodmark.harness.run_location import refuse_irregular
 
 BLOCK_BYTES = 1 << 18
 HEAD_BYTES = 1 << 16
+LINES = 4096  # of JSON, as much as a block
 SHOWN = 60  # characters shown of text that is not understood
 USUAL = frozenset({"index", "time", "process", "type", "f", "value", "error"})  # fields of an op
 _JSON = re.compile(rb'\s*(\[?)\s*\{\s*"')
@@ -44,10 +45,12 @@ class Common(Protocol):
 
 
 class JepsenFile:
-    """A history's file. `digest` is the digest of the bytes read so far."""
+    """A history's file. `digest` is the digest of the bytes read so far; `on_read` is called now and then
+    with their number."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.on_read: Callable[[int], None] = lambda _: None
         self.digest = hashlib.sha256()
         head = self._head()
         json = _JSON.match(head)
@@ -128,11 +131,14 @@ class JepsenFile:
             while block := file.read(BLOCK_BYTES):
                 self.digest.update(block)
                 yield block
+                self.on_read(file.tell())
 
     def _json_lines(self) -> Iterator[tuple[int, object]]:
         with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 self.digest.update(line)
+                if number % LINES == 0:
+                    self.on_read(file.tell())
                 if line.isspace():
                     continue
                 try:

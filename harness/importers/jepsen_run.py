@@ -31,21 +31,21 @@ ASSUMED: Mapping[str, str] = {
 }
 
 
-def convert_history(source: JepsenFile, run: Run, spares: frozenset[str], say: Callable[[str], None]
-                    ) -> Converter:
+def convert_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Converter:
     """Writes every op of the file to the run's history; if keys are only assigned, once more with those that
     they stand for."""
-    converter = _converted(source, run, spares, Names(json=source.is_json), say)
+    converter = _converted(source, run, spares, Names(json=source.is_json))
     same = converter.names.only_assigned()
     if not same:
         return converter
     run.history_path.unlink()
-    return _converted(JepsenFile(source.path), run, spares, Names(json=source.is_json, same=same), say)
+    again = JepsenFile(source.path)
+    again.on_read = source.on_read
+    return _converted(again, run, spares, Names(json=source.is_json, same=same))
 
 
-def _converted(source: JepsenFile, run: Run, spares: frozenset[str], names: Names,
-               say: Callable[[str], None]) -> Converter:
-    with HistoryLines(run.history_path, lambda lines: say(f"... {lines} lines")) as lines:
+def _converted(source: JepsenFile, run: Run, spares: frozenset[str], names: Names) -> Converter:
+    with HistoryLines(run.history_path) as lines:
         nemesis = Nemesis(json=source.is_json, spares=spares)
         converter = Converter(source=source, lines=lines, names=names, nemesis=nemesis)
         for op in source.ops(CommonLines(converter)):

@@ -11,8 +11,9 @@ from jepsen_text import READ, SEND, imported, in_json, nemesis, numbered, places
 from floodmark.harness.commands import import_jepsen
 from floodmark.harness.commands.import_jepsen import import_history
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.importers import history_writer
 from floodmark.harness.importers.jepsen_names import LIFE
+from floodmark.harness.report import terminal
+from floodmark.harness.report.phrases import size_text
 
 # -- the forms of a file ------------------------------------------------------------------------------------
 
@@ -213,10 +214,13 @@ def test_partitions_where_no_loss_can_be_inferred_are_reported(
 def test_progress_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(history_writer, "PROGRESS_EVERY", 5_000)
+    monkeypatch.setattr(terminal, "PLAIN_EVERY_S", 0.0)
     imported(tmp_path, numbered(*SEND * 6_000) + "\n")
-    lines = capsys.readouterr().err.splitlines()
-    assert [line for line in lines if line.startswith("...")] == ["... 8192 lines", "... 12000 lines"]
+    size = size_text((tmp_path / "history.edn").stat().st_size)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("read ")]
+    assert len(lines) > 2
+    assert lines[0].startswith(f"read 262 kB of {size}")
+    assert lines[-1] == f"read {size} of {size}"
 
 
 def test_the_error_names_the_file(tmp_path: Path) -> None:

@@ -12,15 +12,25 @@ Rules
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.text.blame_words import knows_blame
-from floodmark.harness.report.finding_evidence import Gathering
-from floodmark.harness.report.model import HISTORY, TRACE, Follower, Json, text_of
-from floodmark.harness.report.trace_text import listed
+from floodmark.harness.report.finding_evidence import last_read_before
+from floodmark.harness.report.model import (
+    HISTORY,
+    TRACE,
+    Follower,
+    Json,
+    TraceLine,
+    examples_of,
+    int_in,
+    items,
+    text_of,
+)
+from floodmark.harness.report.run_files import RunFiles
+from floodmark.harness.report.trace_text import listed, removes
 
 Place = tuple[int, int]  # partition, and an offset or a value
 
@@ -71,90 +81,70 @@ class Event:
     lines: set[int] = field(default_factory=set)  # of the trace, from 0
 
 
-def group_findings(gathering: Gathering, findings: Sequence[Json]) -> list[Event]:
+def group_findings(files: RunFiles, findings: Sequence[Json]) -> list[Event]:
     """The events; findings must be in order, the gravest first."""
     events: list[Event] = []
     for found in findings:
-        event = next((event for event in events if belongs_to(gathering, event, found)), None)
+        event = next((event for event in events if belongs_to(files, event, found)), None)
         if event is None:
-            events.append(begin_group(found))
+            events.append(event_of(found))
         else:
             event.followers.append(Follower(found=found, clause=clause(found), places=places(found)))
     return events
 
 
-def begin_group(found: Json) -> Event:
-    event = Event(root=found)
-    for example in examples_of(found):
-        partition = int_of(example, "partition")
-        for key, kept in (("offset", event.offsets), ("value", event.values)):
-            number = int_of(example, key)
-            if partition is not None and number is not None:
-                kept.add((partition, number))
-        line = int_of(example, "event")
-        event.lines |= set() if line is None else {line}
-    return event
+def event_of(found: Json) -> Event:
+    examples = examples_of(found)
+    offsets, values = ({(partition, number) for one in examples
+                        if (partition := int_in(one, "partition")) is not None
+                        and (number := int_in(one, key)) is not None} for key in ("offset", "value"))
+    lines = {line for one in examples if (line := int_in(one, "event")) is not None}
+    return Event(root=found, offsets=offsets, values=values, lines=lines)
 
 
-def belongs_to(gathering: Gathering, event: Event, found: Json) -> bool:
+def belongs_to(files: RunFiles, event: Event, found: Json) -> bool:
     root, examples = event.root, examples_of(found)
     if found["name"] not in OF_ONE_EVENT.get(root["name"], ()) or not examples:
         return False
     if (found["class"], found.get("permitted_by")) != (root["class"], root.get("permitted_by")):
         return False
-    return all(is_about(gathering, event, str(found["name"]), example) for example in examples)
+    return all(is_about(files, event, str(found["name"]), example) for example in examples)
 
 
-def is_about(gathering: Gathering, event: Event, name: str, example: Json) -> bool:
+def is_about(files: RunFiles, event: Event, name: str, example: Json) -> bool:
     """Whether an example of a finding called `name` is about the event's record, place or line."""
-    partition, line = int_of(example, "partition"), int_of(example, "event")
-    offset, value = int_of(example, "offset"), int_of(example, "value")
+    partition, offset, value, number = (
+        int_in(example, key) for key in ("partition", "offset", "value", "event"))
     if partition is None:
         return False
-    if line is not None and line in event.lines:
+    if number in event.lines or (partition, offset) in event.offsets or (partition, value) in event.values:
         return True
-    if (offset is not None and (partition, offset) in event.offsets) or (
-            value is not None and (partition, value) in event.values):
-        return True
-    if name == names.UNCLEAN_ELECTION and line is not None and is_election(gathering, line, event):
+    line = None if number is None else files.event(number + 1)
+    if name == names.UNCLEAN_ELECTION and line is not None and is_election(files, line, event):
         return True
     if name in _SKIPS and offset is not None:
-        return passed_over(gathering, example, partition, offset, event)
+        return passed_over(files, example, partition, offset, event)
     if offset is not None and event.root["count"] > len(examples_of(event.root)):
         # Only the first of its places are named: any later offset is taken to be one of them.
         return bool(event.offsets) and (partition, offset) > max(event.offsets)
-    return line is not None and truncates(gathering, line, partition, event)
+    return line is not None and any(of == partition and removes(line, each) for of, each in event.offsets)
 
 
-def is_election(gathering: Gathering, line: int, event: Event) -> bool:
+def is_election(files: RunFiles, line: TraceLine, event: Event) -> bool:
     """Whether a line of the trace is the election of the leader that one of the event's lines names."""
-    elect = gathering.files.event(line + 1)
-    if elect is None or elect.event != "elect":
-        return False
-    chosen = [elect.fields.get(key) for key in ("leader", "epoch", "partition")]
-    lines = filter(None, (gathering.files.event(number + 1) for number in event.lines))
-    return any(chosen == [role.fields.get(key) for key in ("node", "epoch", "partition")]
-               for role in lines if role.event == "become_leader")
+    chosen = [line.fields.get(key) for key in ("leader", "epoch", "partition")]
+    roles = filter(None, (files.event(number + 1) for number in event.lines))
+    return line.event == "elect" and any(
+        chosen == [role.fields.get(key) for key in ("node", "epoch", "partition")]
+        for role in roles if role.event == "become_leader")
 
 
-def passed_over(gathering: Gathering, example: Json, partition: int, offset: int, event: Event) -> bool:
+def passed_over(files: RunFiles, example: Json, partition: int, offset: int, event: Event) -> bool:
     """Whether all offsets that a consumer passed over belong to the event: what is lost cannot be read."""
-    ops = [gathering.files.op(index) for index in items(example, "ops") if type(index) is int]
-    before = [read.offset for op in ops if op is not None for read in op.reads or ()
-              if read.partition == partition and read.offset is not None and read.offset < offset]
-    if not before or offset - max(before) > len(event.offsets) + 1:
-        return False
-    return all((partition, each) in event.offsets for each in range(max(before) + 1, offset))
-
-
-def truncates(gathering: Gathering, line: int, partition: int, event: Event) -> bool:
-    """Whether a line of the trace is a truncation that removed one of the event's offsets."""
-    cut = gathering.files.event(line + 1)
-    if cut is None or cut.event != "truncate":
-        return False
-    first, behind = cut.whole_number("to"), cut.whole_number("from")
-    return first is not None and behind is not None and any(
-        each == partition and first <= offset < behind for each, offset in event.offsets)
+    ops = [files.op(index) for index in items(example, "ops") if type(index) is int]
+    last = last_read_before(filter(None, ops), partition, offset)
+    return last is not None and offset - last <= len(event.offsets) + 1 and all(
+        (partition, each) in event.offsets for each in range(last + 1, offset))
 
 
 # -- text ---------------------------------------------------------------------------------------------------
@@ -166,9 +156,9 @@ def clause(found: Json) -> str:
     nodes = sorted({str(node) for example in examples for node in items(example, "nodes")})
     if found["name"] in _CLAUSES and nodes:
         return _CLAUSES[found["name"]].format(listed(nodes))
-    text = text_of(examples[0]) if examples else ""
-    text = text.split("; ")[0] if found["name"] == names.SAW_THEN_LOST else text
-    return _REMARKS.sub("", text).rstrip(".")
+    sentence = text_of(examples[0]) if examples else ""
+    sentence = sentence.split("; ")[0] if found["name"] == names.SAW_THEN_LOST else sentence
+    return _REMARKS.sub("", sentence).rstrip(".")
 
 
 def places(found: Json) -> str:
@@ -178,25 +168,14 @@ def places(found: Json) -> str:
     own = [f"{line['node']}, seq {line['seq']}" for example in examples
            if knows_blame(example) and (line := example["blame"].get("shown_by"))]
     events = {line + 1 for example in examples
-              if not knows_blame(example) and (line := int_of(example, "event")) is not None}
+              if not knows_blame(example) and (line := int_in(example, "event")) is not None}
     ops = {index + 1 for example in examples[:1] for index in items(example, "ops") if type(index) is int}
     in_trace = found["name"] in _CAUSES and bool(events or own)
     file, numbers = (TRACE, events) if in_trace else (HISTORY, ops)
-    shown = ", ".join(map(str, sorted(numbers)[:PLACES])) + (", ..." if len(numbers) > PLACES else "")
-    lines = list(dict.fromkeys(own))
-    return "; ".join([*([f"{file}:{shown}"] if numbers else []), *lines[:PLACES],
-                      *(["..."] if len(lines) > PLACES else [])])
+    lines = first_few(map(str, sorted(numbers)))
+    return "; ".join([*([f"{file}:{', '.join(lines)}"] if lines else []), *first_few(dict.fromkeys(own))])
 
 
-def examples_of(found: Json) -> list[Json]:
-    return [example for example in items(found, "examples") if isinstance(example, Mapping)]
-
-
-def items(fields: Json, key: str) -> list[Any]:
-    value = fields.get(key)
-    return list(value) if isinstance(value, list | tuple) else []
-
-
-def int_of(fields: Json, key: str) -> int | None:
-    value = fields.get(key)
-    return value if type(value) is int else None
+def first_few(names: Iterable[str]) -> list[str]:
+    every = list(names)
+    return [*every[:PLACES], *(["..."] if len(every) > PLACES else [])]

@@ -27,7 +27,7 @@ from floodmark.harness.report.model import (
     text_of,
 )
 from floodmark.harness.report.phrases import fault_text, plural, seconds
-from floodmark.harness.report.trace_text import clause_of, listed, tell
+from floodmark.harness.report.trace_text import clause_of, listed, removes, tell
 from floodmark.harness.verdict import BUG
 
 # The guarantees that decide about a finding: their names in run.json, and as people call them.
@@ -235,12 +235,11 @@ def copy_text(copy: Copy, offset: int | None) -> str:
 def meaning(evidence: Evidence, event: TraceLine) -> str:
     """What a line of the trace did to the record, in a clause."""
     offset, end = evidence.number("offset"), event.whole_number("leo")
-    first, behind = event.whole_number("to"), event.whole_number("from")
     if offset is None:
         return ""
     if evidence.name == names.CANDIDATE_INCOMPLETE and event.event != "truncate":
         return f": from then on {listed(evidence.nodes)} could have been elected without it"
-    if event.event == "truncate" and first is not None and behind is not None and first <= offset < behind:
+    if removes(event, offset):
         return f": it removed offset {offset}"
     if event.event == "become_leader" and end is not None and end <= offset:
         return f": without offset {offset}, which its next record will get"

@@ -236,13 +236,12 @@ class Account:
     @property
     def others(self) -> list[str]:
         """The sentences of the other examples, which have no paragraph."""
-        examples = (self.found.get("examples") or ())[1 if self.parts else 0:SHOWN_EXAMPLES]
-        return [text_of(example) for example in examples]
+        return [text_of(one) for one in examples_of(self.found)[1 if self.parts else 0:SHOWN_EXAMPLES]]
 
     @property
     def left_out(self) -> int:
         """How many findings of the group are neither in a paragraph nor among the others."""
-        return int(self.found["count"]) - min(SHOWN_EXAMPLES, len(self.found.get("examples") or ()))
+        return int(self.found["count"]) - min(SHOWN_EXAMPLES, len(examples_of(self.found)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +253,11 @@ class Reading:
     summary: tuple[Part, ...] = ()  # of the worst event, five lines at most
     strikes: Strikes = field(default_factory=Strikes)
     gathering: "Gathering | None" = None  # for further questions; None: no files were read
+
+
+def examples_of(found: Json) -> list[Json]:
+    """The examples of a group of findings."""
+    return [example for example in items(found, "examples") if isinstance(example, Mapping)]
 
 
 def text_of(example: Json) -> str:

@@ -99,6 +99,12 @@ def change_line(line: TraceLine, *, where: bool = False) -> str:
     return tell(f"{'':>8} {at} s  {{name:<16}} {of}{change} ({{place}})", line)
 
 
+def removes(line: TraceLine, offset: int) -> bool:
+    """Whether the line is a truncation that removed the offset."""
+    first, behind = line.whole_number("to"), line.whole_number("from")
+    return line.event == "truncate" and first is not None and behind is not None and first <= offset < behind
+
+
 def listed(items: Sequence[str]) -> str:
     """`n1, n2 and n3`."""
     return ", ".join(items[:-1]) + (" and " if len(items) > 1 else "") + items[-1] if items else "nobody"

@@ -18,7 +18,7 @@ from floodmark.harness.report.case_names import guarantee_texts, is_kafka, syste
 from floodmark.harness.report.finding_evidence import Gathering
 from floodmark.harness.report.finding_groups import group_findings
 from floodmark.harness.report.finding_narrative import narrate_finding
-from floodmark.harness.report.model import Account, Evidence, Json, Part, Reading
+from floodmark.harness.report.model import Account, Evidence, Json, Part, Reading, examples_of
 from floodmark.harness.report.phrases import class_text, cut_text, many
 from floodmark.harness.report.record_story import WIDE, heads_covered_by, summary
 from floodmark.harness.report.run_files import RunFiles
@@ -50,8 +50,8 @@ def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
         return Reading(accounts=tuple(Account(found=found) for found in findings))
     gathering = gathering_of(RunAt(folder=folder), verdict, about)
     accounts, before = list[Account](), list[Evidence]()
-    for event in group_findings(gathering, findings):
-        examples = event.root.get("examples") or ()
+    for event in group_findings(gathering.files, findings):
+        examples = examples_of(event.root)
         evidence = gathering.evidence_for(event.root, examples[0]) if examples else None
         parts = narrate_finding(evidence, before) if evidence is not None else ()
         accounts.append(

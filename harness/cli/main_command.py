@@ -1,5 +1,6 @@
 """Defines `floodmark` and its commands: only their options and help texts."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,8 @@ from floodmark.harness.spec import OPTIONS, RunSpec
 if TYPE_CHECKING:
     from floodmark.harness.pipeline import Gate
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True,
+                               "color": False if os.environ.get("NO_COLOR") else None})
 @click.version_option(__version__, prog_name="floodmark")
 def main() -> None:
     """Break a replicated log at chosen moments, then prove what it kept.

@@ -41,6 +41,7 @@ from floodmark.harness.report.night_reports import (
 )
 from floodmark.harness.report.phrases import many, time_text
 from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.terminal import Screen
 from floodmark.harness.run import RUNS, write_json, write_whole
 from floodmark.harness.run_location import sync
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
@@ -152,10 +153,12 @@ def run_session(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
         state = writable_state(folder, time.time)
         if about != about_of(folder):
             write_about(folder, about)
-        runner = CampaignRunner(
-            folder=folder, plan=plan, about=about, state=state, look=lambda: index_beside(folder, about),
-            player=Worker(PLAYER, folder / "players.log"), judge=Worker(JUDGE, folder / "judge.log"))
-        run_loop(runner.run(), (signal.SIGTERM, signal.SIGINT))
+        with Screen(total=float(about["budget_s"])) as screen:
+            runner = CampaignRunner(
+                folder=folder, plan=plan, about=about, state=state, screen=screen,
+                look=lambda: index_beside(folder, about), player=Worker(PLAYER, folder / "players.log"),
+                judge=Worker(JUDGE, folder / "judge.log"))
+            run_loop(runner.run(), (signal.SIGTERM, signal.SIGINT))
     except asyncio.CancelledError as error:
         raise FloodmarkError(f"interrupted; to continue: {resume}") from error
     except (FloodmarkError, OSError) as error:

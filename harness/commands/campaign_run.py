@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
-
 from floodmark.harness.campaign import gates
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.pacing import AFTER_S, Batch
@@ -39,10 +37,11 @@ from floodmark.harness.campaign.state import (
 from floodmark.harness.commands.campaign_processes import Worker
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import work_through
-from floodmark.harness.pipeline import shrink
+from floodmark.harness.pipeline import say, shrink
 from floodmark.harness.report.phrases import many, size_text, time_text
 from floodmark.harness.report.run_outcome import UNKNOWN, VALID
 from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.terminal import Screen
 from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG
 
@@ -74,6 +73,7 @@ class CampaignRunner:
     player: Worker
     judge: Worker
     look: Callable[[], object]  # called after each batch, while no cluster runs
+    screen: Screen = field(default_factory=Screen)
     in_flight: int = 0
     after_s: list[float] = field(default_factory=list)  # the time spent after judging each batch
     why: str = ""  # no other run can begin
@@ -315,10 +315,16 @@ class CampaignRunner:
             f"SELECT count(*), count(*) FILTER (WHERE status = 'recorded') FROM runs WHERE {MADE}")
         spent_s = self.state.spent_s
         rate = 3600 * done / spent_s if spent_s > 1 else 0.0
-        parts = [f"{done} done{f' ({unjudged} to be judged)' if unjudged else ''}",
-                 f"{self.in_flight} in flight", f"{many(self.state.bugs, 'bug')} found",
-                 f"{time_text(self.left_s)} left", *([f"{rate:.0f} runs/h"] if done else [])]
-        click.echo(harmless(f"[{', '.join(parts)}] {message}"), err=True)
+        status = ", ".join([
+            f"{done} done{f' ({unjudged} to be judged)' if unjudged else ''}",
+            f"{self.in_flight} in flight", f"{many(self.state.bugs, 'bug')} found",
+            f"{time_text(self.left_s)} left", *([f"{rate:.0f} runs/h"] if done else [])])
+        if self.screen.drawn:
+            say(harmless(message))
+            self.screen.advance(spent_s)
+            self.screen.show(status)
+        else:
+            say(harmless(f"[{status}] {message}"))
 
 
 # -- pure ---------------------------------------------------------------------------------------------------

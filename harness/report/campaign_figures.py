@@ -5,8 +5,8 @@ checkers/stats/__init__.py defines each figure; harness/campaign/README.md summa
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from floodmark.harness.report.phrases import ruled_table, short_time_text
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.phrases import short_time_text
+from floodmark.harness.report.terminal import table
 
 if TYPE_CHECKING:
     from floodmark.checkers.stats.questions import Answers
@@ -43,9 +43,7 @@ def tables(answers: "Answers") -> str:
 
 
 def _titled(title: str, heads: Cells, rows: Sequence[Cells], otherwise: str) -> str:
-    if not rows:
-        return f"{title}\n{otherwise}"
-    return f"{title}\n" + ruled_table([heads, *(tuple(map(harmless, row)) for row in rows)])
+    return f"{title}\n{table(heads, rows) if rows else otherwise}"
 
 
 def _availability(row: Row) -> Cells:

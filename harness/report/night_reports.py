@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import click
+from markupsafe import Markup
 
 from floodmark.checkers.judge.report import is_run
 from floodmark.checkers.text.explain import EXPLANATIONS
@@ -37,11 +38,12 @@ from floodmark.harness.report.night import (
     results_of,
     why_of,
 )
-from floodmark.harness.report.phrases import align_columns, count_text, short_time_text, time_text
+from floodmark.harness.report.phrases import count_text, short_time_text, time_text
 from floodmark.harness.report.rates import p_same, per_100, two_digits
 from floodmark.harness.report.render import Room, render
 from floodmark.harness.report.run_page import AT_ONCE_BYTES, REPORT, size_of, write_report, written_page
 from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.terminal import table
 from floodmark.harness.run import write_whole
 
 Row = tuple[str, ...]
@@ -75,8 +77,9 @@ def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
         for one, text in zip(causes, texts, strict=True))]), *below]
 
 
-def columns(rows: Iterable[Row]) -> list[str]:
-    return align_columns([tuple(map(harmless, row)) for row in rows], ruled=True)
+def columns(rows: Sequence[Row]) -> list[str]:
+    """The lines of a table: harmless already, and in colour on a terminal."""
+    return [Markup(line) for line in table(rows[0], rows[1:]).splitlines()]
 
 
 def distinguishing_texts(signatures: Sequence[Signature]) -> tuple[list[str], list[str]]:

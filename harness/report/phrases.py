@@ -40,19 +40,6 @@ def class_text(found: Mapping[str, Any]) -> str:
     return click.style(f"permitted by {found['permitted_by']}", fg="yellow")
 
 
-def ruled_table(rows: Sequence[Sequence[str]]) -> str:
-    """The rows as text in columns, with dashes under the first row."""
-    return "\n".join(align_columns(rows, ruled=True))
-
-
-def align_columns(rows: Sequence[Sequence[str]], *, ruled: bool = False) -> list[str]:
-    """A line for each row, columns two spaces apart. ruled: dashes under the first row."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    shown = [rows[0], tuple("-" * width for width in widths), *rows[1:]] if ruled else rows
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in shown]
-
-
 def cut_text(text: str, limit: int) -> str:
     """The text, cut after a word if it is longer than the limit."""
     return text if len(text) <= limit else text[:limit - 4].rsplit(" ", 1)[0] + " ..."

@@ -7,7 +7,7 @@ import click
 from floodmark.harness.campaign.state import is_campaign
 from floodmark.harness.commands.folder_arguments import refuse_other_bytes
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.report.night_reports import write_index
+from floodmark.harness.report.night import write_index
 from floodmark.harness.report.run_page import write_report
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.run import Run, latest_folder, real_folder, runs_inside

@@ -1,5 +1,5 @@
-"""A campaign so far, as data for its reports: its signatures, the cases of its plan, its failures. Pure.
-It is made once (`results_of`); the templates night.* show it as a page, Markdown, JUnit and text.
+"""A campaign so far, as data made once (`results_of`), and its reports: the text at its end, what CI servers
+read, its page (templates/night.*), and how two campaigns differ.
 
 Rules
 1. Violations, clusters that got stuck, and failures of the harness are kept apart: a campaign in which more
@@ -8,34 +8,47 @@ Rules
    failed or is unknown; the reports for CI servers show a failure in the same cases.
 3. Paths begin with the campaign's folder as the caller named it, so that the commands of a report can be
    typed where the campaign was run.
-4. Fisher's exact test (scipy.stats.fisher_exact, two-sided), over the runs of a signature's own system,
-   decides whether its rate has changed from one campaign to another. A signature that only one of them has
-   is new or gone whatever the test says; its p is shown too: once in 5 runs and never in 5 proves little.
+4. Fisher's exact test (two-sided), over the runs of a signature's own system, decides whether its rate has
+   changed from one campaign to another. A signature that only one of them has is new or gone whatever the
+   test says; its p is shown too, because once in 5 runs and never in 5 proves little.
+5. The page is written after each batch and at the end, so that it can be read at any time: an error in it is
+   only reported on stderr.
 """
 
+import datetime
+import os
+import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import click
+
+from floodmark.checkers.judge.report import is_run
 from floodmark.checkers.laws import finding_names
-from floodmark.harness.campaign.gates import GATE, MAX_RECOVERY_S, MAX_UNAVAILABLE_S, MIN_ACKED
+from floodmark.checkers.text.explain import EXPLANATIONS
+from floodmark.checkers.text.semantics import PERMISSIONS
+from floodmark.harness import __version__, runtime
+from floodmark.harness.campaign import gates, plan, state
+from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.ledger import Entry, Ledger
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.campaign.state import (
-    FAILED,
-    RunState,
-    State,
-    judged_by_system,
-    runs_by_signature,
-    smallest,
-)
+from floodmark.harness.campaign.state import RunState, judged_by_system, runs_by_signature
+from floodmark.harness.errors import UsageError
+from floodmark.harness.report import phrases, run_page
 from floodmark.harness.report.case_names import numbered
-from floodmark.harness.report.phrases import many, short_time_text, time_text
-from floodmark.harness.report.rates import p_same, per_100, wilson
+from floodmark.harness.report.gate_outcomes import LIMIT
+from floodmark.harness.report.phrases import many, short_time_text
+from floodmark.harness.report.rates import p_same, per_100, two_digits, wilson
+from floodmark.harness.report.render import Room, render
 from floodmark.harness.report.run_outcome import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
+from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.terminal import table
+from floodmark.harness.run import write_whole
 from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 
@@ -51,12 +64,6 @@ class Point:
     began: str  # ISO 8601 with its zone
     hits: int  # runs that showed it
     of: int
-
-    @property
-    def text(self) -> str:
-        """`2026-11-23 15:58: 3 of 25 runs`."""
-        rate = f"{self.hits} of {self.of} runs" if self.of else "not run"
-        return f"{self.began[:16].replace('T', ' ')}: {rate}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +108,6 @@ class Cause:
         return per_100(len(self.showing), self.of)
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """Of the rate per 100 runs, to 95 %."""
-        low, high = wilson(len(self.showing), self.of)
-        return 100 * low, 100 * high
-
-    @property
     def reproduced_text(self) -> str:
         """`4/5`: reproduced in 4 of 5 attempts; `-`: no attempt yet."""
         hits, of = self.entry.reproduced
@@ -125,46 +126,22 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Troubles:
-    """The runs among some that say nothing about their cluster, or not enough."""
-
-    failed: tuple[RunState, ...]  # in the harness: those that were not made, then the interrupted ones
-    gates: tuple[RunState, ...]  # broke a gate of the plan
-    unknown: tuple[RunState, ...]
-
-    @classmethod
-    def among(cls, runs: Sequence[RunState]) -> "Troubles":
-        failed = [run for run in runs if run.status == FAILED or run.kind in (HARNESS, CUT_SHORT)]
-        return cls(failed=tuple(sorted(failed, key=lambda run: run.status != FAILED)),
-                   gates=tuple(run for run in runs if (run.judged or {}).get("gates")),
-                   unknown=tuple(run for run in runs if run.kind == UNKNOWN))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One case of the plan and the runs that were made of it."""
 
     name: str  # the same in every campaign
     case: RunSpec
     runs: tuple[RunState, ...]
-    troubles: Troubles
 
     @property
     def took_s(self) -> float:
-        return sum(run.took_s or 0.0 for run in self.runs if run.status != FAILED)
+        return sum(run.took_s or 0.0 for run in self.runs if run.status != state.FAILED)
 
     @property
     def element(self) -> str | None:
-        if self.troubles.failed:
-            return "error"
-        return "failure" if self.bad else None if self.runs else "skipped"
-
-    @property
-    def bad(self) -> str:
-        """`1 not made, 2 unknown`; empty if there is none."""
-        them = self.troubles
-        return ", ".join(f"{len(runs)} {word}" for runs, word in (
-            (them.failed, "not made"), (them.gates, "that broke a gate"), (them.unknown, "unknown")) if runs)
+        """Its element in JUnit: one at most, the harness's failures first."""
+        bad = "error" if failed(self.runs) else "failure" if gated(self.runs) or unknown(self.runs) else None
+        return bad if self.runs else "skipped"
 
     @property
     def kinds(self) -> str:
@@ -188,7 +165,6 @@ class Results:
     """A campaign so far."""
 
     runs: tuple[RunState, ...]
-    troubles: Troubles = field(default_factory=lambda: Troubles.among(()))
     spent_s: float = 0.0
     why_ended: str | None = None  # None: it has not
     ended_early: bool = False  # before everything requested was done
@@ -207,11 +183,11 @@ class Results:
 
     @property
     def exit_code(self) -> int:
-        if self.troubles.gates or any(cause.fails for cause in self.causes):
+        if gated(self.runs) or any(cause.fails for cause in self.causes):
             return EXIT_INVALID
-        if self.trouble or self.troubles.failed:
+        if self.trouble or failed(self.runs):
             return EXIT_HARNESS
-        return EXIT_UNKNOWN if self.troubles.unknown else EXIT_VALID
+        return EXIT_UNKNOWN if unknown(self.runs) else EXIT_VALID
 
     @property
     def counts(self) -> list[tuple[str, bool]]:
@@ -225,11 +201,11 @@ class Results:
     @property
     def kinds(self) -> str:
         """`2 invalid, 410 valid`."""
-        order = [INVALID, STUCK, GATE, *EXITS]
+        order = [INVALID, STUCK, gates.GATE, *EXITS]
         kinds = Counter(run.kind for run in self.runs if run.kind)
         counts = [f"{kinds[kind]} {kind}" for kind in sorted(kinds, key=lambda kind: (
             order.index(kind) if kind in order else len(order), kind))]
-        not_made = sum(run.status == FAILED for run in self.runs)
+        not_made = sum(run.status == state.FAILED for run in self.runs)
         counts += [f"{not_made} not made"] if not_made else []
         left = sum(not run.done for run in self.runs)
         counts += [f"{left} not judged yet"] if left and counts else []
@@ -250,7 +226,7 @@ class Results:
         1,200 faults, 3 h 58 min; the time is over`."""
         heading = (f"{', '.join(count for count, _ in self.counts)}; {many(len(self.runs), 'run')}: "
                    f"{self.kinds}; {self.acked:,} acked writes, {self.faults:,} faults, "
-                   f"{time_text(self.spent_s)}")
+                   f"{phrases.time_text(self.spent_s)}")
         if self.why_ended is not None and not self.ended_early:
             heading += f"; {self.why_ended}"
         return f"{heading}; it did not finish: {self.trouble}" if self.trouble else heading
@@ -275,18 +251,18 @@ class Results:
         """The runs whose clients waited, the longest first, with the longest time that a partition had no ack
         and the time from mending to the next ack."""
         measures = [(run, (run.judged or {}).get("measures") or {}) for run in self.runs]
-        waited = [(run, of[MAX_UNAVAILABLE_S], of.get(MAX_RECOVERY_S)) for run, of in measures
-                  if isinstance(of.get(MAX_UNAVAILABLE_S), int | float)]
+        waited = [(run, of[gates.MAX_UNAVAILABLE_S], of.get(gates.MAX_RECOVERY_S)) for run, of in measures
+                  if isinstance(of.get(gates.MAX_UNAVAILABLE_S), int | float)]
         return sorted(waited, key=lambda one: -one[1])
 
     def where(self, run: RunState) -> str:
         return str(Path(self.folder) / run.folder)
 
 
-def results_of(state: State, ledger: Ledger, about: Mapping[str, Any], matrix: Sequence[RunSpec], *,
+def results_of(journal: state.State, ledger: Ledger, about: Mapping[str, Any], matrix: Sequence[RunSpec], *,
                folder: str, trouble: str = "") -> Results:
     """about: campaign.json; matrix: the plan's cases, in their order."""
-    runs, (why_ended, early) = tuple(state.runs()), state.end
+    runs, (why_ended, early) = tuple(journal.runs()), journal.end
     if early:
         trouble = trouble or str(why_ended)
     elif not any(run.done for run in runs):
@@ -295,12 +271,26 @@ def results_of(state: State, ledger: Ledger, about: Mapping[str, Any], matrix: S
     for run in runs:  # those of an earlier campaign's finding may have cases of their own
         by_case.setdefault(run.case, []).append(run)
     return Results(
-        runs=runs, troubles=Troubles.among(runs), spent_s=state.spent_s, why_ended=why_ended,
+        runs=runs, spent_s=journal.spent_s, why_ended=why_ended,
         ended_early=early, trouble=trouble, folder=folder,
         causes=tuple(causes_of(runs, ledger, about, folder)),
-        cells=tuple(Cell(name=name, case=case, runs=tuple(mine), troubles=Troubles.among(mine))
-                    for name, (case, mine) in zip(
-                        numbered(case.title for case in by_case), by_case.items(), strict=True)))
+        cells=tuple(Cell(name=name, case=case, runs=tuple(mine)) for name, (case, mine) in zip(
+            numbered(case.title for case in by_case), by_case.items(), strict=True)))
+
+
+def failed(runs: Iterable[RunState]) -> list[RunState]:
+    """The runs that failed in the harness: those that were not made, then the others."""
+    them = [run for run in runs if run.status == state.FAILED or run.kind in (HARNESS, CUT_SHORT)]
+    return sorted(them, key=lambda run: run.status != state.FAILED)
+
+
+def gated(runs: Iterable[RunState]) -> list[RunState]:
+    """The runs that broke a gate of the plan."""
+    return [run for run in runs if (run.judged or {}).get("gates")]
+
+
+def unknown(runs: Iterable[RunState]) -> list[RunState]:
+    return [run for run in runs if run.kind == UNKNOWN]
 
 
 def why_of(run: RunState) -> str:
@@ -316,9 +306,9 @@ def gates_of(run: RunState) -> str:
 
 def _gate_text(row: Mapping[str, Any]) -> str:
     gate, limit, value = row["gate"], row["limit"], row["value"]
-    if gate == MIN_ACKED:
+    if gate == gates.MIN_ACKED:
         return f"{value:,} writes were acked, at least {limit:,.0f} are required"
-    when = "while a fault was in force" if gate == MAX_UNAVAILABLE_S else "after a fault was mended"
+    when = "while a fault was in force" if gate == gates.MAX_UNAVAILABLE_S else "after a fault was mended"
     return (f"a partition was not acked for {short_time_text(value)} {when}, {short_time_text(limit)} are "
             f"allowed ({gate})")
 
@@ -343,7 +333,7 @@ def cause_of(signature: Signature, ledger: Ledger, about: Mapping[str, Any], sho
     nights = earlier_nights(ledger, about)
     where, words = entry.smallest.folder if entry.smallest is not None else "", ""
     if showing:
-        least = smallest(showing)
+        least = state.smallest(showing)
         where, words = str(Path(folder) / least.folder), why_of(least)
     standing = KNOWN if entry.known is not None else OLD if entry.found.keys() & nights else NEW
     if signature.klass != BUG:
@@ -363,6 +353,52 @@ def earlier_nights(ledger: Ledger, about: Mapping[str, Any]) -> list[str]:
     id_, began = str(about.get("id", "")), str(about.get("began", ""))
     names = [name for name, night in ledger.nights.items() if name != id_ and night.began <= began]
     return sorted(names, key=lambda name: (ledger.nights[name].began, name))
+
+
+# -- reports ------------------------------------------------------------------------------------------------
+
+
+def summary(night: Results) -> str:
+    """The heading, tables of violations and stuck clusters, and the other runs that failed."""
+    return _rendered("night.txt", night, causes_table=causes_table)
+
+
+def night_markdown(night: Results, limit: int = LIMIT) -> bytes:
+    """The content of `--markdown FILE`."""
+    return _rendered("night.md", night, room=Room(limit)).encode()
+
+
+def night_junit(night: Results, now: datetime.datetime) -> bytes:
+    """The content of `--junit FILE`."""
+    return _rendered("night.xml", night, version=__version__, now=now.isoformat(timespec="seconds")).encode()
+
+
+def _rendered(name: str, night: Results, **values: object) -> str:
+    return render(name, night=night, failed=failed, gated=gated, unknown=unknown, why_of=why_of,
+                  gates_of=gates_of, **values)
+
+
+def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
+    """The lines of a table of causes, and the guarantees that all have."""
+    texts, below = distinguishing_texts([one.signature for one in causes])
+    rows = [(one.entry.id, one.signature.system, text, f"{len(one.showing)} of {one.of}",
+             one.rate.replace(" per 100 runs", ""), one.reproduced_text, one.standing_text)
+            for one, text in zip(causes, texts, strict=True)]
+    heads = ("signature", "system", title, "runs", "per 100", "again", "seen")
+    return [*table(heads, rows).splitlines(), *below]
+
+
+def distinguishing_texts(signatures: Sequence[Signature]) -> tuple[list[str], list[str]]:
+    """For a table: a text for each signature with those of its guarantees that not all have; then a line with
+    the guarantees that all have, if there are any."""
+    promised = [one.guarantees.split() for one in signatures]
+    common = [one for one in promised[0] if all(one in each for each in promised)] if promised else []
+    texts = []
+    for one, guarantees in zip(signatures, promised, strict=True):
+        own = " ".join(guarantee for guarantee in guarantees if guarantee not in common)
+        permitted = f", permitted by {one.permitted_by}" if one.permitted_by else ""
+        texts.append(f"{one.finding_and_step}{f' [{own}]' if own else ''}{permitted}")
+    return texts, [f"guarantees: {' '.join(common)}"] if common else []
 
 
 # -- two campaigns ------------------------------------------------------------------------------------------
@@ -409,3 +445,115 @@ def kind_of(then: Share, now: Share) -> str:
     if p_same(then, now) >= DIFFERENT_BELOW:
         return SAME
     return MORE if now[0] * then[1] > then[0] * now[1] else LESS
+
+
+def difference(before: Results, after: Results, found: Sequence[Change], ledger: Ledger) -> str:
+    """Tables of violations, of stuck clusters, and of the other runs that failed."""
+    parts: list[str] = []
+    for title, is_stuck in (("violation", False), ("stuck", True)):
+        mine = [one for one in found if (one.signature.finding == STUCK) == is_stuck]
+        texts, below = distinguishing_texts([one.signature for one in mine])
+        rows = [((ledger.of(one.signature) or one.signature).id, one.signature.system, text,
+                 *_compared(one.before, one.after, " (known)" if ledger.knows(one.signature) else ""))
+                for one, text in zip(mine, texts, strict=True)]
+        heads = ("signature", "system", title, "before", "after", "p", "change")
+        parts += ["\n".join([table(heads, rows), *below])] if rows else []
+    others = []
+    for title, among in (("the harness failed", failed), ("unknown", unknown), ("broke a gate", gated)):
+        then, now = ((len(among(night.runs)), len(night.runs)) for night in (before, after))
+        others += [(title, *_compared(then, now))] if then[0] or now[0] else []
+    parts += [table(("runs", "before", "after", "p", "change"), others)] if others else []
+    return "\n\n".join(parts) or "neither has found anything"
+
+
+def _compared(before: Share, after: Share, remark: str = "") -> tuple[str, ...]:
+    first, second = (f"{hits} of {of}" for hits, of in (before, after))
+    p = f"{p_same(before, after):.2g}" if before[1] and after[1] else "-"
+    return first, second, p, kind_of(before, after) + remark
+
+
+# -- the page -----------------------------------------------------------------------------------------------
+
+INDEX = "index.html"
+PAGES_AT_ONCE = 10  # new pages of runs in one call, each about a second
+SCALES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)  # ends of the bars, per 100 runs
+
+
+def index_beside(folder: Path, about: Mapping[str, Any], trouble: str = "") -> Path | None:
+    """Writes the page during or after a campaign; None if that failed for any reason."""
+    return run_page.written_page(folder, lambda: write_index(
+        folder, trouble=trouble, ledger_path=Path(str(about["ledger"]))))
+
+
+def write_index(folder: Path, file: Path | None = None, *, trouble: str = "", ledger_path: Path | None = None
+                ) -> Path:
+    """Writes the page of a campaign's folder atomically. ledger_path: None means the campaign's own.
+    FloodmarkError if it cannot be written."""
+    missing = {"version": "?", "seed": "?", "began": "?", "commit": "", "plan": "", "budget_s": None}
+    about, journal = {**missing, **state.about_of(folder)}, state.state_of(folder)
+    path = ledger_path or Path(str(about.get("ledger") or folder.parent / "ledger.json"))
+    try:
+        matrix = [one.case for one in plan.read(str(about["plan"]), f"the plan in {folder}").cases]
+    except UsageError:
+        matrix = []  # the cases of runs are known anyway
+    night = results_of(journal, ledgers.load(path), about, matrix, folder=str(folder), trouble=trouble)
+    file = folder / INDEX if file is None else file
+    make_pages(night, folder)
+    write_whole(file, _rendered(
+        "night.html", night, about=about, ledger=str(path), has_ledger=path.is_file(),
+        pages=pages_of(night, file.parent), made_at=datetime.datetime.fromtimestamp(
+            runtime.current.time_ns() / 1e9).astimezone().isoformat(timespec="seconds"),
+        reproductions=journal.select("SELECT count(*) FROM reproductions")[0][0], phrases=phrases,
+        explained=EXPLANATIONS, permissions=PERMISSIONS, moment=moment, per_100=per_100,
+        pieces=re.compile(r"(?<=[,_])|(?=\+)").split, places=places, scale_of=scale_of, shell=shlex.join,
+        two_digits=two_digits, wilson=wilson).encode())
+    return file
+
+
+def make_pages(night: Results, folder: Path) -> None:
+    """Makes the page of the smallest run of each cause that this campaign saw, the new ones first; existing
+    pages stay."""
+    runs = [Path(cause.smallest) for cause in night.causes if cause.showing]
+    wanted = [run for run in dict.fromkeys(runs)
+              if run.resolve().is_relative_to(folder.resolve())  # a state may contain any path
+              and is_run(run) and not (run / run_page.REPORT).is_file()
+              and run_page.size_of(run) <= run_page.AT_ONCE_BYTES]
+    for run in wanted[:PAGES_AT_ONCE]:
+        try:
+            run_page.write_report(run)
+        except Exception as error:
+            click.echo(harmless(f"floodmark: {run}: its page was not written: {error}"), err=True)
+
+
+def pages_of(night: Results, seen_from: Path) -> dict[str, str]:
+    """The addresses of the existing pages by run folder, relative to `seen_from`. An address never begins
+    with a scheme, whatever the folder's name."""
+    named = {cause.smallest for cause in night.causes if cause.smallest} | {*map(night.where, night.runs)}
+    pages = {folder: Path(folder) / run_page.REPORT for folder in named}
+    return {folder: f"./{quote(os.path.relpath(page.absolute(), seen_from.absolute()))}"
+            for folder, page in pages.items() if page.is_file()}
+
+
+def moment(written: object) -> str:
+    """A time from a file as text: `2026-11-23 05:06 UTC`."""
+    try:
+        read = datetime.datetime.fromisoformat(str(written))
+    except ValueError:
+        return str(written)
+    return f"{read:%Y-%m-%d %H:%M} {read:%Z}".strip()
+
+
+def scale_of(causes: Iterable[Cause]) -> float:
+    """The end of the bars' scale: the least of SCALES that no interval exceeds."""
+    most = max((100 * wilson(len(cause.showing), cause.of)[1] for cause in causes if cause.of), default=0.0)
+    return next((scale for scale in SCALES if most <= scale), SCALES[-1])
+
+
+def places(points: Sequence[Point], width: int, height: int, edge: int) -> list[tuple[float, float] | None]:
+    """The position of each night's dot in pixels: the last night at the right edge, the highest rate at the
+    top; None: no run of the system."""
+    most = max((one.hits / one.of for one in points if one.of), default=0.0) or 1.0
+    step = (width - 2 * edge) / max(1, len(points) - 1)
+    return [(round(width - edge - back * step, 1),
+             round(height - edge - one.hits / one.of / most * (height - 2 * edge), 1)) if one.of else None
+            for back, one in zip(range(len(points) - 1, -1, -1), points, strict=True)]

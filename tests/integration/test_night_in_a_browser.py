@@ -11,7 +11,7 @@ from judged_runs import judged
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, written
 
 from floodmark.harness.campaign.ledger import Ledger, with_findings
-from floodmark.harness.report.night_reports import write_index
+from floodmark.harness.report.night import write_index
 from floodmark.harness.spec import RunSpec
 
 pytestmark = pytest.mark.browser

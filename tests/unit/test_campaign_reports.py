@@ -12,8 +12,7 @@ from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, at, ni
 from floodmark.harness.campaign.ledger import Ledger, with_findings
 from floodmark.harness.commands import campaign
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.report.night import Results, results_of
-from floodmark.harness.report.night_reports import night_junit, night_markdown, summary
+from floodmark.harness.report.night import Results, night_junit, night_markdown, results_of, summary
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
 

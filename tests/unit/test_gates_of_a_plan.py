@@ -13,8 +13,7 @@ from floodmark.harness.campaign.gates import broken, of_case
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.commands.campaign_judge import figures
 from floodmark.harness.commands.campaign_run import with_gates
-from floodmark.harness.report.night import Results, gates_of, results_of
-from floodmark.harness.report.night_reports import night_junit, night_markdown, summary
+from floodmark.harness.report.night import Results, gates_of, night_junit, night_markdown, results_of, summary
 from floodmark.harness.spec import RunSpec
 
 NOW = datetime.datetime(2026, 2, 3, tzinfo=datetime.UTC)

@@ -15,10 +15,18 @@ from floodmark.harness.campaign.ledger import Ledger, Night, load, save, with_fi
 from floodmark.harness.campaign.state import DATABASE, State, about_of
 from floodmark.harness.commands import campaign
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.report import night_reports
+from floodmark.harness.report import night as night_reports
 from floodmark.harness.report.html.elements import BYTES_OF_A_NIGHT
-from floodmark.harness.report.night import Cause, Point, Square, results_of
-from floodmark.harness.report.night_reports import index_beside, places, scale_of, write_index
+from floodmark.harness.report.night import (
+    Cause,
+    Point,
+    Square,
+    index_beside,
+    places,
+    results_of,
+    scale_of,
+    write_index,
+)
 from floodmark.harness.report.phrases import count_text
 from floodmark.harness.report.rates import per_100
 from floodmark.harness.spec import RunSpec
@@ -297,12 +305,13 @@ def test_a_line_is_high_where_the_rate_is_and_has_gaps_where_nothing_ran(tmp_pat
     points = [point(0, 10), point(5, 10), point(0, 0), point(10, 10), point(1, 4)]
 
     assert places(points, 104, 30, 5) == [(5.0, 25.0), (28.5, 15.0), None, (75.5, 5.0), (99.0, 20.0)]
-    assert points[0].text == "2026-03-01 02:00: 0 of 10 runs"
     nights = {f"n{day}": Night(began=f"2026-02-{day:02d}T02:00:00+00:00", version="0.1.0", commit=None,
                                runs={"kip-279": 10} if day != 3 else {}) for day in range(1, 6)}
     before = Ledger(nights=nights).with_finding(LOST, "n2", 5)
     drawn = page(folder_of(tmp_path, night((CRASH, "invalid", (LOST,))), before))
     assert re.findall(r'<path d="([^"]*)"', drawn) == ["M5.0,25.0L23.8,15.0M61.4,25.0L80.2,25.0L99.0,5.0"]
+    assert "<title>2026-02-02 02:00: 5 of 10 runs</title>" in drawn
+    assert "; 2026-02-03 02:00: not run; " in drawn
     assert re.findall(r'<circle class="(\w+)" cx="([0-9.]+)"', drawn) == [("seen", "23.8"), ("seen", "99.0")]
 
 
@@ -322,7 +331,6 @@ def test_bars_have_one_scale_that_fits_every_interval() -> None:
     assert scale_of([often, seldom]) == 100
     assert scale_of([seldom]) == 1
     assert scale_of([]) == 1
-    assert seldom.interval[1] < 1
     assert per_100(10, 10) == "100 per 100 runs (72 to 100)"
 
 

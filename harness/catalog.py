@@ -76,8 +76,8 @@ far_folders: Callable[[str, Workers], Sequence[Far]] = late("floodmark.checkers.
 # Measures what faults cost clients in these runs; each folder stores its own measures.
 measure: Callable[..., Measures] = late("floodmark.checkers.stats.job:measure")
 # Reads the ops of a run's clients for its page: folder, ranges (partition, first offset, end offset) whose
-# acked records are returned one by one, ops at most. OSError where the history cannot be read.
-client_activity: Callable[[Path, Sequence[tuple[int, int, int]], int], Seen] = late(
+# acked records are returned one by one.
+client_activity: Callable[[Path, Sequence[tuple[int, int, int]]], Seen] = late(
     "floodmark.checkers.stats.seen:seen")
 # Writes a big history as Parquet beside its lines, which the judge reads faster next time; OSError.
 keep_parquet: Callable[[Path], None] = late("floodmark.checkers.read.history_parquet:keep")

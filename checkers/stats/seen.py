@@ -2,7 +2,8 @@
 a finding, and the cost of each fault, as the measures define it.
 
 Rules
-1. One pass over history.jsonl, whatever else in the folder is missing or broken.
+1. One pass over history.jsonl, whatever else in the folder is missing or broken. What is wrong with the
+   history is a sentence in `problems`.
 2. An op is drawn if its invocation can be read; one without an answer is info, and ends with the history.
 """
 
@@ -10,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +29,20 @@ from floodmark.harness.run import Run
 Ints = npt.NDArray[np.int64]
 Near = tuple[int, int, int]  # partition, first offset, the offset after the last
 
+OPS_AT_MOST = 500_000  # more would make a page too large to send
+BYTES_AT_MOST = 1 << 31
 US = 1_000
 THREADS = 2  # the parser works outside Python's lock
+
+
+class Acked(NamedTuple):
+    """An acked record near a finding; when its op was invoked and when it was acked, in ns."""
+
+    partition: int
+    offset: int
+    value: int
+    began_ns: int
+    ended_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,40 +50,50 @@ class Seen:
     """The ops of a run's clients, as the run's page draws them. Times are in ns since the run began, except
     in `columns`."""
 
-    lines: int = 0
-    broken: int = 0
     last_ns: int = 0
     ops: int = 0  # the number of ops; the columns may have fewer
     # In the order of the invocations: `began` (us since the op before), `lasted` (us), `what` (ok, fail,
     # info: 0, 1, 2; for polls 3 more; for anything else 6 more), `records` that the ok ops sent and read.
-    columns: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    # For records near a finding: partition, offset, value, when its op was invoked, when it was acked.
-    acked: Sequence[tuple[int, int, int, int, int]] = ()
-    nemesis: Sequence[str] = ()  # its lines
+    columns: Mapping[str, Sequence[int]] = field(
+        default_factory=lambda: dict.fromkeys(("began", "lasted", "what", "records"), ()))
+    acked: Sequence[Acked] = ()
     faults: Sequence[Mapping[str, Any]] = ()  # the cost of each, as in checkers/stats
     unmeasured: str = ""  # why `faults` is empty; "": it is complete
+    problems: Sequence[str] = ()  # with the history
 
 
-def seen(place: Path, near: Sequence[Near], ops_at_most: int) -> Seen:
-    """near: the ranges in which acked records are wanted one by one. OSError if the history cannot be
-    read."""
+def seen(place: Path, near: Sequence[Near], ops_at_most: int = OPS_AT_MOST) -> Seen:
+    """near: the ranges in which acked records are wanted one by one."""
     run = Run(folder=place)
-    run.open(run.history_path).close()
+    name, why = run.history_path.name, ""
+    try:
+        run.open(run.history_path).close()
+        if run.history_path.stat().st_size > BYTES_AT_MOST:
+            why = f"{name} has more than {BYTES_AT_MOST >> 20} MB: clients' ops are not shown"
+        else:
+            return _seen(run, near, ops_at_most)
+    except FileNotFoundError:
+        why = f"there is no {name}"
+    except OSError as error:
+        why = f"{name} cannot be read: {error.strerror or error}"
+    return Seen(unmeasured=why, problems=(why,))
+
+
+def _seen(run: Run, near: Sequence[Near], ops_at_most: int) -> Seen:
+    place, name, problems = run.folder, run.history_path.name, list[str]()
     folder = open_folder(place)
     threads = min(THREADS, os.cpu_count() or 1)
     history = list(read_history(run.history_path, folder.special, threads=threads))
     facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
     faults, why = _faults(folder, history)
     drawn = _drawn(history, near, ops_at_most) if history else {}
+    if broken := sum(one.broken for one in facts) - folder.torn:
+        problems.append(f"{name}: {broken:,} line(s) are not in format 1 and were skipped")
+    if drawn and drawn["ops"] > ops_at_most:
+        problems.append(f"the drawings show the first {ops_at_most:,} of {drawn['ops']:,} ops")
     return Seen(
-        lines=sum(one.lines for one in facts),
-        broken=sum(one.broken for one in facts) - folder.torn,
         last_ns=max((one.highest_time for one in facts if one.highest_time is not None), default=0),
-        nemesis=[line for one in facts for line in one.nemesis],
-        faults=faults,
-        unmeasured=why,
-        **drawn,
-    )
+        faults=faults, unmeasured=why, problems=problems, **drawn)
 
 
 def _faults(folder: Folder, history: Sequence[Parsed]) -> tuple[Sequence[Mapping[str, Any]], str]:
@@ -113,9 +136,8 @@ def _columns(lines: pa.Table, ops: Ops) -> dict[str, Ints]:
 
 def _acked(
     sends: pa.Table, line_at: Ints, ops: Ops, near: Sequence[Near]
-) -> Iterator[tuple[int, int, int, int, int]]:
-    """Partition, offset and value of each acked record in these ranges, when its op was invoked and when
-    acked (ns)."""
+) -> Iterator[Acked]:
+    """Yields each acked record in these ranges."""
     partition = numbers(sends, "partition")
     offset = sends["offset"].fill_null(-1).to_numpy()
     wanted = np.zeros(len(partition), dtype=np.bool_)
@@ -126,4 +148,4 @@ def _acked(
     theirs = np.flatnonzero((ops.answered >= 0) & np.isin(line_at[ops.answered], numbers(taken, "at")))
     began = dict(zip(line_at[ops.answered[theirs]].tolist(), ops.began[theirs].tolist(), strict=True))
     for at, of, place, value, time in zip(*(column.to_pylist() for column in taken.columns), strict=True):
-        yield of, place, value, min(began.get(at, time), time), time
+        yield Acked(of, place, value, min(began.get(at, time), time), time)

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 from floodmark.harness.op import Op
 
 if TYPE_CHECKING:
+    from floodmark.checkers.stats.seen import Seen
     from floodmark.harness.report.finding_evidence import Gathering
-    from floodmark.harness.report.html.clients import Clients
     from floodmark.harness.report.html.reproduced import Standing
-    from floodmark.harness.report.html.spans import Span
-    from floodmark.harness.report.html.traced import Traced
+    from floodmark.harness.report.html.timeline import Span, Traced
     from floodmark.harness.report.run_outcome import Ruling
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json, or a line of a file
@@ -289,7 +288,7 @@ class RunFacts:
     reading: Reading
     findings: tuple[Json, ...]  # the worst first
     events: tuple[Event, ...]
-    clients: "Clients"
+    clients: "Seen"
     traced: "Traced"
     standing: "Standing"
     spans: tuple["Span", ...]

@@ -16,10 +16,11 @@ from timed_runs import TimedRun
 
 from floodmark.harness.campaign.plan import case_to_json
 from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.report.html.facts import facts_of
 from floodmark.harness.report.html.page import with_gaps
 from floodmark.harness.report.html.replica_log import ReplicaLog, stretches, without
-from floodmark.harness.report.html.spans import spans_of
+from floodmark.harness.report.html.timeline import spans_of
 from floodmark.harness.report.render import TEMPLATES
 from floodmark.harness.report.run_page import write_report
 from floodmark.harness.spec import RunSpec
@@ -285,24 +286,22 @@ def test_epochs_of_an_append_may_begin_before_it() -> None:
 
 
 def test_a_fault_lasts_until_it_is_undone_on_its_node() -> None:
-    lines = [
-        {"time": 10, "f": "kill", "index": 0, "fault": {"nodes": ["n1"], "began": 8}},
-        {"time": 12, "f": "pause", "index": 1, "fault": {"nodes": ["n2"]}},
-        {"time": 15, "f": "start", "index": 2, "fault": {"nodes": ["n1"]}},
-        {"time": 16, "f": "expire", "index": 3, "fault": {"nodes": ["n1"]}},
-    ]
+    kill, pause = act(10, "kill", ["n1"], began=8), act(12, "pause", ["n2"])
 
-    spans = spans_of(lines, 99)
+    spans = spans_of([kill, pause, act(15, "start", ["n1"]), act(16, "expire", ["n1"])], 99)
 
     assert [(span.f, span.node, span.began_ns, span.until_ns, span.mended) for span in spans] == [
         ("kill", "n1", 8, 15, True), ("pause", "n2", 12, 99, False), ("expire", "n1", 16, None, False)]
 
 
 def test_a_cut_is_one_fault_of_the_nodes_whose_links_it_drops() -> None:
-    cut, = spans_of([{"time": 5, "f": "cut", "fault": {"nodes": ["n1", "n3"], "kind": "halves"}},
-                     {"time": 9, "f": "heal", "fault": {"nodes": []}}], 99)  # fmt: skip
+    cut, = spans_of([act(5, "cut", ["n1", "n3"], kind="halves"), act(9, "heal", [])], 99)
 
     assert (cut.node, cut.nodes, cut.label, cut.until_ns) == (None, ("n1", "n3"), "cut, halves", 9)
+
+
+def act(time: int, f: str, nodes: list[str], **fault: Any) -> Op:
+    return Op(index=0, time=time, process=NEMESIS, type=Type.INFO, f=f, fault={"nodes": nodes, **fault})
 
 
 def test_a_line_breaks_where_the_node_was_down() -> None:

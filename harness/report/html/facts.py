@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from floodmark.checkers.laws.finding_names import LOST_WRITE
+from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.case_names import case_name
-from floodmark.harness.report.html.clients import clients
 from floodmark.harness.report.html.reproduced import Standing, standing_of
-from floodmark.harness.report.html.spans import spans_of
-from floodmark.harness.report.html.stories import final_story, focus_of, near_of, story
-from floodmark.harness.report.html.traced import traced
+from floodmark.harness.report.html.story import final_story, near_of, shown_of, story
+from floodmark.harness.report.html.timeline import spans_of, traced
 from floodmark.harness.report.model import Event, Json, Reading, RunFacts, examples_of, int_in
 from floodmark.harness.report.run_outcome import ruling
 from floodmark.harness.report.safe_text import harmless_data
@@ -40,13 +39,12 @@ def facts_of(folder: Path, verdict: Json | None = None, reading: Reading | None 
     courses = [None if one.evidence is None or at >= STORIES else gathering.course_of(one.evidence)
                for at, one in enumerate(reading.accounts)]
     nears = (near_of(course.evidence, files) for course in courses if course is not None)
-    seen = clients(run, [near for near in nears if near is not None])
-    focuses = [None if course is None else focus_of(course) for course in courses]
-    trace = traced(run, [focus for focus in focuses if focus is not None])
-    shown = iter(trace.shown)
-    stories = [None if course is None else story(
-        course, None if focus is None else next(shown), files, seen.acked, seen.nemesis)
-        for course, focus in zip(courses, focuses, strict=True)]
+    seen = catalog.client_activity(run.folder, [near for near in nears if near is not None])
+    problems += seen.problems
+    shown = [None if course is None else shown_of(course) for course in courses]
+    trace = traced(run, [one for one in shown if one is not None], problems)
+    stories = [None if course is None else story(course, one, files, seen.acked)
+               for course, one in zip(courses, shown, strict=True)]
     with_story = {one["partition"] for one in stories if one is not None}
     others = sorted({partition for _, partition in files.replicas} - with_story)
     finals = (final_story(files, gathering.about, partition) for partition in others[:FINALS])
@@ -64,12 +62,12 @@ def facts_of(folder: Path, verdict: Json | None = None, reading: Reading | None 
                      for account, its_story in zip(reading.accounts, stories, strict=True)),
         clients=seen,
         traced=trace,
-        spans=tuple(spans_of(seen.nemesis, max(seen.last_ns, trace.last_ns))),
+        spans=spans_of(files.nemesis, max(seen.last_ns, trace.last_ns)),
         lost=lost_of(findings),
         finals=tuple(final for final in finals if final is not None),
         blamed=frozenset(line + 1 for line in blamed if line is not None),
         standing=standing_of(run.folder) if findings else Standing(),
-        problems=(*problems, *seen.problems, *trace.problems),
+        problems=tuple(problems),
     )
 
 

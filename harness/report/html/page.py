@@ -23,8 +23,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import LASTING
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.case_names import is_kafka
-from floodmark.harness.report.html.clients import silence_text
-from floodmark.harness.report.html.spans import DOWN
+from floodmark.harness.report.html.timeline import DOWN, silences
 from floodmark.harness.report.model import Json, RunFacts, int_in, items, text
 from floodmark.harness.report.phrases import many, seconds
 from floodmark.harness.report.render import TEMPLATES, render
@@ -57,7 +56,7 @@ def page_of(facts: RunFacts) -> bytes:
             lambda found: f"{int(found[0]):,}", verdict_text.looked_at(counts)),
         acked=int_in(counts, "acked"), struck=facts.reading.strikes.struck,
         records=max(sizes, default=0) if records else None,
-        silences=[silence_text(one) for one in facts.clients.silences],
+        silences=[row["label"] for row in silence_rows(facts)],
         availability=[availability(row, facts.last_ns) for row in facts.clients.faults],
         same_event=verdict_text.SAME_EVENT,
         undone=[(said, verdict_text.shortened(entry["names"]), entry["reason"])
@@ -190,9 +189,7 @@ def data_of(facts: RunFacts) -> dict[str, Any]:
         "partitions": partitions_of(facts), "span": [0, ms(facts.last_ns)], "opens": opening(facts),
         "stories": [*(event.story for event in facts.events if event.story is not None), *facts.finals],
         "ops": facts.clients.columns,
-        "rows": {**fault_rows(facts, nodes), **trace_rows(facts), "silences": [
-            {"from": one[0] / 1000, "to": one[1] / 1000, "label": silence_text(one)}
-            for one in facts.clients.silences[:MARKS]]},
+        "rows": {**fault_rows(facts, nodes), **trace_rows(facts), "silences": silence_rows(facts)[:MARKS]},
         "charts": orjson.loads((TEMPLATES / "charts.json").read_bytes()),
     }  # fmt: skip
 
@@ -214,6 +211,13 @@ def opening(facts: RunFacts) -> Sequence[float]:
         return [0, ms(facts.last_ns)]
     margin = max(20.0, (max(times) - min(times)) * 0.12)
     return [max(0.0, min(times) - margin), min(ms(facts.last_ns), max(times) + margin)]
+
+
+def silence_rows(facts: RunFacts) -> list[Json]:
+    """The times in which sends were tried and none was acked."""
+    return [{"from": since / 1000, "to": until / 1000,
+             "label": f"no ack from {since / 1e6:.1f} to {until / 1e6:.1f} s"}
+            for since, until in silences(facts.clients.columns)]
 
 
 def fault_rows(facts: RunFacts, nodes: Sequence[str]) -> dict[str, list[Json]]:

@@ -1,5 +1,5 @@
 """Rebuilds a replica's log from its trace events, as ranges of offsets by epoch. Pure.
-viewer.js continues with the later events by the same rules; a test compares the two.
+The viewer (viewer.js) is told what each event changes, and has no rules of its own.
 
 Rules
 1. `append` first removes what is at its offsets or above, then adds its records. `truncate` and `start` cut

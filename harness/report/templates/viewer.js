@@ -2,8 +2,8 @@
 // the tests call; nothing here touches the document.
 //
 // Rules
-// 1. A replica's log is ranges [epoch, first offset, offset after the last], changed by the same rules as in
-//    replica_log.py: by append, truncate and start; what was cut is kept until it is back.
+// 1. A replica's log is ranges [epoch, first offset, offset after the last]; an event has what it changed
+//    (replica_log.py has the rules). `cut` has what was cut, until it is back.
 // 2. A record that was acked by the instant and that a replica had and lost is drawn as gone; if another record
 //    has its place, that one is drawn and the lost value above it. Without a trace it is unknown what a replica
 //    had: every acked record that it lacks in the end is drawn as "not there".
@@ -11,7 +11,6 @@
 "use strict";
 
 const floodmarkViewer = (() => {
-  const DOWN = ["kill", "stop", "power_cut", "disk"];
   const GAP = 2, HEIGHT = 34, COLOURS = 5;
   const SHOWN = 12, FEW = 3; // offsets at once
   // Beside the logs, or above each of them if there is no room (a phone).
@@ -22,86 +21,23 @@ const floodmarkViewer = (() => {
 
   /** The replicas after events[0..index]; index -1: before all of them. */
   function stateAt(story, index) {
-    const replicas = story.replicas.map((one) => ({
-      ...one, log: one.log.map((each) => [...each]), cut: one.cut.map((each) => [...each]),
-    }));
+    const replicas = story.replicas.map((one) => ({ ...one }));
     const byNode = new Map(replicas.map((one) => [one.node, one]));
     const state = { replicas, isr: null, time: Infinity };
     const last = Math.min(index, story.events.length - 1);
-    for (let at = 0; at <= last; at += 1) {
-      const event = story.events[at];
+    for (const event of story.events.slice(0, last + 1)) {
       state.time = event.t;
-      if (Array.isArray(event.isr) && event.e !== "ack" && event.e !== "isr_proposed") state.isr = event.isr;
-      const replica = byNode.get(event.n);
-      if (replica) apply(replica, event);
+      state.isr = event.isr || state.isr;
+      if (byNode.has(event.n)) apply(byNode.get(event.n), event);
     }
     if (story.traced && last < 0) state.time = -Infinity;
     return state;
   }
 
+  /** Changes what the event changed: of the log, so many ranges stay, and others come after them. */
   function apply(replica, event) {
-    if (event.e === "nemesis") {
-      if (DOWN.includes(event.f)) replica.up = "down";
-      else if (event.f === "pause") replica.up = "paused";
-      else if (event.f === "start" || event.f === "resume") replica.up = "";
-      return;
-    }
-    if (event.e === "append") append(replica, event);
-    else if (event.e === "truncate") cutTo(replica, event.to);
-    else if (event.e === "start") {
-      replica.role = "";
-      if (replica.up === "down") replica.up = "";
-      begin(replica, event);
-    } else if (event.e === "become_leader") replica.role = "leader";
-    else if (event.e === "become_follower") replica.role = "follower";
-    for (const name of ["leo", "hw", "epoch"]) if (Number.isInteger(event[name])) replica[name] = event[name];
-  }
-
-  function append(replica, event) {
-    if (!Number.isInteger(event.offset) || !(event.count >= 1)) return;
-    cutTo(replica, event.offset);
-    for (const [epoch, first, behind] of stretches(event.epochs, event.offset, event.offset + event.count)) {
-      const end = replica.log[replica.log.length - 1];
-      if (end && end[0] === epoch && end[2] === first) end[2] = behind;
-      else replica.log.push([epoch, first, behind]);
-      replica.cut = without(replica.cut, epoch, first, behind);
-    }
-  }
-
-  function begin(replica, event) {
-    if (!Number.isInteger(event.leo)) return;
-    cutTo(replica, event.leo);
-    const end = replica.log.length ? replica.log[replica.log.length - 1][2] : event.log_start || 0;
-    if (end < event.leo) replica.log.push(...stretches(event.epochs, end, event.leo));
-  }
-
-  function cutTo(replica, end) {
-    if (!Number.isInteger(end)) return;
-    const kept = [];
-    for (const [epoch, first, behind] of replica.log) {
-      if (first < end) kept.push([epoch, first, Math.min(behind, end)]);
-      if (behind > end) replica.cut.push([epoch, Math.max(first, end), behind]);
-    }
-    replica.log = kept;
-  }
-
-  function stretches(epochs, first, behind) {
-    const marks = (Array.isArray(epochs) ? epochs : [])
-      .filter((one) => Array.isArray(one) && one.length === 2 && one.every(Number.isInteger) && one[1] < behind)
-      .map(([epoch, offset]) => [Math.max(first, offset), epoch, offset]).sort((a, b) => a[2] - b[2]);
-    if (!marks.length || marks[0][0] > first) marks.unshift([first, -1]);
-    return marks.map(([begins, epoch], at) => [epoch, begins, at + 1 < marks.length ? marks[at + 1][0] : behind])
-      .filter(([, begins, ends]) => begins < ends);
-  }
-
-  function without(cut, epoch, from, to) {
-    const left = [];
-    for (const [of, first, behind] of cut) {
-      if (of !== epoch || behind <= from || first >= to) { left.push([of, first, behind]); continue; }
-      if (first < from) left.push([of, first, from]);
-      if (behind > to) left.push([of, to, behind]);
-    }
-    return left;
+    for (const name of ["cut", "leo", "hw", "epoch", "role", "up"]) if (name in event) replica[name] = event[name];
+    if (event.log) replica.log = [...replica.log.slice(0, event.log[0]), ...event.log.slice(1)];
   }
 
   const epochAt = (log, offset) => {

@@ -1,0 +1,415 @@
+"""Builds the log viewer's data for one finding, its story: the steps that matter, every event of its
+partition around them with what it changes of its replica, and the values and acks around its record.
+
+Rules
+1. `candidates` proposes steps with weights: the finding's ack, the line to blame, the loss of each copy, the
+   election of a leader without the record, the record in its place; then the faults before the line to blame.
+   Four to eight are taken. Their sentences are those of `show` for the same lines.
+2. The events begin a few before the first step and end a few after the last; the replicas are those before
+   the first event. Logs are rebuilt by replica_log.py; the viewer only applies what each event changes.
+3. Without a trace there are no events: the viewer shows the final dumps.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.text.explain import EXPLANATIONS
+from floodmark.checkers.text.semantics import FACTS
+from floodmark.harness.faults import FAULTS, MENDS_ROLE
+from floodmark.harness.op import Op
+from floodmark.harness.report.finding_evidence import began, leader_of, replicas_of
+from floodmark.harness.report.finding_narrative import meaning, relevant_facts
+from floodmark.harness.report.html.replica_log import ReplicaLog
+from floodmark.harness.report.html.timeline import DOWN, Shown
+from floodmark.harness.report.model import Course, Evidence, Json, Line, TraceLine, int_in, items, text
+from floodmark.harness.report.phrases import Record, cut_text, fault_text, seconds
+from floodmark.harness.report.record_story import short
+from floodmark.harness.report.run_files import RunFiles, fields_of, place_of
+from floodmark.harness.report.trace_text import clause_of
+
+if TYPE_CHECKING:
+    from floodmark.checkers.stats.seen import Acked, Near
+
+STEPS, FEW = 8, 4
+LEAD, TAIL = 15, 25  # events shown before the first step and after the last
+AROUND = 200  # offsets on each side of the finding whose values are looked up
+MARGIN_NS, AFTER_NS = 300_000_000, 1_500_000_000
+UNTRACED = "The final dumps. A trace would have shown event by event how it happened."
+NO_STEPS = "The final dumps: no line of the trace is known to be about the finding."
+IN_THE_END = "The final dumps at the log's end."
+CURES = {  # how Kafka's protocol avoids it today, by the step's event
+    "high-watermark": "Since KIP-101 a follower asks the leader where its last epoch ended "
+    "(OffsetsForLeaderEpoch) and truncates only what comes after that.",
+    "unclean": "A clean election chooses from the ISR; if none of its members is alive, the partition waits.",
+}
+STEP_NAMES = {  # on a step's button
+    "truncate": "{node} truncates", "become_leader": "{node} begins to lead", "start": "{node} starts",
+    "become_follower": "{node} follows {leader}", "ack": "{node} acks", "isr": "the ISR changes",
+    "append": "{node} appends", "hw": "{node} moves its HW",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One of the instants that matter for a finding."""
+
+    time_ns: int
+    name: str
+    sentence: str
+    weight: int  # the lower, the more it matters
+    line: tuple[str, int | None]  # `trace` and its number from 1, or `history` and its index
+    cure: str = ""
+
+
+def shown_of(course: Course) -> Shown | None:
+    """The partition and the time whose events are all wanted; None if the time is unknown."""
+    partition, times = course.evidence.number("partition"), [op.time for op in course.evidence.ops]
+    since = course.since_ns if course.since_ns is not None else min(times, default=None)
+    if partition is None or since is None:
+        return None
+    known = [time for time in (course.until_ns, max(times, default=None)) if time is not None]
+    until = max(known, default=since)
+    return Shown(partition=partition, since_ns=since - MARGIN_NS, until_ns=until + AFTER_NS)
+
+
+def near_of(evidence: Evidence, files: RunFiles) -> "Near | None":
+    """The range of offsets whose records are looked up; without an offset, the end of the log."""
+    partition, offset = evidence.number("partition"), evidence.number("offset")
+    if partition is None:
+        return None
+    offset = end_of(files, partition) if offset is None else offset
+    return partition, max(0, offset - AROUND), offset + AROUND
+
+
+def end_of(files: RunFiles, partition: int) -> int:
+    """The highest LEO of a replica's row."""
+    ends = [int_in(row, "leo") or 0 for (_, of), row in files.replicas.items() if of == partition]
+    return max(ends, default=0)
+
+
+def story(course: Course, shown: Shown | None, files: RunFiles, acked: "Sequence[Acked]") -> Json | None:
+    """The story of a course; None if its finding is about no partition, the replicas are unknown, or there is
+    neither a trace of it nor a dump."""
+    evidence = course.evidence
+    near = near_of(evidence, files)
+    if near is None or not replicas_of(evidence.about, near[0]):
+        return None
+    events = shown.events if shown is not None else []
+    steps = steps_of(course, events) if events else []
+    dumps = {node: list(rows_near(files, node, near)) for node in replicas_of(evidence.about, near[0])}
+    values = values_in(dumps)
+    ack_rows = acks_of(acked, events, near[0], values)
+    values |= {f"{offset}:{epoch}": value for offset, epoch, _, value in ack_rows if epoch is not None}
+    told: dict[str, Any] = {
+        "name": evidence.name, "partition": near[0], "offset": evidence.number("offset"),
+        "value": evidence.number("value"), "values": values, "acked": ack_rows,
+        "opens": opens_at(evidence, steps), "said": "", "traced": bool(steps),
+    }  # fmt: skip
+    if shown is not None and steps:
+        return {**told, **replayed(shown, merged(shown, files.nemesis, dumps), steps, list(dumps))}
+    replicas = final_replicas(files, evidence.about, near, dumps)
+    said = NO_STEPS if events else UNTRACED
+    return {**told, "said": said, "replicas": replicas, "events": [], "steps": []} if replicas else None
+
+
+def final_story(files: RunFiles, about: Json, partition: int) -> Json | None:
+    """A story without events: the end of a partition's logs by the final dumps. None: there is no dump."""
+    end = end_of(files, partition)
+    near = partition, max(0, end - AROUND), end + 1
+    dumps = {node: list(rows_near(files, node, near)) for node in replicas_of(about, partition)}
+    replicas = final_replicas(files, about, near, dumps)
+    return {
+        "name": "", "partition": partition, "offset": None, "value": None, "traced": False, "events": [],
+        "steps": [], "opens": 0, "acked": [], "said": IN_THE_END,
+        "replicas": replicas, "values": values_in(dumps),
+    } if replicas else None  # fmt: skip
+
+
+# -- the steps ----------------------------------------------------------------------------------------------
+
+
+def steps_of(course: Course, events: Sequence[TraceLine]) -> list[Step]:
+    """The steps that matter most, at most STEPS, in the order of time. events: those of its partition."""
+    found: dict[tuple[str, int | None], Step] = {}
+    for step in candidates(course, events):
+        if step.line not in found or step.weight < found[step.line].weight:
+            found[step.line] = step
+    if len(found) < FEW:  # then also the partition's role changes and truncations
+        for event in ("elect", "truncate", "become_leader", "start"):
+            for line in of_event(events, event):
+                step = step_of(course.evidence, line, 5)
+                found.setdefault(step.line, step)
+    chosen = sorted(found.values(), key=lambda step: (step.weight, step.time_ns))[:STEPS]
+    return sorted(chosen, key=lambda step: (step.time_ns, step.line[0] == "trace", step.line[1] or 0))
+
+
+def candidates(course: Course, events: Sequence[TraceLine]) -> Iterator[Step]:
+    evidence, blamed = course.evidence, course.evidence.event
+    for rival in (evidence, *course.rivals):
+        for ack_event in rival.ack_events[:1]:
+            yield step_of(evidence, ack_event.line, 0, "acked")
+    if blamed is not None:
+        yield step_of(evidence, blamed, 0)
+    for line in evidence.copy_losses:
+        yield step_of(evidence, line, 1)
+    for line in course.changes:
+        began_there = line.event == "become_leader" and blamed is not None and line.node == blamed.node
+        if line.event in ("elect", "truncate") or began_there:
+            yield step_of(evidence, line, 2 if line.event == "elect" else 3)
+    for line in rival_appends(evidence, events):
+        yield step_of(evidence, line, 1, f"{line.node} appends there")
+    if not evidence.ack_events:
+        yield from (step_of(evidence, line, 3) for line in of_event(events, "elect"))
+    for line in overwriting(evidence, events)[:1]:
+        yield step_of(evidence, line, 2, f"{line.node} appends there")
+    strikes = course.strikes
+    if blamed is not None:
+        strikes = tuple(op for op in strikes if began(op) <= (blamed.whole_number("time") or 0))
+    for op in strikes[-6:]:
+        yield Step(
+            time_ns=began(op), name=short(op), weight=2 if op.f in DOWN else 4, line=("history", op.index),
+            sentence=f"At {seconds(began(op))} the nemesis: {fault_text(op)} (history.jsonl:{op.index + 1}).")
+    for op in evidence.ops[:3] if not evidence.ack_events else ():  # no line of the trace shows them
+        records: list[Record] = [*(op.sends or ()), *(op.reads or ())]
+        outcome = f"{records[0].value} at offset {records[0].offset}" if records else op.f
+        yield Step(
+            time_ns=op.time, name=f"{op.f} {op.type}", weight=2, line=("history", op.index),
+            sentence=f"At {seconds(op.time)} process {op.process}: {op.f} {op.type}, {outcome} "
+            f"(history.jsonl:{op.index + 1}).")
+
+
+def step_of(evidence: Evidence, line: TraceLine, weight: int, name: str = "") -> Step:
+    """The step of a line of the trace; its name by default says the event: `n3 truncates`."""
+    sentence = f"{clause_of(line)}{meaning(evidence, line)}."
+    node, leader = line.name_in("node"), line.fields.get("leader")
+    if line.event == "elect":
+        named = f"{leader} is elected" if leader else "no leader is left"
+    else:
+        named = STEP_NAMES.get(line.event, "{node}: {event}").format(
+            node=node, leader=line.name_in("leader"), event=line.event)
+    return Step(
+        time_ns=line.whole_number("time") or 0, name=name or named, weight=weight,
+        line=("trace", line.number), sentence=sentence[:1].upper() + sentence[1:],
+        cure=cure_of(evidence, line))
+
+
+def cure_of(evidence: Evidence, line: TraceLine) -> str:
+    """How the protocol avoids this; for the line to blame at least the law that it broke; else empty."""
+    if line.event == "truncate" and line.fields.get("cause") == "hw":
+        return CURES["high-watermark"]
+    if line.event == "elect" and line.fields.get("clean") is False:
+        return CURES["unclean"]
+    if evidence.event is None or evidence.event.number != line.number:
+        return ""
+    fact = next(relevant_facts(evidence), None)
+    explained = EXPLANATIONS.get(evidence.name)
+    return FACTS[fact].holds if fact is not None else f"{explained.law}." if explained is not None else ""
+
+
+def of_event(events: Sequence[TraceLine], event: str) -> Iterator[TraceLine]:
+    return (line for line in events if line.event == event)
+
+
+def appends_at(events: Sequence[TraceLine], offset: int | None) -> Iterator[TraceLine]:
+    for line in of_event(events, "append"):
+        first, count = line.whole_number("offset"), line.whole_number("count")
+        if offset is not None and first is not None and first <= offset < first + (count or 0):
+            yield line
+
+
+def rival_appends(evidence: Evidence, events: Sequence[TraceLine]) -> list[TraceLine]:
+    """For logs that differ: the appends at the offset, one for each node and epoch."""
+    firsts: dict[tuple[str, int | None], TraceLine] = {}
+    if evidence.name in (names.DIVERGED, names.EPOCH_LINEAGE, names.TWO_LEADERS):
+        for line in appends_at(events, evidence.number("offset")):
+            firsts.setdefault((line.name_in("node"), line.whole_number("epoch")), line)
+    return list(firsts.values())
+
+
+def overwriting(evidence: Evidence, events: Sequence[TraceLine]) -> list[TraceLine]:
+    """The leaders' appends of a later epoch at the offset of an acked record."""
+    ack = evidence.ack_events[0].line if evidence.ack_events else None
+    epoch, time = (ack.whole_number("epoch"), ack.whole_number("time")) if ack is not None else (None, None)
+    if epoch is None or time is None:
+        return []
+    return [line for line in appends_at(events, evidence.number("offset"))
+            if (line.whole_number("time") or 0) > time and (line.whole_number("epoch") or 0) > epoch
+            and line.name_in("role") == "leader"]
+
+
+def opens_at(evidence: Evidence, steps: Sequence[Step]) -> int:
+    """The step to open with: the line to blame, or the loss of a copy; else the last step."""
+    at = {step.line: at for at, step in reversed(list(enumerate(steps)))}
+    numbers = [line.number for line in (evidence.event, *evidence.copy_losses)
+               if line is not None and line.number is not None]
+    return next((at["trace", number] for number in numbers if ("trace", number) in at),
+                max(0, len(steps) - 1))
+
+
+# -- the events ---------------------------------------------------------------------------------------------
+
+
+def merged(shown: Shown, nemesis: Sequence[Op], here: Mapping[str, Any]) -> list[Line]:
+    """The trace's events and the nemesis's acts on these nodes, in the order of time, each with `of`: its
+    line, as in Step."""
+    events = [{**line.fields, "of": ("trace", line.number)} for line in shown.events]
+    for op in nemesis:
+        time = op.time if op.f in MENDS_ROLE else began(op)
+        if shown.since_ns <= time <= shown.until_ns:
+            events += [
+                {"time": time, "node": str(node), "event": "nemesis", "f": op.f, "of": ("history", op.index)}
+                for node in items(op.fault or {}, "nodes") if str(node) in here]  # fmt: skip
+    return sorted(events, key=lambda event: int_in(event, "time") or 0)
+
+
+def replayed(
+    shown: Shown, events: Sequence[Line], steps: Sequence[Step], nodes: Sequence[str]
+) -> dict[str, Any]:
+    """The replicas, the events and the steps as the viewer reads them."""
+    places = [place_in(events, step) for step in steps]
+    first, last = max(0, min(places) - LEAD), min(len(events), max(places) + TAIL)
+    logs = {node: (shown.logs or {}).get(node) or ReplicaLog() for node in nodes}
+    states = {node: state_of(node, logs[node], "") for node in nodes}
+    begin, drawn = list(states.values()), list[Line]()
+    for at, event in enumerate(events[:last]):
+        begin = list(states.values()) if at == first else begin
+        node, changes = text(event, "node"), dict[str, Any]()
+        if node in states:
+            up = up_after(event, states[node]["up"])
+            if text(event, "event") != "nemesis":
+                logs[node].apply(event)
+            before, states[node] = states[node], state_of(node, logs[node], up)
+            changes = changed(before, states[node])
+        drawn += [{**compact(event), **changes}] if at >= first else []
+    return {"replicas": begin, "events": drawn, "steps": [
+        {"t": step.time_ns / 1e6, "name": step.name, "at": place - first, "text": step.sentence,
+         "cure": step.cure}
+        for step, place in zip(steps, places, strict=True)]}
+
+
+def place_in(events: Sequence[Line], step: Step) -> int:
+    """The position of the event after which the step has happened."""
+    found = next((at for at, event in enumerate(events) if event["of"] == step.line), None)
+    if found is not None and step.line[1] is not None:
+        return found
+    later = (at for at, event in enumerate(events) if (int_in(event, "time") or 0) > step.time_ns)
+    return max(0, next(later, len(events)) - 1)
+
+
+def up_after(event: Line, up: str) -> str:
+    """Whether the event's node is `down` or `paused` then; empty: neither."""
+    f = text(event, "f")
+    if text(event, "event") == "start":
+        return "" if up == "down" else up
+    if text(event, "event") != "nemesis" or f not in FAULTS:
+        return up
+    return "" if f in MENDS_ROLE else MENDS_ROLE.get(FAULTS[f].undone_by or "", up)
+
+
+def state_of(node: str, log: ReplicaLog, up: str) -> dict[str, Any]:
+    return {"node": node, "log": list(log.log), "cut": list(log.cut), "leo": log.leo, "hw": log.hw,
+            "epoch": log.epoch, "role": log.role, "up": up}  # fmt: skip
+
+
+def changed(before: Json, after: Json) -> dict[str, Any]:
+    """What differs; of the log, how many ranges stay, and the ranges after these."""
+    differs = {key: value for key, value in after.items() if value != before[key]}
+    if "log" in differs:
+        same = next((at for at, pair in enumerate(zip(before["log"], after["log"], strict=False))
+                     if pair[0] != pair[1]), min(len(before["log"]), len(after["log"])))
+        differs["log"] = [same, *after["log"][same:]]
+    return differs
+
+
+def compact(event: Line) -> dict[str, Any]:
+    """An event with its sentence, as the viewer needs it."""
+    time, node, name = int_in(event, "time") or 0, text(event, "node"), text(event, "event")
+    head = {"t": round(time / 1e6, 3), "n": node, "e": name}
+    if name == "nemesis":
+        return {**head, "x": f"at {seconds(time)} the nemesis: {text(event, 'f')} {node}"}
+    line = TraceLine(number=event["of"][1], fields=event)
+    if isinstance(event.get("isr"), list) and name not in ("ack", "isr_proposed"):
+        head["isr"] = event["isr"]
+    return {**head, "seq": int_in(event, "seq"), "line": line.number, "x": cut_text(clause_of(line), 300)}
+
+
+# -- values and acks ----------------------------------------------------------------------------------------
+
+
+def values_in(dumps: Mapping[str, Sequence[Line]]) -> dict[str, int | None]:
+    """The values in the final logs by `offset:epoch`."""
+    values: dict[str, int | None] = {}
+    for row in (row for rows in dumps.values() for row in rows):
+        offset, epoch = int_in(row, "offset"), int_in(row, "epoch")
+        if offset is not None and epoch is not None:
+            values.setdefault(f"{offset}:{epoch}", int_in(row, "value"))
+    return values
+
+
+def rows_near(files: RunFiles, node: str, near: "Near") -> Iterator[Line]:
+    """Yields the entries of a node's final dump in that range."""
+    dump = files.dump(node)
+    found = dump.first_at_or_above(place_of, (near[0], near[1])) if files.readable(node) else None
+    for each in dump.lines(found.begin) if found is not None else ():
+        row = fields_of(each.line)
+        if row is None:
+            continue
+        if int_in(row, "partition") != near[0] or (int_in(row, "offset") or 0) >= near[2]:
+            return
+        yield row
+
+
+def final_replicas(
+    files: RunFiles, about: Json, near: "Near", dumps: Mapping[str, Sequence[Line]]
+) -> list[dict[str, Any]]:
+    """The replicas by their final dumps near the finding, and by their rows of replicas.jsonl. One without a
+    dump, or of which neither says anything, is not drawn: nobody saw its log."""
+    partition, first, behind = near
+    led = leader_of(about, partition)
+    replicas = []
+    for node, entries in dumps.items():
+        row = files.replicas.get((node, partition), {})
+        if not files.readable(node) or not (row or entries):
+            continue
+        start, leo = int_in(row, "log_start") or 0, int_in(row, "leo")
+        log: list[tuple[int, int, int]] = [(-1, start, first)] if start < first else []
+        for entry in entries:
+            offset, epoch = int_in(entry, "offset") or 0, int_in(entry, "epoch")
+            epoch = -1 if epoch is None else epoch
+            if log and log[-1][0] == epoch and log[-1][2] == offset:
+                log[-1] = epoch, log[-1][1], offset + 1
+            else:
+                log.append((epoch, offset, offset + 1))
+        end = log[-1][2] if log else 0
+        if leo is not None and leo > end >= behind:
+            log.append((-1, end, leo))
+        replicas.append({
+            "node": node, "log": log, "cut": [], "leo": end if leo is None else leo, "hw": int_in(row, "hw"),
+            "epoch": int_in(row, "epoch"), "role": "leader" if node == led else "follower" if led else "",
+            "up": "down" if row.get("running") is False else "",
+        })  # fmt: skip
+    return replicas
+
+
+def acks_of(
+    acked: "Sequence[Acked]", events: Sequence[TraceLine], partition: int, values: Mapping[str, int | None]
+) -> list[tuple[int, int | None, float, int]]:
+    """(offset, epoch, ms, value) of each acked record near the finding; the time is that of the leader's ack
+    in the trace, else of the client's answer."""
+    lines = list(of_event(events, "ack"))
+    times = [line.whole_number("time") or 0 for line in lines]
+    by_value = {(int(key.split(":")[0]), value): int(key.split(":")[1]) for key, value in values.items()}
+    ack_rows = []
+    for one in acked:
+        if one.partition != partition:
+            continue
+        between = lines[bisect_left(times, one.began_ns) : bisect_right(times, one.ended_ns)]
+        line = next((each for each in between if (each.whole_number("offset") or -1) >= one.offset), None)
+        time = one.ended_ns if line is None else line.whole_number("time") or 0
+        epoch = None if line is None else line.whole_number("epoch")
+        epoch = by_value.get((one.offset, one.value)) if epoch is None else epoch
+        ack_rows.append((one.offset, epoch, round(time / 1e6, 3), one.value))
+    return ack_rows

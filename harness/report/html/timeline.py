@@ -1,0 +1,233 @@
+"""What a page shows of a run over time: when no client was acked, the faults, and the trace.
+
+Rules
+1. The trace is read once, in its order. Most of its lines only change a replica's LEO and HW: those in the
+   broker's own format are matched as bytes without parsing.
+2. For a partition that the viewer shows, all events of its time are kept, and its logs right before that
+   time. Elsewhere LEO and HW are thinned to what a page can draw.
+"""
+
+import copy
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from operator import itemgetter
+
+from floodmark.harness.faults import FAULTS, LASTING, MENDING, OF_LINKS, UNSEEN, undoes
+from floodmark.harness.op import Op
+from floodmark.harness.report.finding_evidence import began
+from floodmark.harness.report.html.replica_log import ReplicaLog
+from floodmark.harness.report.model import Line, TraceLine, int_in, items, text
+from floodmark.harness.report.run_files import LineFile
+from floodmark.harness.run import Run
+
+QUIET_US = 1_000_000  # a shorter time without an ack is not mentioned
+SEND_OK, SENDS = 0, (0, 1, 2)  # of the column `what`
+EVENTS_AT_MOST = 30_000  # of one partition, in the time shown
+POINTS = 1_500  # of one replica, outside the times shown in full
+DOWN = frozenset(f for f, fault in FAULTS.items() if fault.takes_down)
+# A line of the trace that is read without parsing: time, node, partition, event, LEO, HW.
+_STATE = re.compile(
+    rb'\{"time":(-?\d{1,18}),"node":"([\w.-]{1,64})","seq":\d+,"partition":(\d{1,9}),'
+    rb'"event":"(append|hw|fetch|ack)","epoch":\d+,"leo":(\d{1,18}),"hw":(-?\d{1,18})[,}]'
+)
+MOVES = frozenset({"append", "truncate", "hw", "become_leader", "become_follower", "start"})
+
+Point = tuple[int, int, int]  # ns, LEO, HW
+Key = tuple[str, int]  # node, partition
+
+
+# -- the clients --------------------------------------------------------------------------------------------
+
+
+def silences(columns: Mapping[str, Sequence[int]]) -> list[tuple[int, int]]:
+    """The times, in us, in which sends were tried, and none was acked for QUIET_US or more. Pure."""
+    start, sends = 0, list[tuple[int, int]]()  # when each ended and began
+    acks, stretches = list[int](), list[tuple[int, int]]()  # in a stretch sends were tried
+    for more, lasted, what in zip(columns["began"], columns["lasted"], columns["what"], strict=True):
+        start += more
+        if what not in SENDS:
+            continue
+        sends.append((start + lasted, start))
+        acks += [start + lasted] if what == SEND_OK else []
+        if stretches and start - stretches[-1][1] < QUIET_US:
+            stretches[-1] = stretches[-1][0], max(stretches[-1][1], start + lasted)
+        else:
+            stretches.append((start, start + lasted))
+    acks.sort()
+    sends.sort()
+    firsts = [*accumulate((start for _, start in reversed(sends)), min)][::-1]  # begin of the first send that
+    found = []                                                                  # ended then or later
+    for first, end in stretches:
+        for ack, after in pairwise((first, *acks[bisect_left(acks, first):bisect_right(acks, end)], end)):
+            at = bisect_right(sends, ack, key=itemgetter(0))
+            since = max(ack, firsts[at]) if at < len(firsts) else after
+            found += [(since, after)] if after - since >= QUIET_US else []
+    return found
+
+
+# -- the faults ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One fault on one node, or on no particular node (a cut of links, an election)."""
+
+    f: str
+    node: str | None
+    began_ns: int
+    until_ns: int | None  # None: it does not last
+    mended: bool = False
+    kind: str = ""  # of a cut: majorities-ring, ...
+    nodes: tuple[str, ...] = ()  # of a cut: the nodes whose links it drops
+
+    @property
+    def label(self) -> str:
+        """`cut, majorities-ring`."""
+        return self.f.replace("_", " ") + (f", {self.kind}" if self.kind else "")
+
+
+def spans_of(nemesis: Sequence[Op], last_ns: int) -> tuple[Span, ...]:
+    """The spans of the nemesis's acts, in order; a fault that nothing mended lasts to the end."""
+    spans: list[Span] = []
+    for op in nemesis:
+        fields = op.fault or {}
+        nodes = [str(node) for node in items(fields, "nodes")]
+        if op.f in MENDING:
+            spans = [replace(one, until_ns=max(op.time, one.began_ns), mended=True)
+                     if one.until_ns is not None and not one.mended and undoes(op.f, nodes, one.f, one.node)
+                     else one for one in spans]
+        elif op.f not in UNSEEN:
+            of_links = op.f in OF_LINKS or not nodes
+            spans += (
+                Span(f=op.f, node=node, began_ns=began(op), until_ns=last_ns if op.f in LASTING else None,
+                     kind=text(fields, "kind"), nodes=tuple(nodes) if of_links else ())
+                for node in ([None] if of_links else nodes))
+    return tuple(spans)
+
+
+# -- the trace ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Reign:
+    """A time in which a node believed that it led an epoch of a partition."""
+
+    node: str
+    partition: int
+    epoch: int
+    since_ns: int
+    until_ns: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Shown:
+    """A partition and a time of which the viewer shows every event."""
+
+    partition: int
+    since_ns: int
+    until_ns: int
+    logs: dict[str, ReplicaLog] | None = None  # by node, right before that time; None: it did not come
+    events: list[TraceLine] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class Traced:
+    """Everything that the page needs from a trace."""
+
+    shown: Sequence[Shown] = ()
+    is_there: bool = False
+    last_ns: int = 0
+    points: dict[Key, list[Point]] = field(default_factory=dict)
+    reigns: list[Reign] = field(default_factory=list)
+    elections: list[Line] = field(default_factory=list)
+    truncations: list[tuple[int, Line]] = field(default_factory=list)  # with its number
+    _logs: dict[Key, ReplicaLog] = field(default_factory=dict)
+    _leading: dict[Key, Reign] = field(default_factory=dict)
+
+    def skim(self, line: bytes) -> bool:
+        """Takes a line without parsing it, if it only changes LEO and HW and is outside the partitions and
+        times shown; returns whether it did."""
+        found = _STATE.match(line)
+        if found is None or line[-2:] != b"}\n":
+            return False
+        time, partition, event = int(found[1]), int(found[3]), found[4]
+        if any(one.partition == partition and time <= one.until_ns
+               and (event == b"append" or time >= one.since_ns) for one in self.shown):
+            return False
+        self.is_there, self.last_ns = True, max(self.last_ns, time)
+        if event in (b"append", b"hw"):
+            key = found[2].decode(), partition
+            log = self._logs.setdefault(key, ReplicaLog())
+            log.leo, log.hw = int(found[5]), int(found[6])
+            self._add_point(key, time, log)
+        return True
+
+    def take(self, number: int, line: Line) -> None:
+        """Takes a line that was not skimmed."""
+        time, event = int_in(line, "time"), text(line, "event")
+        node, partition = text(line, "node"), int_in(line, "partition")
+        if time is None or not event:
+            return
+        self.is_there, self.last_ns = True, max(self.last_ns, time)
+        if event == "elect":
+            self.elections.append(line)
+        elif event == "truncate":
+            self.truncations.append((number, line))
+        elif event in ("crash", "start", "become_follower", "become_leader"):
+            for key in [key for key in self._leading if key[0] == node and partition in (None, key[1])]:
+                self._leading.pop(key).until_ns = time
+        for one in self.shown:
+            if one.since_ns <= time <= one.until_ns:
+                one.logs = self._logs_of(one) if one.logs is None else one.logs
+                of_all = partition is None and event in ("fence", "unfence", "crash")
+                if (of_all or partition == one.partition) and len(one.events) < EVENTS_AT_MOST:
+                    one.events.append(TraceLine(number=number, fields=line))
+        if partition is None or event not in MOVES:
+            return
+        key = node, partition
+        if event == "become_leader":
+            reign = Reign(node=node, partition=partition, epoch=int_in(line, "epoch") or 0, since_ns=time)
+            self._leading[key] = reign
+            self.reigns.append(reign)
+        log = self._logs.setdefault(key, ReplicaLog())
+        log.apply(line)
+        self._add_point(key, time, log)
+
+    def _logs_of(self, shown: Shown) -> dict[str, ReplicaLog]:
+        return {node: copy.deepcopy(log) for (node, of), log in self._logs.items() if of == shown.partition}
+
+    def _add_point(self, key: Key, time: int, log: ReplicaLog) -> None:
+        points = self.points.setdefault(key, [])
+        if not points or points[-1][1:] != (log.leo, log.hw):
+            points.append((time, log.leo, log.hw))
+
+
+def traced(run: Run, shown: Sequence[Shown], problems: list[str]) -> Traced:
+    """Reads the trace once. What is wrong with it goes to `problems`; a run need not have one."""
+    found, trouble = Traced(shown=shown), list[str]()
+    file = LineFile(run.trace_path, run.folder)
+    for number, line in file.objects(trouble, lambda line: not found.skim(line)):
+        found.take(number, line)
+    found.points = {key: thinned(points, shown[:1]) for key, points in found.points.items()}
+    problems += [] if isinstance(file.trouble, FileNotFoundError) else trouble
+    return found
+
+
+def thinned(points: list[Point], shown: Sequence[Shown]) -> list[Point]:
+    """The points that a drawing can show: of each column of pixels the first, the last and the extremes; in
+    the times shown in full, all points."""
+    if len(points) <= POINTS:
+        return points
+    begin, width = points[0][0], max(1, (points[-1][0] - points[0][0]) * 4 // POINTS)
+    columns: dict[int, list[int]] = {}
+    for at, point in enumerate(points):
+        columns.setdefault((point[0] - begin) // width, []).append(at)
+    kept = {at for at, point in enumerate(points)
+            if any(one.since_ns <= point[0] <= one.until_ns for one in shown)}
+    for column in columns.values():
+        kept |= {column[0], column[-1], min(column, key=lambda at: points[at][1]),
+                 max(column, key=lambda at: points[at][1])}
+    return [points[at] for at in sorted(kept)]

@@ -31,7 +31,7 @@ from floodmark.harness.pipeline import judge_all, new_parent, record, say, tidy
 from floodmark.harness.report.case_names import ASKED
 from floodmark.harness.report.phrases import class_text, many
 from floodmark.harness.report.rates import wilson
-from floodmark.harness.report.reproduce_command import refuse_unknown
+from floodmark.harness.report.reproduce_command import read_reproducible
 from floodmark.harness.report.run_outcome import VALID, Ruling, ruling
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.report.saved_verdict import read_verdict
@@ -40,7 +40,7 @@ from floodmark.harness.report.verdict_text import worst_first
 from floodmark.harness.run import DONE, INTERRUPTED, Run, latest_folder, open_run, write_json
 from floodmark.harness.run_location import is_named
 from floodmark.harness.runner import RunResult
-from floodmark.harness.saved_run import SavedRun, read_saved, read_schedule
+from floodmark.harness.saved_run import SavedRun, read_schedule
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import ACTS, Entry
 from floodmark.harness.schedule.moments import Ack, After, Failpoint, FirstOf, InTurn, Moment, Time
@@ -118,13 +118,10 @@ def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str 
 def read_first(folder: Path, finding: str | None) -> First:
     """Reads the first run's folder; FloodmarkError if the run cannot be reproduced."""
     run = open_run(folder)
-    about = run.about()
-    saved = read_saved(about, str(folder))
-    refuse_unknown(saved, str(folder))
+    saved, schedule = read_reproducible(run.about(), str(folder))
     if saved.spec.cluster == catalog.MEMORY:
         say("the saved run was on the cluster in memory, another implementation of the broker's server, "
             f"which is gone: it is reproduced on the {catalog.SIMULATED} cluster")
-    schedule = read_schedule(about["schedule"], saved, str(folder))
     verdict = read_verdict(run) if is_named(run.verdict_path) else None
     sought = sought_in(verdict, finding) if verdict is not None else None
     ops = history.read(run.history_path, folder=run.folder,

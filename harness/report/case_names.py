@@ -8,7 +8,8 @@ Rules
 3. A run whose run.json cannot be read is named UNREADABLE.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from floodmark.harness.faults import FAULTS, MENDING
@@ -30,18 +31,17 @@ def case_name(about: Json | None) -> str:
     if about is None:
         return UNREADABLE
     imported = about.get("imported")
-    if isinstance(imported, dict) and string_of(imported, "file"):
-        parts = [f"imported {string_of(imported, 'file')}", *guarantee_texts(about)]
-        return ", ".join(parts)[:CHARS]
-    if string_of(about, SCENARIO):
-        on = string_of(about, ROW) or string_of(about, "rules")
-        parts = [f"scenario {string_of(about, SCENARIO)}{f' on {on}' if on else ''}", system_text(about)]
+    file = string_of(imported, "file") if isinstance(imported, dict) else ""
+    scenario, on = string_of(about, SCENARIO), string_of(about, ROW) or string_of(about, "rules")
+    if file:
+        parts = [f"imported {file}", *guarantee_texts(about)]
+    elif scenario:
+        parts = [f"scenario {scenario}{f' on {on}' if on else ''}", system_text(about)]
     else:
-        parts = [nemesis_text(about), system_text(about), *rules_text(about)]
-        parts += [f"workload {string_of(about, 'workload')}"] if string_of(about, "workload") else []
-        parts += guarantee_texts(about)
-    parts += ["reproduction"] if about.get("reproduces") else []
-    return ", ".join(parts)[:CHARS]
+        workload = string_of(about, "workload")
+        parts = [nemesis_text(about), system_text(about), *rules_text(about),
+                 *([f"workload {workload}"] if workload else []), *guarantee_texts(about)]
+    return ", ".join(parts + (["reproduction"] if about.get("reproduces") and not file else []))[:CHARS]
 
 
 def system_text(about: Json) -> str:
@@ -66,31 +66,31 @@ def nemesis_text(about: Json) -> str:
     planned."""
     if string_of(about, SCHEDULE_FILE):
         return f"schedule {string_of(about, SCHEDULE_FILE)}"
-    if string_of(about, NEMESIS):
-        return "no nemesis" if string_of(about, NEMESIS) == "none" else f"nemesis {string_of(about, NEMESIS)}"
-    schedule = about.get("schedule")
-    planned = {str(entry.get("f")) for entry in (schedule if isinstance(schedule, list) else ())
-               if isinstance(entry, dict)} & FAULTS.keys() - ACTS - MENDING
-    return f"nemesis {','.join(sorted(planned))}" if planned else "no nemesis"
+    asked, schedule = string_of(about, NEMESIS), about.get("schedule")
+    if not asked and isinstance(schedule, list):
+        planned = {str(entry.get("f")) for entry in schedule if isinstance(entry, dict)}
+        asked = ",".join(sorted(planned & FAULTS.keys() - ACTS - MENDING))
+    return f"nemesis {asked}" if asked not in ("", "none") else "no nemesis"
 
 
-def rules_text(about: Json) -> Iterator[str]:
+def rules_text(about: Json) -> list[str]:
     """The protocol generation, with the bugs and switches that were put into it."""
-    if string_of(about, "rules") and not is_kafka(about):
-        config = about.get("config")
-        ones = list(config.values()) if isinstance(config, dict) else []
-        of_one = ones[0] if ones and isinstance(ones[0], dict) else {}
-        extra = [string_of(of_one, key) for key in ("floodmark.bugs", "floodmark.switches")]
-        yield " ".join([string_of(about, "rules"), *filter(None, extra)])
+    if is_kafka(about) or not string_of(about, "rules"):
+        return []
+    config = about.get("config")
+    one = next(iter(config.values()), None) if isinstance(config, dict) else None
+    extra = [string_of(one, key) for key in ("floodmark.bugs", "floodmark.switches")
+             ] if isinstance(one, dict) else []
+    return [" ".join([string_of(about, "rules"), *filter(None, extra)])]
 
 
 def guarantee_texts(about: Json) -> list[str]:
     """The settings that decide what is guaranteed, by Kafka's keys."""
-    guarantees = about.get("guarantees")
-    guarantees = guarantees if isinstance(guarantees, dict) else {}
-    texts = [f"{key}={guarantees[name]}" for name, key in (
-        ("acks", "acks"), ("min_insync_replicas", "min.insync.replicas")) if name in guarantees]
-    return texts + (["unclean elections allowed"] if guarantees.get("unclean_leader_election") else [])
+    promised = about.get("guarantees")
+    promised = promised if isinstance(promised, dict) else {}
+    texts = [f"{key}={promised[name]}" for name, key in (
+        ("acks", "acks"), ("min_insync_replicas", "min.insync.replicas")) if name in promised]
+    return texts + (["unclean elections allowed"] if promised.get("unclean_leader_election") else [])
 
 
 def string_of(about: Json, key: str) -> str:
@@ -100,9 +100,8 @@ def string_of(about: Json, key: str) -> str:
 
 def numbered(names: Iterable[str]) -> list[str]:
     """The names, made unique: the second of a name becomes `NAME #2`."""
-    seen: dict[str, int] = {}
-    unique = []
+    seen, unique = Counter[str](), []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
+        seen[name] += 1
         unique.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
     return unique

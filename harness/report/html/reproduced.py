@@ -5,14 +5,13 @@ campaign's run (runs/NAME) or reproduction (again/SIGNATURE/NUMBER). What cannot
 the report is written anyway.
 """
 
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from floodmark.harness.campaign import ledger
-from floodmark.harness.campaign.state import State, about_of, is_campaign, state_of
+from floodmark.harness.campaign.state import about_of, is_campaign, state_of
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.report.safe_text import harmless
 
 DAY = len("2026-11-20")
 
@@ -33,38 +32,29 @@ def standing_of(folder: Path) -> Standing:
     folder = folder.resolve()
     for parent in list(folder.parents)[1:3]:
         if is_campaign(parent):
-            try:
+            with suppress(FloodmarkError, AttributeError, KeyError, TypeError, ValueError):
                 return in_campaign(parent, folder.relative_to(parent))
-            except (FloodmarkError, AttributeError, KeyError, TypeError, ValueError):
-                return Standing()
+            break
     return Standing()
 
 
 def in_campaign(campaign: Path, place: Path) -> Standing:
+    """By the ledger, which covers all campaigns, or by the campaign's own state."""
     word, state = about_of(campaign).get("ledger"), state_of(campaign)
     known = ledger.load(Path(word)) if isinstance(word, str) else ledger.Ledger()
-    standings = [standing(state, id_, entry, known) for id_, entry in causes_of(state, known, place).items()]
-    return max(standings, key=lambda one: (one.tried, one.shown), default=Standing())
-
-
-def causes_of(state: State, known: ledger.Ledger, place: Path) -> Mapping[str, ledger.Entry | None]:
-    """The run's signatures by id, each with its entry in the ledger."""
     if place.parts[0] == "again":
-        return {place.parts[1]: known.entries.get(place.parts[1])}
-    runs = [run for run in state.runs() if run.folder == place.as_posix()]
-    entries = [(signature, known.of(signature)) for run in runs for signature in run.signatures]
-    return {signature.id if entry is None else entry.id: entry for signature, entry in entries}
-
-
-def standing(state: State, id_: str, entry: ledger.Entry | None, known: ledger.Ledger) -> Standing:
-    """A cause's standing by the ledger, which covers all campaigns, or by the campaign's own state."""
-    tries = state.reproductions(id_)
-    again = sum(map(bool, tries)), len(tries)
-    shown, tried = max(again, entry.reproduced if entry is not None else (0, 0), key=lambda pair: pair[1])
-    nights = known.nights_with(entry) if entry is not None else []
-    return Standing(
-        shown=shown,
-        tried=tried,
-        first=harmless(known.nights[nights[0]].began[:DAY]) if nights else "",
-        known=harmless(str(entry.known["reason"])) if entry is not None and entry.known is not None else "",
-    )
+        entries = {place.parts[1]: known.entries.get(place.parts[1])}
+    else:
+        found = [(signature.id, known.of(signature)) for run in state.runs() if run.folder == place.as_posix()
+                 for signature in run.signatures]
+        entries = {id_ if entry is None else entry.id: entry for id_, entry in found}
+    standings = []
+    for id_, entry in entries.items():
+        tries = state.reproductions(id_)
+        again, first, reason = (sum(map(bool, tries)), len(tries)), "", ""
+        if entry is not None:
+            again = max(again, entry.reproduced, key=lambda pair: pair[1])
+            first = "".join(known.nights[night].began[:DAY] for night in known.nights_with(entry)[:1])
+            reason = str(entry.known["reason"]) if entry.known is not None else ""
+        standings.append(Standing(shown=again[0], tried=again[1], first=first, known=reason))
+    return max(standings, key=lambda one: (one.tried, one.shown), default=Standing())

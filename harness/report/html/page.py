@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+import click
 import orjson
 
 from floodmark.checkers.text.semantics import PERMISSIONS
@@ -23,6 +24,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import LASTING
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.case_names import is_kafka
+from floodmark.harness.report.history_context import focus_of, read_story, story_text, with_trace
 from floodmark.harness.report.html.timeline import DOWN, silences
 from floodmark.harness.report.model import Json, RunFacts, int_in, items, text
 from floodmark.harness.report.phrases import many, seconds
@@ -56,7 +58,7 @@ def page_of(facts: RunFacts) -> bytes:
             lambda found: f"{int(found[0]):,}", verdict_text.looked_at(counts)),
         acked=int_in(counts, "acked"), struck=facts.reading.strikes.struck,
         records=max(sizes, default=0) if records else None,
-        silences=[row["label"] for row in silence_rows(facts)],
+        seen=seen_lines(facts), silences=[row["label"] for row in silence_rows(facts)],
         availability=[availability(row, facts.last_ns) for row in facts.clients.faults],
         same_event=verdict_text.SAME_EVENT,
         undone=[(said, verdict_text.shortened(entry["names"]), entry["reason"])
@@ -149,6 +151,19 @@ def span_text(time_s: float | None, partition: int | None = None) -> str:
     return said if partition is None else f"{said} in p{partition}"
 
 
+def seen_lines(facts: RunFacts) -> list[str]:
+    """What `show` prints of the history for the worst finding, if the viewer has nothing about it."""
+    evidence = facts.events[0].account.evidence if facts.events else None
+    if evidence is None or facts.reading.gathering is None or facts.events[0].story is not None:
+        return []
+    focus, files = focus_of(evidence.example, facts.about), facts.reading.gathering.files
+    try:
+        story = with_trace(read_story(files.history, focus), facts.reading.gathering.course_of(evidence))
+    except FloodmarkError:
+        return []  # the history cannot be read, which the page says above
+    return [click.unstyle(line).removeprefix("  ") for line in story_text(story, focus, in_brief=False)]
+
+
 def configuration(about: Json) -> dict[str, Any]:
     """The guarantees, and the config keys: those that differ between nodes first."""
 
@@ -215,8 +230,8 @@ def opening(facts: RunFacts) -> Sequence[float]:
 
 def silence_rows(facts: RunFacts) -> list[Json]:
     """The times in which sends were tried and none was acked."""
-    return [{"from": since / 1000, "to": until / 1000,
-             "label": f"no ack from {since / 1e6:.1f} to {until / 1e6:.1f} s"}
+    return [{"from": since / 1000, "to": until / 1000, "label": f"no ack for {(until - since) / 1e6:.1f} s, "
+             f"from {since / 1e6:.1f} to {until / 1e6:.1f} s"}
             for since, until in silences(facts.clients.columns)]
 
 

@@ -141,7 +141,7 @@ const floodmarkCharts = (() => {
     explain(rows);
     rows.labels = labelled(rows.bands, (one) => [one.label, one.label.split(",")[0]]);
     rows.epochs = labelled(rows.reigns, (one) => [`leads epoch ${one.epoch}`, `epoch ${one.epoch}`, `${one.epoch}`]);
-    rows.silent = labelled(rows.silences, (one) => [one.label, "no ack"]);
+    rows.silent = labelled(rows.silences, (one) => [one.label, one.label.split(",")[0], "no ack"]);
     rows.points = rows.replicas.flatMap(({ node, at }) =>
       within(at.map(([t, leo, hw]) => ({ node, t, leo, hw })), zoom[0], zoom[1]));
     rows.end = data.nodes.flatMap((node) => endsOf(rows.points.filter((one) => one.node === node)));

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from floodmark.harness.campaign.plan import KAFKA_VERSION, presets
 from floodmark.harness.cli.options import RUN_FOLDER, exits, file_option
 
 PLAN_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
@@ -16,7 +17,7 @@ markdown_option = file_option(
     "--markdown", "markdown_file", "Write a page, fit for a GitHub step summary, to FILE.")
 kafka_version_option = click.option(
     "--kafka", metavar="VERSION", show_default="for the reference broker",
-    help="The preset smoke or nightly for Apache Kafka of this version.")
+    help=f"The preset {' or '.join(presets(KAFKA_VERSION))} for Apache Kafka of this version.")
 
 
 @click.group()
@@ -27,7 +28,7 @@ def campaign() -> None:
 @campaign.command("run")
 @click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=PLAN_FILE)
 @click.option("--preset", metavar="NAME", show_default="none: PLAN.toml is the plan",
-              help="smoke, nightly, soak or zoo, instead of a plan file.")
+              help=f"{', '.join(presets()[:-1])} or {presets()[-1]}, instead of a plan file.")
 @kafka_version_option
 @click.option("--for", "budget", metavar="TIME", show_default="what the plan says",
               help="The time for everything: 90s, 20min, 4h.")
@@ -108,12 +109,11 @@ def campaign_mark(signature: str, ledger: Path, known: str | None, unknown: bool
     return mark(ledger, signature, known=known, unknown=unknown, note=note)
 
 
-@campaign.command("plan")
+@campaign.command("plan", help=f"Print a preset ({', '.join(presets())}), which you can copy and edit.")
 @click.argument("preset")
 @kafka_version_option
 @exits
 def campaign_plan(preset: str, kafka: str | None) -> int:
-    """Print a preset (smoke, nightly, soak, zoo), which you can copy and edit."""
     from floodmark.harness.commands.campaign import show_plan
 
     return show_plan(preset, kafka)

@@ -14,54 +14,47 @@ if TYPE_CHECKING:
 RUNS_SHOWN = 30
 FEW = 100  # sends: latencies of fewer say little
 NO_NIGHT = "-"  # for a run folder that was named directly
+QUANTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9"}
 Row = Mapping[str, Any]
-Cells = tuple[str, ...]
-_BY_KIND: Cells = ("faults", "first failed op after", "longest gap", "acked again after",
-                   "p50", "p99", "p99.9")
+Cells = dict[str, str]  # by the heads of their columns
 
 
 def tables(answers: "Answers") -> str:
     """The tables, each under its title."""
     parts = [_titled(
         "Availability by kind of fault: medians (worst); latency of sends, waiting included, before > during "
-        "> after (~: few sends)",
-        ("fault", *_BY_KIND), [(str(row["kind"]), *_availability(row)) for row in answers.by_kind],
-        "no fault struck")]
+        "> after (~: few sends)", [_availability(row) for row in answers.by_kind], "no fault struck")]
     nights = {row["night"] for row in answers.nights}
     if len(nights) > 1:
-        trend = [(str(row["kind"]), str(row["night"]), *_availability(row)) for row in answers.trend]
-        parts.append(_titled("The same, night by night", ("fault", "night", *_BY_KIND), trend,
-                             "no fault struck"))
+        parts.append(_titled("The same, night by night", [
+            _availability(row, {"night": str(row["night"])}) for row in answers.trend], "no fault struck"))
     if nights - {NO_NIGHT}:
-        parts.append(_titled("Nights: sums; medians of runs and of faults (worst)", _NIGHT,
+        parts.append(_titled("Nights: sums; medians of runs and of faults (worst)",
                              [_night(row) for row in answers.nights], ""))
     runs = sorted(answers.runs, key=lambda row: -(row["max_unavailable_s"] or 0.0))
-    more = f" of {len(runs)}; --json and --parquet have all" if len(runs) > RUNS_SHOWN else ""
-    parts.append(_titled(f"Runs, the longest gap first{f': {RUNS_SHOWN}{more}' if more else ''}", _RUN,
-                         [_run(row) for row in runs[:RUNS_SHOWN]], "none could be measured"))
+    more = f": {RUNS_SHOWN} of {len(runs)}; --json and --parquet have all" if len(runs) > RUNS_SHOWN else ""
+    parts.append(_titled(f"Runs, the longest gap first{more}", [_run(row) for row in runs[:RUNS_SHOWN]],
+                         "none could be measured"))
     return "\n\n".join(parts)
 
 
-def _titled(title: str, heads: Cells, rows: Sequence[Cells], otherwise: str) -> str:
-    return f"{title}\n{table(heads, rows) if rows else otherwise}"
+def _titled(title: str, rows: Sequence[Cells], otherwise: str) -> str:
+    return f"{title}\n{table([*rows[0]], [[*row.values()] for row in rows]) if rows else otherwise}"
 
 
-def _availability(row: Row) -> Cells:
+def _availability(row: Row, night: Cells | None = None) -> Cells:
     faults = row["faults"]
     gone = f", {row['unrecovered']} never" if row["unrecovered"] else ""
-    return (
-        str(faults),
-        _time(row, "first_failed_s", row["failed"], faults),
-        _time(row, "gap_s", row["waited"], faults),
-        _time(row, "recovery_s", row["mended"], faults) + gone,
-        *(" > ".join(_few(row, window) + _ms(row[f"{window}_{name}_ms"])
-                     for window in ("before", "during", "after")) for name in ("p50", "p99", "p999")),
-    )
-
-
-def _few(row: Row, window: str) -> str:
-    """The mark of a latency that is a median over faults with few sends in that time."""
-    return "~" if 0 < (row[f"{window}_sends"] or 0) < FEW else ""
+    few = {window: "~" if 0 < (row[f"{window}_sends"] or 0) < FEW else ""
+           for window in ("before", "during", "after")}
+    return {
+        "fault": str(row["kind"]), **(night or {}), "faults": str(faults),
+        "first failed op after": _time(row, "first_failed_s", row["failed"], faults),
+        "longest gap": _time(row, "gap_s", row["waited"], faults),
+        "acked again after": _time(row, "recovery_s", row["mended"], faults) + gone,
+        **{head: " > ".join(mark + _ms(row[f"{window}_{name}_ms"]) for window, mark in few.items())
+           for name, head in QUANTILES.items()},
+    }
 
 
 def _time(row: Row, name: str, known: int, of: int) -> str:
@@ -72,35 +65,31 @@ def _time(row: Row, name: str, known: int, of: int) -> str:
     return f"{short_time_text(row[name])} ({short_time_text(row[f'max_{name}'])}{some})"
 
 
-_NIGHT: Cells = ("night", "runs", "acked", "faults", "longest gap", "acked again after",
-                 "p50", "p99", "p99.9", "elections (unclean)", "ISR changes", "truncations")
-
-
 def _night(row: Row) -> Cells:
-    return (
-        str(row["night"]), str(row["runs"]), _count(row["acked"]), _count(row["faults"]),
-        *(_time(row, name, row[name] is not None, 1) for name in ("gap_s", "recovery_s")),
-        *(_ms(row[f"{name}_ms"]) for name in ("p50", "p99", "p999")),
-        _elections(row), _count(row["isr_changes"]), _count(row["truncations"]),
-    )  # fmt: skip
-
-
-_RUN: Cells = ("run", "system", "nemesis", "acked", "ok / fail / info", "faults", "longest gap",
-               "acked again after", "elections (unclean)", "ISR changes (leader, controller)",
-               "truncations (largest)")
+    return {
+        "night": str(row["night"]), "runs": str(row["runs"]), "acked": _count(row["acked"]),
+        "faults": _count(row["faults"]), "longest gap": _time(row, "gap_s", row["gap_s"] is not None, 1),
+        "acked again after": _time(row, "recovery_s", row["recovery_s"] is not None, 1),
+        **{head: _ms(row[f"{name}_ms"]) for name, head in QUANTILES.items()},
+        "elections (unclean)": _elections(row), "ISR changes": _count(row["isr_changes"]),
+        "truncations": _count(row["truncations"]),
+    }
 
 
 def _run(row: Row) -> Cells:
     parts = f" ({_count(row['isr_by_leader'])}, {_count(row['isr_by_controller'])})"
     largest = f" ({row['largest_truncation']:,})" if row["largest_truncation"] else ""
-    return (
-        str(row["run"]), str(row["system"]), str(row["nemesis"]), _count(row["acked"]),
-        f"{row['ok']:,} / {row['fail']:,} / {row['info']:,}",
-        ", ".join(f"{count} {kind}" for kind, count in row["faults_by_kind"].items()) or "none",
-        _brief(row["max_unavailable_s"]), _brief(row["max_recovery_s"]), _elections(row),
-        _count(row["isr_changes"]) + (parts if row["isr_changes"] is not None else ""),
-        _count(row["truncations"]) + largest,
-    )  # fmt: skip
+    return {
+        "run": str(row["run"]), "system": str(row["system"]), "nemesis": str(row["nemesis"]),
+        "acked": _count(row["acked"]),
+        "ok / fail / info": f"{row['ok']:,} / {row['fail']:,} / {row['info']:,}",
+        "faults": ", ".join(f"{count} {kind}" for kind, count in row["faults_by_kind"].items()) or "none",
+        "longest gap": _brief(row["max_unavailable_s"]), "acked again after": _brief(row["max_recovery_s"]),
+        "elections (unclean)": _elections(row),
+        "ISR changes (leader, controller)":
+            _count(row["isr_changes"]) + (parts if row["isr_changes"] is not None else ""),
+        "truncations (largest)": _count(row["truncations"]) + largest,
+    }
 
 
 def _elections(row: Row) -> str:

@@ -10,7 +10,7 @@ Rules
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from floodmark.harness.faults import MENDING, UNSEEN
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from floodmark.nemesis.scenario import Scenario
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
-Counts = Mapping[str, int]
 NO_STRIKES = ACTS | MENDING | UNSEEN
 
 
@@ -42,9 +41,9 @@ def strikes_of(ops: Iterable[Op], about: Json) -> Strikes:
     positions = [position for position in list_of(about, "missed")
                  if type(position) is int and 0 <= position < len(planned)]
     missed = Counter(f for f in (planned[position] for position in positions) if f not in NO_STRIKES)
-    faults = Counter(f for f in planned if f not in NO_STRIKES)
-    left = Counter[str]() if about.get("ended") == DONE else faults - struck - missed
-    return Strikes(struck=+struck, failed=+failed, missed=missed, left=left)
+    left = Counter(f for f in planned if f not in NO_STRIKES) - struck - missed
+    return Strikes(struck=+struck, failed=+failed, missed=missed,
+                   left=left if about.get("ended") != DONE else {})
 
 
 def list_of(about: Json, name: str) -> list[Any]:
@@ -54,25 +53,20 @@ def list_of(about: Json, name: str) -> list[Any]:
 
 def strikes_text(strikes: Strikes) -> str:
     """`3 kill, 2 pause; missed because the moment never came: 8 kill`. Empty if nothing was planned."""
-    parts = [listed(strikes.struck) or "nothing"]
-    parts += [f"failed half-way: {listed(strikes.failed)}"] if strikes.failed else []
-    parts += [f"missed because the moment never came: {listed(strikes.missed)}"] if strikes.missed else []
-    parts += [f"not begun when the run ended: {listed(strikes.left)}"] if strikes.left else []
-    return "; ".join(parts) if strikes.struck or len(parts) > 1 else ""
-
-
-def listed(counts: Counts) -> str:
-    return ", ".join(f"{number} {f}" for f, number in sorted(counts.items()) if number)
+    counts = {"": strikes.struck, "failed half-way: ": strikes.failed,
+              "missed because the moment never came: ": strikes.missed,
+              "not begun when the run ended: ": strikes.left}
+    parts = [head + ", ".join(f"{number} {f}" for f, number in sorted(them.items()) if number)
+             for head, them in counts.items() if them]
+    return "; ".join(parts if strikes.struck or not parts else ["nothing", *parts])
 
 
 def missed_entries_text(schedule: Schedule, about: Mapping[str, Any]) -> list[str]:
     """Lines about each missed entry of a run that was just made, with the reason."""
-    lines = []
-    for position in about["missed"]:
-        entry = schedule[position]
-        lines.append(f"entry {position} of the schedule was missed: {' '.join((entry.f, *entry.nodes))}")
-        lines += missed_moment_text(about["missed_words"].get(str(position), {}), indent=2)
-    return lines
+    return [line for position in about["missed"] for line in (
+        f"entry {position} of the schedule was missed: "
+        f"{' '.join((schedule[position].f, *schedule[position].nodes))}",
+        *missed_moment_text(about["missed_words"].get(str(position), {}), indent=2))]
 
 
 def missed_steps_text(scenario: "Scenario", about: Json) -> str | None:
@@ -91,21 +85,12 @@ def missed_steps_text(scenario: "Scenario", about: Json) -> str | None:
 def missed_moment_text(words: Mapping[str, Any], *, indent: int = 0) -> list[str]:
     """Lines about what was waited for, what was seen instead, and the likely reasons; empty if there are
     none."""
-    return [" " * indent + line for line in _lines(words)]
-
-
-def _lines(words: Mapping[str, Any]) -> Iterator[str]:
     if "waited_for" not in words:
-        return
-    yield f"waited for  {words['waited_for']}"
-    for number, line in enumerate(_as_list(words.get("seen"))):
-        yield f"{'seen' if number == 0 else '':<12}{line}"
-    for number, line in enumerate(_as_list(words.get("likely"))):
-        yield f"{'likely' if number == 0 else '':<12}{line}"
-
-
-def _as_list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+        return []
+    heads = (("waited for", [words["waited_for"]]), ("seen", list_of(words, "seen")),
+             ("likely", list_of(words, "likely")))
+    return [f"{'':{indent}}{'' if number else head:<12}{line}"
+            for head, lines in heads for number, line in enumerate(lines)]
 
 
 def plan_text(plan: RunPlan) -> str:

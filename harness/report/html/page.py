@@ -49,6 +49,7 @@ def page_of(facts: RunFacts) -> bytes:
     next_commands = [line.split(None, 1)[1] for line in verdict_text.next_commands(
         facts.folder, verdict, about or None)] if facts.verdict is not None else []
     once_more = "check" if facts.verdict is None else "rejudge"
+    vega = library() if facts.clients.ops or facts.traced.is_there else ""  # "": there is nothing to draw
     return render(
         "run.html", facts=facts, word=word, rest=rest, version=__version__, permissions=PERMISSIONS,
         kind=CLASSES.get(facts.ruled.kind if facts.ruled is not None else "unknown", "bad"),
@@ -66,8 +67,8 @@ def page_of(facts: RunFacts) -> bytes:
                 for entry in verdict.get(key) or ()],
         config=configuration(about),
         next_commands=[*next_commands, shlex.join(["floodmark", once_more, str(facts.folder)])],
-        library=library() is not None,
-        blocks={"data": packed(orjson.dumps(data_of(facts))), "vega": packed((library() or "").encode())},
+        vega=vega,
+        blocks={"data": packed(orjson.dumps(data_of(facts))), "vega": packed(vega.encode()) if vega else ""},
     ).encode()  # fmt: skip
 
 

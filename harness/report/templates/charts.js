@@ -90,10 +90,10 @@ const floodmarkCharts = (() => {
     config.font = getComputedStyle(document.body).fontFamily;
     rails[0].height *= data.lanes.length;
     rails[0].encoding.y.scale = { domain: data.lanes };
-    const replicas = data.nodes.map((node) => {
+    const replicas = data.nodes.map((node, number) => { // no text of a run is in an expression
       const view = structuredClone(logs[0]);
       view.encoding.y.title = node;
-      view.layer.forEach((layer) => { layer.transform = [{ filter: { field: "node", equal: node } }]; });
+      view.layer.forEach((layer) => { layer.transform = [{ filter: { field: "number", equal: number } }]; });
       return view;
     });
     return [config, { "plot-rails": data.lanes.length ? rails : rails.slice(1), "plot-logs": replicas, "plot-load": load }];
@@ -142,9 +142,10 @@ const floodmarkCharts = (() => {
     rows.labels = labelled(rows.bands, (one) => [one.label, one.label.split(",")[0]]);
     rows.epochs = labelled(rows.reigns, (one) => [`leads epoch ${one.epoch}`, `epoch ${one.epoch}`, `${one.epoch}`]);
     rows.silent = labelled(rows.silences, (one) => [one.label, one.label.split(",")[0], "no ack"]);
-    rows.points = rows.replicas.flatMap(({ node, at }) =>
-      within(at.map(([t, leo, hw]) => ({ node, t, leo, hw })), zoom[0], zoom[1]));
-    rows.end = data.nodes.flatMap((node) => endsOf(rows.points.filter((one) => one.node === node)));
+    const points = data.nodes.map((node, number) => rows.replicas.filter((one) => one.node === node).flatMap((one) =>
+      within(one.at.map(([t, leo, hw]) => ({ number, t, leo, hw })), zoom[0], zoom[1])));
+    rows.points = points.flat();
+    rows.end = points.flatMap(endsOf);
     const [config, drawings] = specifications();
     for (const [id, views] of Object.entries(drawings)) {
       if (!byId(id)) continue;

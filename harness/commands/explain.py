@@ -8,7 +8,8 @@ import click
 from floodmark.checkers.text.explain import known_findings
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.errors import UsageError, nearest
-from floodmark.harness.report.explanations import facts_text, listed, parts_of
+from floodmark.harness.report.explanations import listed, parts_of
+from floodmark.harness.report.phrases import with_heads
 from floodmark.harness.verdict import EXIT_VALID
 
 
@@ -22,6 +23,6 @@ def explain_finding(name: str | None) -> int:
         raise UsageError(f"no finding is called {name!r}; {nearest(name, known_findings())}; "
                          f"permissions: {', '.join(PERMISSIONS)}; and facts: S1 to S{len(FACTS)}")
     click.echo(f"{click.style(name, bold=True)}\n")
-    for line in facts_text(parts):
+    for line in with_heads(parts, indent=2, head=11, width=100):
         click.echo(line)
     return EXIT_VALID

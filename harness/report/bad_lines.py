@@ -5,13 +5,14 @@ that the judge complains about, so that a person can fix them.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
-from typing import Any
 
 import orjson
 
 from floodmark.harness import history
+from floodmark.harness.report.model import Json
 from floodmark.harness.run import RunAt
 from floodmark.harness.run_location import Place
 
@@ -21,29 +22,23 @@ _COMPLAINT = re.compile(r"^(history\.jsonl|logs/[^/]+\.jsonl):(\d+): (\d+) lines
 _ENTRY = {"partition": int, "offset": int, "epoch": int, "crc": int}
 
 
-def bad_lines(run: RunAt[Place], verdict: Mapping[str, Any]) -> Iterator[str]:
+def bad_lines(run: RunAt[Place], verdict: Json) -> Iterator[str]:
     """Yields `FILE:LINE: what is wrong`, the first few of each file that the verdict complains about."""
     for entry in verdict.get("unknown") or ():
         complaint = _COMPLAINT.match(str(entry["reason"]))
         if complaint is not None:
             name, first, count = complaint[1], int(complaint[2]), int(complaint[3])
             wrong = flaw_of_op if name == "history.jsonl" else flaw_of_log_entry
-            found_lines = lines_from(run, run.folder / name, first, wrong)
-            yield from (f"{name}:{line}" for line in islice(found_lines, min(MOST_LINES, count)))
+            found = islice(lines_from(run, run.folder / name, first), SCAN_LINES)
+            flaws = ((number, wrong(line)) for number, line in found if not line.isspace())
+            bad = (f"{name}:{number}: {flaw}" for number, flaw in flaws if flaw is not None)
+            yield from islice(bad, min(MOST_LINES, count))
 
 
-def lines_from(
-    run: RunAt[Place], path: Place, first: int, flaw_of: Callable[[bytes], str | None]
-) -> Iterator[str]:
-    """Yields `LINE: what is wrong` for each bad line from line `first` on; lines count from 1."""
-    try:
-        with run.open(path) as file:
-            for number, line in islice(enumerate(file, 1), first - 1, first - 1 + SCAN_LINES):
-                wrong = None if line.isspace() else flaw_of(line)
-                if wrong is not None:
-                    yield f"{number}: {wrong}"
-    except OSError:
-        return
+def lines_from(run: RunAt[Place], path: Place, first: int) -> Iterator[tuple[int, bytes]]:
+    """Yields the lines from line `first` on, with their numbers."""
+    with suppress(OSError), run.open(path) as file:
+        yield from islice(enumerate(file, 1), first - 1, None)
 
 
 def flaw_of_op(line: bytes) -> str | None:

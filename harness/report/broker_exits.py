@@ -2,10 +2,10 @@
 logs."""
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from floodmark.checkers.laws.finding_names import BROKER_DIED
+from floodmark.harness.report.model import Json, mapping, text
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.run import P, RunAt
 from floodmark.harness.run_location import is_safe_name
@@ -14,35 +14,25 @@ TAIL_BYTES = 2000
 LINES = 3
 
 
-def nodes_that_died(about: Mapping[str, Any]) -> list[str]:
-    """The nodes that ended without being asked to, as run.json names them."""
-    return [harmless(str(node)) for node in about.get("died") or ()]
-
-
-def final_log_lines(run: RunAt[P], about: Mapping[str, Any]) -> dict[str, str]:
-    """By node that died: its last log lines from run.json, else from the end of its log, else "none"."""
-    return {node: " | ".join(saved_log_lines(about, node)) or _tail(run, node)
-            for node in nodes_that_died(about)}
-
-
-def died_unquoted(run: RunAt[P], about: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[str]:
-    """A sentence for each node that died, unless the paragraph of the finding broker-died quotes its
+def died_unquoted(run: RunAt[P], about: Json, verdict: Json) -> Iterator[str]:
+    """Yields a sentence for each node that died, unless the paragraph of the finding broker-died quotes its
     lines."""
     found = any(found["name"] == BROKER_DIED for found in verdict.get("findings") or ())
-    return [f"{node} ended by itself; its last words: {lines}"
-            for node, lines in final_log_lines(run, about).items()
-            if not (found and saved_log_lines(about, node))]
+    for node in (harmless(str(node)) for node in about.get("died") or ()):
+        saved = [line.strip() for line in saved_log_lines(about, node)]
+        shown = saved if len(saved) <= LINES + 1 else [saved[0], "...", *saved[-LINES:]]
+        if not (found and saved):
+            yield f"{node} ended by itself; its last words: {' | '.join(shown) or log_tail(run, node)}"
 
 
-def saved_log_lines(about: Mapping[str, Any], node: str) -> list[str]:
+def saved_log_lines(about: Json, node: str) -> list[str]:
     """What run.json has of the node's end: how it ended, then the end of its log. Empty: nothing."""
-    saved = about.get("died_words")
-    text = saved.get(node) if isinstance(saved, Mapping) else None
-    lines = [line.strip() for line in text.splitlines() if line.strip()] if isinstance(text, str) else []
-    return lines if len(lines) <= LINES + 1 else [lines[0], "...", *lines[-LINES:]]
+    words = text(mapping(about, "died_words"), node)
+    return [line.rstrip() for line in words.splitlines() if line.strip()]
 
 
-def _tail(run: RunAt[P], node: str) -> str:
+def log_tail(run: RunAt[P], node: str) -> str:
+    """The last lines of the node's log, and the log."""
     if not is_safe_name(node):
         return "none (no broker has such a name)"
     log = run.work_folder / f"{node}.log"

@@ -1,7 +1,6 @@
 """Explanations of the findings, the permissions and the facts, at length and on one line each, for lists and
 tables."""
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from inspect import getdoc
 
@@ -9,9 +8,6 @@ from floodmark.checkers.read.observed import needs_of
 from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.registered import CHECK, Registered, registered
-
-WIDTH = 100
-HEAD = 11
 
 Part = tuple[str, str]
 
@@ -64,11 +60,3 @@ def facts(numbers: Iterable[str]) -> Iterator[Part]:
     """Yields the facts with these numbers, and what is often misunderstood."""
     for number in numbers:
         yield f"fact {number}", f'Not so: "{FACTS[number].thought}" {FACTS[number].holds}'
-
-
-def facts_text(parts: Iterable[Part]) -> Iterator[str]:
-    """Yields the parts' text after their heads, wrapped at WIDTH."""
-    for head, text in parts:
-        first = f"  {head:<{HEAD}}"
-        yield textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(first),
-                            break_on_hyphens=False)

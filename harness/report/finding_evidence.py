@@ -14,6 +14,7 @@ Rules
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.faults import UNSEEN
@@ -42,6 +43,7 @@ OF_A_RECORD = (  # findings about the record at an offset
     names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION, names.ACK_RULE, names.MALFORMED_LOG,
 )  # fmt: skip
 OF_AN_ENTRY = ("gap", "doubled", "disordered", "crc")  # flaws of a log that one of its entries shows
+BEGIN = attrgetter("begin")
 OF_A_LOSS = (names.LOST_WRITE, names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS)
 
 
@@ -57,39 +59,42 @@ class Gathering:
 
     def evidence_for(self, found: Json, example: Json) -> Evidence:
         """Everything that the files show about this example."""
-        number = int_in(example, "event")
-        evidence = Evidence(
-            found=found, example=example, about=self.about, traced=self.files.trace.size() > 0,
-            perhaps=is_perhaps(found, self.unknown),
-            event=None if number is None else self.files.event(number + 1),
+        line, partition, offset = (int_in(example, key) for key in ("event", "partition", "offset"))
+        one = Evidence(
+            found=found, example=example, about=self.about, perhaps=is_perhaps(found, self.unknown),
+            partition=partition, offset=offset, value=int_in(example, "value"),
+            epoch=int_in(example, "epoch"), traced=self.files.trace.size() > 0,
+            event=None if line is None else self.files.event(line + 1),
         )
-        evidence = replace(evidence, copies=self.copies(evidence))
-        evidence = replace(evidence, ops=self.ops(evidence))
-        evidence = replace(evidence, ack_events=self.ack_events(evidence))
-        return replace(
-            evidence, copy_losses=self.copy_losses(evidence), acts=self.acts(evidence),
-            skipped=self.skipped(evidence), elections=self.elections(evidence),
-        )
-
-    # -- the history ----------------------------------------------------------------------------------------
+        if partition is None:
+            return replace(one, ops=self.ops(one))
+        one = replace(one, copies=self.copies(one, partition))
+        one = replace(one, ops=self.ops(one))
+        one = replace(one, ack_events=self.ack_events(one), acts=self.acts(one, partition),
+                      elections=self.elections(one, partition))
+        if offset is None:
+            return one
+        if not one.ack_events and not one.ops:
+            one = replace(one, ack_events=self.acked_before(one, partition, offset))
+        return replace(one, copy_losses=self.copy_losses(one, partition, offset),
+                       skipped=self.skipped(one, partition, offset))
 
     def ops(self, evidence: Evidence) -> tuple[Op, ...]:
         """The ops that the example names; if it names none, the send of its record."""
         indexes = [index for index in items(evidence.example, "ops") if type(index) is int]
         if indexes:
             return tuple(op for op in map(self.files.op, indexes[:OPS]) if op is not None)
-        partition, value = evidence.number("partition"), evidence.number("value")
-        if value is None:
-            value = written(evidence)
-        if partition is None or value is None or evidence.name == names.PHANTOM:
+        written = [copy.record.value for copy in evidence.copies if copy.record is not None
+                   and evidence.epoch is not None and copy.record.epoch == evidence.epoch]
+        value = next(iter(written), None) if evidence.value is None else evidence.value
+        if evidence.partition is None or value is None or evidence.name == names.PHANTOM:
             return ()
-        return self.files.send_of(partition, value)
+        return self.files.send_of(evidence.partition, value)
 
     # -- the trace ------------------------------------------------------------------------------------------
 
     def ack_events(self, evidence: Evidence) -> tuple[AckEvent, ...]:
-        """The trace's ack of each acked send among the ops; for a record that only the trace knows, its first
-        ack."""
+        """The trace's ack of each acked send among the ops."""
         acks: list[AckEvent] = []
         for op in evidence.ops if evidence.traced else ():
             send = next((send for send in op.sends or () if send.offset is not None and (
@@ -100,9 +105,7 @@ class Gathering:
                 if key not in self._ack_events:
                     self._ack_events[key] = self.ack_event(op, invoked, send)
                 acks += self._ack_events[key]
-        if acks or evidence.event is None or evidence.ops:
-            return tuple(acks)
-        return self.acked_before(evidence, evidence.event)
+        return tuple(acks)
 
     def ack_event(self, op: Op, invoked: Op, send: Send) -> tuple[AckEvent, ...]:
         """The line of the trace that acked this send, if exactly one fits."""
@@ -112,19 +115,17 @@ class Gathering:
             invoked.time - slack, op.time + slack, send.partition, "ack", "append")
         firsts: dict[tuple[str, int | None], TraceLine] = {}
         for line in window:
-            whose = line.name_in("node"), line.whole_number("epoch")
-            fits = line.event == "ack" and reaches(line, "offset", send.offset)
-            if fits and send.epoch in (None, whose[1]):
-                firsts.setdefault(whose, line)
+            epoch = line.whole_number("epoch")
+            if line.event == "ack" and reaches(line, "offset", send.offset) and send.epoch in (None, epoch):
+                firsts.setdefault((line.name_in("node"), epoch), line)
         return tuple(self.acked_at(line, window, send.offset, op.index)
                      for line in firsts.values() if len(firsts) == 1)
 
-    def acked_before(self, evidence: Evidence, event: TraceLine) -> tuple[AckEvent, ...]:
+    def acked_before(self, evidence: Evidence, partition: int, offset: int) -> tuple[AckEvent, ...]:
         """For a record that only the trace knows: the first ack of it or of a later record."""
-        partition, offset = evidence.number("partition"), evidence.number("offset")
-        if partition is None or offset is None or evidence.name not in names.GUILTY or event.event == "ack":
+        event, epoch = evidence.event, evidence.epoch
+        if event is None or event.event == "ack" or evidence.name not in names.GUILTY:
             return ()
-        epoch = evidence.number("epoch")
         window = self.files.before(event, partition, "ack", "append")
         acks = [line for line in window if line.event == "ack" and reaches(line, "offset", offset)
                 and (epoch is None or reaches(line, "epoch", epoch))]
@@ -133,39 +134,34 @@ class Gathering:
     def acked_at(
         self, line: TraceLine, window: Iterable[TraceLine], offset: int, index: int | None
     ) -> AckEvent:
-        earlier = (one for one in window if one.begin < line.begin)
-        return AckEvent(line=self.files.numbered(line), appended_by=appended_by(earlier, offset), index=index)
+        nodes = {one.name_in("node") for one in window if one.begin < line.begin and appends(one, offset)}
+        return AckEvent(line=self.files.numbered(line), appended_by=tuple(sorted(nodes)), index=index)
 
-    def copy_losses(self, evidence: Evidence) -> tuple[TraceLine, ...]:
+    def copy_losses(self, evidence: Evidence, partition: int, offset: int) -> tuple[TraceLine, ...]:
         """How the copies of a lost record went: for each node that had it, the first truncation or start
         without it."""
-        partition, offset = evidence.number("partition"), evidence.number("offset")
-        if evidence.name not in OF_A_LOSS or not evidence.ack_events or partition is None or offset is None:
+        if evidence.name not in OF_A_LOSS or not evidence.ack_events:
             return ()
-        ack_event = evidence.ack_events[0]
-        key = partition, offset, ack_event.line.begin
+        since, had_it = evidence.ack_events[0].line.begin, evidence.ack_events[0].appended_by or ()
+        key = partition, offset, since
         if key not in self._losses:
-            self._losses[key] = self.lost_copies(partition, offset, ack_event)
+            firsts: dict[str, TraceLine] = {}
+            for word, key_of_end in (("truncate", "to"), ("start", "leo")):
+                left = set(had_it)
+                for line in self.files.after(since, partition, word) if left else ():
+                    node, end = line.name_in("node"), line.whole_number(key_of_end)
+                    if node in left and end is not None and end <= offset:
+                        left.discard(node)
+                        firsts[node] = min(line, firsts.get(node, line), key=BEGIN)
+                    if not left:
+                        break
+            in_order = sorted(firsts.values(), key=BEGIN)[:LOSSES]
+            self._losses[key] = tuple(map(self.files.numbered, in_order))
         return self._losses[key]
 
-    def lost_copies(self, partition: int, offset: int, ack_event: AckEvent) -> tuple[TraceLine, ...]:
-        firsts: dict[str, TraceLine] = {}
-        for word, key in (("truncate", "to"), ("start", "leo")):
-            left = set(ack_event.appended_by or ())
-            for line in self.files.after(ack_event.line.begin, partition, word) if left else ():
-                node, end = line.name_in("node"), line.whole_number(key)
-                if node in left and end is not None and end <= offset:
-                    left.discard(node)
-                    firsts[node] = min(line, firsts.get(node, line), key=lambda one: one.begin)
-                if not left:
-                    break
-        return tuple(map(self.files.numbered, sorted(firsts.values(), key=lambda one: one.begin)[:LOSSES]))
-
-    def elections(self, evidence: Evidence) -> tuple[TraceLine, ...]:
+    def elections(self, evidence: Evidence, partition: int) -> tuple[TraceLine, ...]:
         """The elections that may have caused the finding."""
-        partition, times = evidence.number("partition"), [op.time for op in evidence.ops]
-        if partition is None or not evidence.traced:
-            return ()
+        times = [op.time for op in evidence.ops]
         if evidence.name == names.DIVERGED:
             lines = self.files.changes(0, None, partition)
         elif evidence.name == names.END_OFFSET_REGRESSED and times:
@@ -176,10 +172,10 @@ class Gathering:
 
     # -- the logs -------------------------------------------------------------------------------------------
 
-    def copies(self, evidence: Evidence) -> tuple[Copy, ...]:
+    def copies(self, evidence: Evidence, partition: int) -> tuple[Copy, ...]:
         """What each replica's final log has at the offset."""
-        partition, offset = evidence.number("partition"), evidence.number("offset")
-        if evidence.name not in OF_A_RECORD or partition is None or offset is None or offset < 0:
+        offset = evidence.offset
+        if evidence.name not in OF_A_RECORD or offset is None or offset < 0:
             return ()
         if evidence.name == names.MALFORMED_LOG and evidence.example.get("how") not in OF_AN_ENTRY:
             return ()
@@ -196,41 +192,33 @@ class Gathering:
             record=self.files.record(node, partition, offset, expected=expected),
         )
 
-    def skipped(self, evidence: Evidence) -> tuple[int, Record] | None:
+    def skipped(self, evidence: Evidence, partition: int, offset: int) -> tuple[int, Record] | None:
         """A record that the leader's final log has between two reads and that a poll passed over."""
-        partition, offset = evidence.number("partition"), evidence.number("offset")
-        if evidence.name not in (names.POLL_SKIP, names.INT_POLL_SKIP) or partition is None or offset is None:
+        led, last = leader_of(self.about, partition), last_read_before(evidence.ops, partition, offset)
+        if evidence.name not in (names.POLL_SKIP, names.INT_POLL_SKIP) or led is None or last is None:
             return None
-        led = leader_of(self.about, partition)
-        last = last_read_before(evidence.ops, partition, offset)
-        for at in range(last + 1, offset)[:OPS] if last is not None and led is not None else ():
-            record = self.files.record(led or "", partition, at)
-            if record is not None and record.value is not None and record.flaw is None:
-                return at, record
-        return None
+        there = ((at, self.files.record(led, partition, at)) for at in range(last + 1, offset)[:OPS])
+        return next(((at, record) for at, record in there
+                     if record is not None and record.value is not None and record.flaw is None), None)
 
     # -- what permits it, or might have ---------------------------------------------------------------------
 
-    def acts(self, evidence: Evidence) -> tuple[Op | TraceLine, ...]:
+    def acts(self, evidence: Evidence, partition: int) -> tuple[Op | TraceLine, ...]:
         """The acts after the send that permit its loss; for a loss that nothing permits, the acts that lost
         data."""
-        partition, cause = evidence.number("partition"), evidence.found.get("permitted_by")
-        if partition is None:
-            return ()
-        since = min((op.index for op in evidence.ops), default=-1)
-        later = [op for op in self.files.nemesis if op.index > since]
+        cause, since = evidence.found.get("permitted_by"), min((op.index for op in evidence.ops), default=-1)
+        later = [(op, op.fault or {}) for op in self.files.nemesis if op.index > since]
         if cause == "fault budget" or (cause is None and evidence.name == names.LOST_WRITE):
             here = set(replicas_of(self.about, partition))
-            return tuple(op for op in later if (op.fault or {}).get("lost") is True
-                         and here & set(map(str, items(op.fault or {}, "nodes"))))
+            return tuple(op for op, fault in later
+                         if fault.get("lost") is True and here & set(map(str, items(fault, "nodes"))))
         if cause != "unclean.leader.election.enable":
             return ()
-        asked = tuple(op for op in later
-                      if (op.fault or {}).get("unclean") is True and is_of_partition(op, partition))
         begin = min((op.time for op in evidence.ops), default=None)
         seen = [line for line in self.files.after(0, partition, "elect") if line.fields.get("clean") is False
                 and (begin is None or reaches(line, "time", begin))]
-        return tuple(map(self.files.numbered, seen[:LOSSES])) or asked
+        return tuple(map(self.files.numbered, seen[:LOSSES])) or tuple(
+            op for op, fault in later if fault.get("unclean") is True and is_of_partition(fault, partition))
 
     # -- its course -----------------------------------------------------------------------------------------
 
@@ -239,7 +227,7 @@ class Gathering:
         rivals = self.rivals(evidence)
         times = [time for one in (evidence, *rivals) if (time := since_of(one)) is not None]
         since, until = min(times, default=None), until_of(evidence)
-        partition = evidence.number("partition")
+        partition = evidence.partition
         if since is None:
             return Course(evidence=evidence, rivals=rivals, since_ns=None, until_ns=until)
         here = set(replicas_of(evidence.about, partition)) if partition is not None else set()
@@ -305,9 +293,8 @@ def is_about_nodes(op: Op, here: set[str]) -> bool:
         not here or not nodes or not here.isdisjoint(map(str, nodes)))
 
 
-def is_of_partition(op: Op, partition: int) -> bool:
+def is_of_partition(fault: Json, partition: int) -> bool:
     """Whether a requested election was for this partition."""
-    fault = op.fault or {}
     partitions = fault.get("partitions", fault.get("partition"))
     return partitions is None or partition in (partitions if isinstance(partitions, list) else [partitions])
 
@@ -327,28 +314,17 @@ def last_read_before(ops: Iterable[Op], partition: int, offset: int) -> int | No
     return max((each for each in there if each is not None and each < offset), default=None)
 
 
-def written(evidence: Evidence) -> int | None:
-    """The value of the record with the example's epoch, if some final log has it."""
-    epoch = evidence.number("epoch")
-    records = [copy.record for copy in evidence.copies if copy.record is not None]
-    return next((one.value for one in records if epoch is not None and one.epoch == epoch), None)
-
-
 def reaches(line: TraceLine, name: str, least: int) -> bool:
     """Whether the field is a number and at least `least`."""
     number = line.whole_number(name)
     return number is not None and number >= least
 
 
-def appended_by(lines: Iterable[TraceLine], offset: int) -> tuple[str, ...]:
-    """The nodes that appended the offset in these lines."""
-    nodes: set[str] = set()
-    for line in lines:
-        first, count = line.whole_number("offset"), line.whole_number("count")
-        if line.event == "append" and first is not None and count is not None and (
-                first <= offset < first + count):
-            nodes.add(line.name_in("node"))
-    return tuple(sorted(nodes))
+def appends(line: TraceLine, offset: int) -> bool:
+    """Whether the line is an append that has the offset."""
+    first, count = line.whole_number("offset"), line.whole_number("count")
+    return line.event == "append" and first is not None and count is not None and (
+        first <= offset < first + count)
 
 
 def leader_of(about: Json, partition: int) -> str | None:

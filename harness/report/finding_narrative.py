@@ -14,6 +14,7 @@ from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.faults import SPARES_FLUSHED
 from floodmark.harness.op import Op, Read, Send, Type
+from floodmark.harness.report.broker_exits import saved_log_lines
 from floodmark.harness.report.finding_evidence import conclusive_ops
 from floodmark.harness.report.model import (
     HISTORY,
@@ -23,7 +24,6 @@ from floodmark.harness.report.model import (
     TraceLine,
     items,
     mapping,
-    text,
     text_of,
 )
 from floodmark.harness.report.phrases import fault_text, plural, seconds
@@ -94,8 +94,7 @@ def lines_of_died_broker(evidence: Evidence) -> list[str]:
     and the last."""
     if evidence.name != names.BROKER_DIED or not evidence.nodes:
         return []
-    words = text(mapping(evidence.about, "died_words"), evidence.nodes[0])
-    lines = [line.rstrip() for line in words.splitlines() if line.strip()]
+    lines = saved_log_lines(evidence.about, evidence.nodes[0])
     return lines if len(lines) <= LAST_WORDS else [lines[0], "...", *lines[2 - LAST_WORDS:]]
 
 
@@ -146,7 +145,7 @@ def op_clause(evidence: Evidence, op: Op) -> str:
         value = f" {reads[0].value}" if len(reads) == 1 else ""
         clauses.append(f"read{value}{other_partitions(evidence, reads)}{offsets(reads)}")
     if not clauses and op.offsets is not None:
-        ends = [end.offset for end in op.offsets if end.partition == evidence.number("partition")]
+        ends = [end.offset for end in op.offsets if end.partition == evidence.partition]
         clauses = [f"got {end} as the log's end" for end in ends[:1]]
     if op.reads and op.type is not Type.OK:
         clauses.append(f"in a {op.f} that ended in {op.type}")
@@ -155,7 +154,7 @@ def op_clause(evidence: Evidence, op: Op) -> str:
 
 def concerned_records(evidence: Evidence, records: Sequence[Send | Read]) -> list[Send | Read]:
     """The records of the finding's value or offset; if none is, those of its partition; else all."""
-    here = [record for record in records if record.partition == evidence.number("partition")]
+    here = [record for record in records if record.partition == evidence.partition]
     exact = [record for record in here
              if evidence.concerns(record.partition, record.offset, record.value)]
     return exact or here or list(records)
@@ -164,7 +163,7 @@ def concerned_records(evidence: Evidence, records: Sequence[Send | Read]) -> lis
 def other_partitions(evidence: Evidence, records: Sequence[Send | Read]) -> str:
     """The records' partitions, if they are not the finding's."""
     partitions = sorted({record.partition for record in records})
-    if not partitions or partitions == [evidence.number("partition")]:
+    if not partitions or partitions == [evidence.partition]:
         return ""
     return f" of {plural(partitions, 'partition')} {', '.join(map(str, partitions[:SHOWN]))}"
 
@@ -189,7 +188,7 @@ def copies_then_and_now(evidence: Evidence) -> str:
         return ""
     clauses = [f"when it was acked, {listed(one.appended_by)} had appended it"
                for one in evidence.ack_events[:1] if one.appended_by]
-    clauses.append(f"at offset {evidence.number('offset')} in the end {who_has_it_now(evidence)}")
+    clauses.append(f"at offset {evidence.offset} in the end {who_has_it_now(evidence)}")
     readers = [str(process) for process in items(mapping(evidence.about, "final_reads"), "processes")]
     if evidence.name == names.UNSEEN and readers:
         es = "es" if len(readers) > 1 else ""
@@ -206,7 +205,7 @@ def who_has_it_now(evidence: Evidence, *, places: int | None = None) -> str:
     bytes_differ = len({(one.epoch, one.value, one.crc) for one in records}) > len(contents)
     for copy in sorted(evidence.copies, key=lambda copy: not copy.leads):
         crc = f", CRC {copy.record.crc}" if bytes_differ and copy.record is not None else ""
-        together.setdefault(copy_text(copy, evidence.number("offset")) + crc, []).append(copy)
+        together.setdefault(copy_text(copy, evidence.offset) + crc, []).append(copy)
     clauses = list[str]()
     for content, copies in together.items():
         nodes = [f"{copy.node} (the leader)" if copy.leads else copy.node for copy in copies]
@@ -234,7 +233,7 @@ def copy_text(copy: Copy, offset: int | None) -> str:
 
 def meaning(evidence: Evidence, event: TraceLine) -> str:
     """What a line of the trace did to the record, in a clause."""
-    offset, end = evidence.number("offset"), event.whole_number("leo")
+    offset, end = evidence.offset, event.whole_number("leo")
     if offset is None:
         return ""
     if evidence.name == names.CANDIDATE_INCOMPLETE and event.event != "truncate":

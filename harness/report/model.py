@@ -133,6 +133,10 @@ class Evidence:
     found: Json  # the group, as verdict.json has it
     example: Json
     about: Json  # run.json
+    partition: int | None = None  # as the example names them; and what belongs to them
+    offset: int | None = None
+    value: int | None = None
+    epoch: int | None = None
     ops: tuple[Op, ...] = ()  # the ops that the finding names, in its order
     ack_events: tuple[AckEvent, ...] = ()
     copies: tuple[Copy, ...] = ()
@@ -148,10 +152,6 @@ class Evidence:
     def name(self) -> str:
         return str(self.found["name"])
 
-    def number(self, key: str) -> int | None:
-        """An integer of the example."""
-        return int_in(self.example, key)
-
     @property
     def nodes(self) -> list[str]:
         """The nodes that the example names."""
@@ -159,10 +159,8 @@ class Evidence:
 
     def concerns(self, partition: int, offset: int | None, value: int | None) -> bool:
         """Whether a send or read is about the finding's record, or at its offset."""
-        if partition != self.number("partition"):
-            return False
-        return (value is not None and value == self.number("value")) or (
-            offset is not None and offset == self.number("offset"))
+        return partition == self.partition and (
+            (value is not None and value == self.value) or (offset is not None and offset == self.offset))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

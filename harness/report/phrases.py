@@ -5,24 +5,22 @@ Rules
 2. Of an op with many records, those that the reader asked about come first.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
-import orjson
 
 from floodmark.harness.errors import UsageError
 from floodmark.harness.op import NEMESIS, Op, Read, Send, Type
+from floodmark.harness.report.model import items, mapping
 from floodmark.harness.schedule.moments import read_moment
 from floodmark.harness.verdict import BUG
 
+WIDTH = 110
 RECORDS_SHOWN = 4  # of one op
 Record = Send | Read
 Asked = Callable[[Record], bool]
-
-
-def nothing_asked(_: Record) -> bool:
-    return False
 
 
 def plural(items: Sequence[object], noun: str) -> str:
@@ -45,11 +43,21 @@ def cut_text(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit - 4].rsplit(" ", 1)[0] + " ..."
 
 
+def with_heads(
+    parts: Iterable[tuple[str, str]], *, indent: int = 4, head: int = 7, width: int = WIDTH
+) -> Iterator[str]:
+    """Yields sentences after their heads, wrapped."""
+    for name, sentence in parts:
+        yield textwrap.fill(sentence, width, initial_indent=f"{' ' * indent}{name:<{head}}",
+                            subsequent_indent=" " * (indent + head), break_on_hyphens=False,
+                            break_long_words=False)
+
+
 def seconds(time_ns: int) -> str:
     return f"{time_ns / 1e9:.3f} s"
 
 
-def op_line(op: Op, asked: Asked = nothing_asked) -> str:
+def op_line(op: Op, asked: Asked = lambda _: False) -> str:
     """An op on one line: index, seconds, process, and what it did."""
     if op.process == NEMESIS:
         who, did = "nemesis", fault_text(op)
@@ -88,63 +96,51 @@ def records(items: Iterable[Record], asked: Asked) -> Iterable[str]:
 def fault_text(op: Op) -> str:
     """A fault on one line: what the nemesis did, to which nodes, at which moment, and what data was lost."""
     fault = op.fault or {}
-    named = [] if "grudge" in fault else [str(node) for node in listed(fault.get("nodes"))]
+    named = [] if "grudge" in fault else [str(node) for node in items(fault, "nodes")]
+    moment = fault.get("moment")
     parts = [" ".join([op.f, *named]), *grudge(fault.get("grudge")), *election(op, fault),
-             *failpoint(fault.get("point")), *loss(fault)]
-    parts += [asked_moment(fault["moment"])] if isinstance(fault.get("moment"), Mapping) else []
-    parts += [op.error] if op.error else []
+             failpoint(mapping(fault, "point")), *loss(fault),
+             asked_moment(moment) if isinstance(moment, Mapping) else "", op.error or ""]
     return "; ".join(part for part in parts if part)
 
 
-def listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
 def grudge(value: object) -> list[str]:
-    if not isinstance(value, Mapping):
-        return []
-    return [f"{node} receives nothing from {' '.join(map(str, listed(unheard)))}"
-            for node, unheard in value.items()]
+    unheard = value if isinstance(value, Mapping) else {}
+    return [f"{node} receives nothing from {' '.join(map(str, items(unheard, node)))}" for node in unheard]
 
 
 def election(op: Op, fault: Mapping[str, Any]) -> list[str]:
     if op.f != "elect":
         return []
-    partitions = " ".join(f"p{key}" for key in listed(fault.get("partitions")))
-    leader = fault.get("leader")
+    leader = [str(fault["leader"])] if fault.get("leader") else []
     kind = ["unclean"] if fault.get("unclean") else [] if leader else ["preferred"]
-    refused = fault.get("refused")
-    whys = [f"p{key} refused ({why})" for key, why in refused.items()] if isinstance(refused, Mapping) else []
-    return [" ".join([*kind, *([str(leader)] if leader else []), partitions]).rstrip(), *whys]
+    partitions = [f"p{key}" for key in items(fault, "partitions")]
+    return [" ".join([*kind, *leader, *partitions]),
+            *(f"p{key} refused ({why})" for key, why in mapping(fault, "refused").items())]
 
 
-def failpoint(value: object) -> list[str]:
+def failpoint(point: Mapping[str, Any]) -> str:
     """`F.truncated, hold, p0, epoch 2`: a failpoint and its conditions, as schedules write them."""
-    if not isinstance(value, Mapping):
-        return []
-    plain = [str(value[key]) for key in ("name", "action") if key in value]
-    others = [f"{key} {value[key]}" for key in value if key not in ("name", "action", "partition")]
-    where = [f"p{value['partition']}"] if "partition" in value else []
-    return [", ".join([*plain, *where, *others])]
+    plain = [str(point[key]) for key in ("name", "action") if key in point]
+    where = [f"p{point['partition']}"] if "partition" in point else []
+    others = [f"{key} {point[key]}" for key in point if key not in ("name", "action", "partition")]
+    return ", ".join([*plain, *where, *others])
 
 
 def loss(fault: Mapping[str, Any]) -> list[str]:
     if fault.get("lost") is not True:
         return []
-    records = fault.get("lost_records")
-    parts = [f"{node} lost {many(number, 'record')}" for node, number in records.items()
-             if isinstance(number, int)] if isinstance(records, Mapping) else []
+    lost = mapping(fault, "lost_records").items()
+    parts = [f"{node} lost {many(number, 'record')}" for node, number in lost if isinstance(number, int)]
     gone = "all data lost" if fault.get("kind") == "wiped" else "what was not fsynced is lost"
     return [*(parts or [gone]), *kept_logs(fault)]
 
 
 def kept_logs(fault: Mapping[str, Any]) -> list[str]:
     """`p0 kept to 7 (5 asked)`: where the logs that a power cut was asked to keep ended, on each node."""
-    asked, kept = fault.get("keep"), fault.get("kept")
-    by_node = {node: one for node, one in kept.items() if isinstance(one, Mapping)} \
-        if isinstance(kept, Mapping) else {}
+    by_node = {node: one for node, one in mapping(fault, "kept").items() if isinstance(one, Mapping)}
     parts = []
-    for key, leo in asked.items() if isinstance(asked, Mapping) else ():
+    for key, leo in mapping(fault, "keep").items():
         ends = {node: one[key] for node, one in by_node.items() if key in one}
         where = [f"{end} on {node}" if len(by_node) > 1 else str(end) for node, end in ends.items()]
         differs = "" if all(end == leo for end in ends.values()) else f" ({leo} asked)"
@@ -163,17 +159,12 @@ def asked_moment(moment: Mapping[str, Any]) -> str:
 
 def where_struck(op: Op, partition: int | None) -> str:
     """Leader and ISR of the partition at the time of the fault, if it recorded them."""
-    where = (op.fault or {}).get("where")
-    if not isinstance(where, Mapping) or partition is None:
-        return ""
+    where = mapping(op.fault or {}, "where")
     leader, isr = ((where.get(name) or {}).get(str(partition)) for name in ("leader", "isr"))
-    if leader is None and isr is None:
+    if partition is None or (leader is None and isr is None):
         return ""
-    return f"   [p{partition}: leader {leader or 'none'}, ISR {' '.join(map(str, listed(isr)))}]"
-
-
-def json_of(value: object) -> str:
-    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+    members = " ".join(map(str, isr)) if isinstance(isr, list) else ""
+    return f"   [p{partition}: leader {leader or 'none'}, ISR {members}]"
 
 
 # -- quantities ---------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def seen(evidence: Evidence) -> str:
 
 def first_ack(evidence: Evidence) -> tuple[Op | None, Send | None]:
     """The first of the finding's ops that acked its record, or, if its value is unknown, a record there."""
-    value = evidence.number("value")
+    value = evidence.value
     for op in sorted(conclusive_ops(evidence), key=lambda op: op.index):
         for send in (op.sends or ()) if op.type is Type.OK else ():
             if evidence.concerns(send.partition, send.offset, send.value) and value in (None, send.value):
@@ -122,11 +122,11 @@ def by(ack_event: AckEvent) -> str:
 
 def record(evidence: Evidence, send: Send | None) -> str:
     """`3 at offset 3 of partition 0`."""
-    value = evidence.number("value") if send is None else send.value
-    offset = evidence.number("offset") if send is None or send.offset is None else send.offset
+    value = evidence.value if send is None else send.value
+    offset = evidence.offset if send is None or send.offset is None else send.offset
     parts = [] if value is None else [str(value)]
     parts += [] if offset is None else [f"offset {offset}" if value is None else f"at offset {offset}"]
-    return " ".join([*parts, f"of partition {evidence.number('partition')}"])
+    return " ".join([*parts, f"of partition {evidence.partition}"])
 
 
 def struck(course: Course) -> str:
@@ -173,7 +173,7 @@ def truncation_clauses(lines: Sequence[TraceLine], why: str) -> list[str]:
 
 def elected(course: Course) -> str:
     """The elections up to the first one whose leader lacked the record; of many the last few."""
-    offset = course.evidence.number("offset")
+    offset = course.evidence.offset
     ends = {(line.name_in("node"), line.whole_number("epoch")): line.whole_number("leo")
             for line in course.changes if line.event == "become_leader"}
     clauses: list[str] = []
@@ -203,11 +203,11 @@ def last(evidence: Evidence) -> Part:
     """The last line: what was lost; for other findings, what the final logs have."""
     in_the_end, what = "", what_happened(evidence)
     if any(copy.readable for copy in evidence.copies):  # else the logs' contents are unknown
-        in_the_end = f"offset {evidence.number('offset')}: {who_has_it_now(evidence, places=1)}"
+        in_the_end = f"offset {evidence.offset}: {who_has_it_now(evidence, places=1)}"
     if evidence.name != names.LOST_WRITE:
         shown = in_the_end if evidence.name in AT_AN_OFFSET else ""
         return ("now" if shown else "found", (shown or what).removesuffix("."))
-    value, count = evidence.number("value"), int(evidence.found["count"])
+    value, count = evidence.value, int(evidence.found["count"])
     lost = f"{count} acked records" if count > 1 else "acked record" + ("" if value is None else f" {value}")
     if evidence.found["class"] != BUG:
         lost += f", permitted by {evidence.found.get('permitted_by')}"

@@ -27,7 +27,7 @@ from floodmark.harness.report.history_context import (
 )
 from floodmark.harness.report.logs_side_by_side import AROUND, logs_text
 from floodmark.harness.report.model import SHOWN_EXAMPLES, Evidence, Json, Reading, mapping
-from floodmark.harness.report.phrases import class_text, many
+from floodmark.harness.report.phrases import class_text, many, with_heads
 from floodmark.harness.report.run_files import OF_NEMESIS, RunFiles
 from floodmark.harness.report.run_outcome import ruling
 from floodmark.harness.report.safe_text import harmless
@@ -40,7 +40,6 @@ from floodmark.harness.report.verdict_text import (
     reading_of,
     struck_text,
     summarised,
-    with_heads,
 )
 from floodmark.harness.run import SHRUNK, Run
 from floodmark.harness.run_location import is_named

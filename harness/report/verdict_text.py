@@ -5,8 +5,7 @@ lines of the run's files that are about it (finding_narrative.py).
 """
 
 import shlex
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from floodmark.harness.report.case_names import guarantee_texts, is_kafka, syste
 from floodmark.harness.report.finding_evidence import Gathering
 from floodmark.harness.report.finding_groups import group_findings
 from floodmark.harness.report.finding_narrative import narrate_finding
-from floodmark.harness.report.model import Account, Evidence, Json, Part, Reading, examples_of
-from floodmark.harness.report.phrases import class_text, cut_text, many
+from floodmark.harness.report.model import Account, Evidence, Json, Reading, examples_of
+from floodmark.harness.report.phrases import class_text, cut_text, many, with_heads
 from floodmark.harness.report.record_story import WIDE, heads_covered_by, summary
 from floodmark.harness.report.run_files import RunFiles
 from floodmark.harness.report.run_outcome import Ruling, ruling
@@ -37,7 +36,6 @@ GRAVEST = (  # what clients saw, then the state of the logs, then the causes, th
     checks.UNSAFE_ISR, checks.READ_ABOVE_HW, checks.END_OFFSET_AHEAD, checks.TWO_LEADERS,
     checks.HW_REGRESSED, checks.EPOCH_REGRESSED, checks.CANDIDATE_INCOMPLETE,
 )  # fmt: skip
-WIDTH = 110
 SAME_EVENT = "the same, as other checks saw it"
 NAMES_SHOWN = 8  # of more names than these the rest is a number
 
@@ -128,14 +126,6 @@ def paragraph(account: Account) -> str:
         line = line if len(line) <= room else cut_text(one.clause, room)
         lines.append(f"      {one.head:<{width}}  {line}")
     return "\n".join(lines)
-
-
-def with_heads(parts: Iterable[Part], indent: int = 4) -> Iterator[str]:
-    """Sentences after their heads, wrapped at WIDTH."""
-    for head, sentence in parts:
-        first = f"{' ' * indent}{head:<7}"
-        yield textwrap.fill(sentence, WIDTH, initial_indent=first, subsequent_indent=" " * len(first),
-                            break_on_hyphens=False, break_long_words=False)
 
 
 def unknowns(entries: Sequence[Json]) -> Iterator[str]:

@@ -11,6 +11,7 @@ import click
 import pytest
 
 from floodmark.harness.report import verdict_text
+from floodmark.harness.report.phrases import WIDTH
 from floodmark.harness.report.record_story import WIDE
 
 RUNS = Path(__file__).parents[2] / "histories" / "golden"
@@ -46,7 +47,7 @@ def test_each_finding_fits_on_a_screen(path: Path) -> None:
     heights = [after - before for before, after in zip(begun, [*begun[1:], len(lines)], strict=True)]
     assert max(heights) <= SCREEN
     assert all(len(line) <= WIDE for line in lines if not line.startswith("  cannot tell"))
-    assert all(len(line) <= verdict_text.WIDTH for line in lines if re.match(r" {4}(\w| {7})", line))
+    assert all(len(line) <= WIDTH for line in lines if re.match(r" {4}(\w| {7})", line))
 
 
 @pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.stem)

@@ -16,6 +16,7 @@ from pyarrow import parquet
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.report import verdict_text
+from floodmark.harness.report.phrases import WIDTH
 
 RUN_JSON: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n2"}},
@@ -436,7 +437,7 @@ def test_the_report_is_made_of_headed_lines(folder: Path) -> None:
     heads = [line.split()[0] for line in lines[begin + 1:] if re.match(r"    \S", line)]
     assert heads == ["what", "why", "also", "also", "..."]  # when and held are in the summary
     assert "    ... and 6 more" in lines
-    assert max(len(line) for line in lines if line.startswith("    ")) <= verdict_text.WIDTH
+    assert max(len(line) for line in lines if line.startswith("    ")) <= WIDTH
 
 
 def test_logs_that_nobody_collected_are_not_empty_logs() -> None:

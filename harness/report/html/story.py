@@ -66,7 +66,7 @@ class Step:
 
 def shown_of(course: Course) -> Shown | None:
     """The partition and the time whose events are all wanted; None if the time is unknown."""
-    partition, times = course.evidence.number("partition"), [op.time for op in course.evidence.ops]
+    partition, times = course.evidence.partition, [op.time for op in course.evidence.ops]
     since = course.since_ns if course.since_ns is not None else min(times, default=None)
     if partition is None or since is None:
         return None
@@ -77,7 +77,7 @@ def shown_of(course: Course) -> Shown | None:
 
 def near_of(evidence: Evidence, files: RunFiles) -> "Near | None":
     """The range of offsets whose records are looked up; without an offset, the end of the log."""
-    partition, offset = evidence.number("partition"), evidence.number("offset")
+    partition, offset = evidence.partition, evidence.offset
     if partition is None:
         return None
     offset = end_of(files, partition) if offset is None else offset
@@ -104,8 +104,8 @@ def story(course: Course, shown: Shown | None, files: RunFiles, acked: "Sequence
     ack_rows = acks_of(acked, events, near[0], values)
     values |= {f"{offset}:{epoch}": value for offset, epoch, _, value in ack_rows if epoch is not None}
     told: dict[str, Any] = {
-        "name": evidence.name, "partition": near[0], "offset": evidence.number("offset"),
-        "value": evidence.number("value"), "values": values, "acked": ack_rows,
+        "name": evidence.name, "partition": near[0], "offset": evidence.offset,
+        "value": evidence.value, "values": values, "acked": ack_rows,
         "opens": opens_at(evidence, steps), "said": "", "traced": bool(steps),
     }  # fmt: skip
     if shown is not None and steps:
@@ -224,7 +224,7 @@ def rival_appends(evidence: Evidence, events: Sequence[TraceLine]) -> list[Trace
     """For logs that differ: the appends at the offset, one for each node and epoch."""
     firsts: dict[tuple[str, int | None], TraceLine] = {}
     if evidence.name in (names.DIVERGED, names.EPOCH_LINEAGE, names.TWO_LEADERS):
-        for line in appends_at(events, evidence.number("offset")):
+        for line in appends_at(events, evidence.offset):
             firsts.setdefault((line.name_in("node"), line.whole_number("epoch")), line)
     return list(firsts.values())
 
@@ -235,7 +235,7 @@ def overwriting(evidence: Evidence, events: Sequence[TraceLine]) -> list[TraceLi
     epoch, time = (ack.whole_number("epoch"), ack.whole_number("time")) if ack is not None else (None, None)
     if epoch is None or time is None:
         return []
-    return [line for line in appends_at(events, evidence.number("offset"))
+    return [line for line in appends_at(events, evidence.offset)
             if (line.whole_number("time") or 0) > time and (line.whole_number("epoch") or 0) > epoch
             and line.name_in("role") == "leader"]
 

@@ -103,7 +103,7 @@ class JudgedRun:
 
     def __repr__(self) -> str:
         findings = "".join(f", {found['name']} {found['count']}" for found in self.findings)
-        return harmless(f"<run {self.folder}: {self.outcome.word}{findings}>")
+        return harmless(f"<run {self.folder}: {self.outcome.ruling.word}{findings}>")
 
 
 # -- runs ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 import orjson
@@ -33,7 +33,6 @@ from floodmark.harness.report.model import Reading, text_of
 from floodmark.harness.report.phrases import class_text, many
 from floodmark.harness.report.render import Room, cut, render
 from floodmark.harness.report.run_outcome import (
-    CUT_SHORT,
     EXITS,
     HARNESS,
     INVALID,
@@ -47,22 +46,13 @@ from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.report.saved_verdict import LEFT_OF_SHRUNK
 from floodmark.harness.run import SHRUNK, RunAt
 from floodmark.harness.run_location import Place
-from floodmark.harness.verdict import (
-    BUG,
-    EXIT_HARNESS,
-    EXIT_INVALID,
-    EXIT_UNKNOWN,
-    EXIT_VALID,
-    Policy,
-    Verdict,
-)
+from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Policy, Verdict
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 UNSAVED = ("its verdict could not be written",)
 LIMIT = 1_000_000  # bytes of a Markdown page
 REPORT_CHARS = 20_000  # of a test case
 TAIL_BYTES = 1 << 16
-ELEMENTS: Mapping[int, str] = {EXIT_INVALID: "failure", EXIT_UNKNOWN: "failure", EXIT_HARNESS: "error"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +71,6 @@ class Outcome:
     @property
     def code(self) -> int:
         return self.ruling.code
-
-    @property
-    def word(self) -> str:
-        return self.ruling.word
 
     @property
     def loaded_reading(self) -> Reading:
@@ -127,14 +113,17 @@ class Outcome:
     @property
     def element(self) -> str | None:
         """Its element in JUnit; None for a case that passed."""
-        return ELEMENTS.get(self.code) or ("skipped" if self.unknown else None)
+        if self.code == EXIT_VALID:
+            return "skipped" if self.unknown else None
+        return "error" if self.code == EXIT_HARNESS else "failure"
 
     @property
     def type(self) -> str:
         """What CI servers group by: the worst finding, else `harness`, `interrupted` or `unknown`."""
         if self.ruling.kind == INVALID and self.failing:
             return str(self.failing[0]["name"])
-        return {HARNESS: "harness", CUT_SHORT: CUT_SHORT}.get(self.ruling.kind, "unknown")
+        kind = self.ruling.kind
+        return "unknown" if self.code != EXIT_HARNESS else "harness" if kind == HARNESS else kind
 
     @property
     def commands(self) -> list[str]:
@@ -229,26 +218,18 @@ def junit(outcomes: Sequence[Outcome], now: datetime.datetime) -> bytes:
 
 
 def seconds_of(folder: Place) -> float | None:
-    """The run's length by the last complete line of its history; None if there is no such line."""
+    """The run's length by the last complete line of its history; None if there is no such line. The lines are
+    read from the end: they can be long, histories longer."""
+    run, tail, lines = RunAt(folder=folder), TAIL_BYTES, list[bytes]()
     try:
-        run = RunAt(folder=folder)
         with run.open(run.history_path) as file:
-            time_ns = orjson.loads(last_line(file))["time"]
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+            size = file.seek(0, io.SEEK_END)
+            while not lines and tail < 8 * max(size, TAIL_BYTES):
+                file.seek(max(0, size - tail))
+                begun = file.read().split(b"\n")[tail < size:-1]  # the first may lack its beginning
+                lines = [line for line in begun if line.strip()]
+                tail *= 8
+        time_ns = orjson.loads(lines[-1])["time"]
+    except (OSError, orjson.JSONDecodeError, IndexError, KeyError, TypeError):
         return None
     return time_ns / 1e9 if type(time_ns) is int and time_ns >= 0 else None
-
-
-def last_line(file: BinaryIO) -> bytes:
-    """The last complete line that is not blank, searched from the end: lines can be long, histories
-    longer."""
-    size = file.seek(0, io.SEEK_END)
-    tail = TAIL_BYTES
-    while True:
-        file.seek(max(0, size - tail))
-        lines = file.read().split(b"\n")[:-1]
-        begun = lines if tail >= size else lines[1:]  # the first line lacks its beginning
-        complete = next((line for line in reversed(begun) if line.strip()), None)
-        if complete is not None or tail >= size:
-            return complete or b""
-        tail *= 8

@@ -232,7 +232,7 @@ def test_a_run_without_ended_is_judged_as_it_is(tmp_path: Path) -> None:
 ])
 def test_a_folders_word_shows_gate_and_verdict(
         tmp_path: Path, policy: Policy, verdict: Verdict, word: str) -> None:
-    assert outcome_of(saved(tmp_path / "run"), verdict, policy).word == word
+    assert outcome_of(saved(tmp_path / "run"), verdict, policy).ruling.word == word
 
 
 # -- the options --------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ Rules
    stays closed in the forked children that simulate runs.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self, TextIO
@@ -35,7 +36,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]],
     dashes = Box("\n".join(["    ", "    ", " -  ", *["    "] * 5]), ascii=True)
     shown = Table(box=dashes, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for head in heads:
-        shown.add_column(head, overflow="fold")
+        shown.add_column(harmless(head), overflow="fold")
     for row in rows:
         shown.add_row(*(Text(harmless(cell), style=(colours or {}).get(cell, "")) for cell in row))
     console = console_of(sys.stdout)
@@ -71,7 +72,7 @@ class Screen:
         self._bar: Progress | None = None
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
             from rich.progress import BarColumn, Progress, TextColumn
 
             bars = [BarColumn()] if self._total else []

@@ -17,9 +17,10 @@ def test_no_slow_import_precedes_spark() -> None:
     assert result.stdout.strip() == "set()"
 
 
-def test_no_command_imports_a_kafka_library_at_once() -> None:
-    code = ("import sys, floodmark.harness.cli, floodmark.harness.commands.check; "
-            "print({'kafka', 'kio', 'confluent_kafka', 'docker'} & sys.modules.keys())")
+def test_no_command_imports_a_kafka_library_or_what_draws_at_once() -> None:
+    code = ("import sys, floodmark.harness.cli, floodmark.harness.commands.check, "
+            "floodmark.harness.commands.show; "
+            "print({'kafka', 'kio', 'confluent_kafka', 'docker', 'jinja2', 'rich'} & sys.modules.keys())")
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
 

@@ -126,9 +126,9 @@ def read_first(folder: Path, finding: str | None) -> First:
     sought = sought_in(verdict, finding) if verdict is not None else None
     ops = history.read(run.history_path, folder=run.folder,
                        on_bad=lambda line: say(f"floodmark: {harmless(line)}"))
-    partitions = tuple(spec.key for spec in saved.spec.assignment)
-    basis = AnchorBasis(history=read_schedule_history(ops, schedule), partitions=partitions,
-                         focus=focus_of(sought))
+    worst_example = ((sought or {}).get("examples") or [{}])[0]
+    basis = AnchorBasis(history=read_schedule_history(ops, schedule), focus=worst_example.get("partition"),
+                        partitions=tuple(spec.key for spec in saved.spec.assignment))
     anchors = reanchor_schedule(schedule, basis)
     moments = json_form.write(tuple(one.now for one in anchors))
     read_schedule(moments, saved, f"{folder}, by its history,")
@@ -146,13 +146,6 @@ def sought_in(verdict: Json, finding: str | None) -> Json | None:
         there = ", ".join(sorted({one["name"] for one in found})) or "none"
         raise UsageError(f"--finding {finding}: its verdict has no such finding; it has: {there}")
     return named[0]
-
-
-def focus_of(sought: Json | None) -> int | None:
-    """The partition of the worst example."""
-    examples = (sought or {}).get("examples") or ()
-    partition = examples[0].get("partition") if examples else None
-    return partition if isinstance(partition, int) else None
 
 
 def announce(first: First, runs: int, parent: Path) -> None:

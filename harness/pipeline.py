@@ -262,9 +262,10 @@ def watched(what: str, parts: Callable[[], tuple[int, int]]) -> Iterator[None]:
             screen: Screen | None = None
             while not ended.wait(LOOK_EVERY_S):
                 done, of = parts()
-                if done and of > 1:
+                if of > 1:
                     screen = screen or shown.enter_context(Screen(total=1.0))
                     screen.advance(done / of)
+                if screen is not None and done:
                     screen.show(f"judging {what}: {done} of {of} parts{screen.left}")
 
     looking = threading.Thread(target=look)

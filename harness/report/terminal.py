@@ -59,8 +59,8 @@ class Screen:
     """Shows how far long work is. A context manager: at its end the cursor is on a new line.
 
     On a terminal one line is rewritten, below all that is printed on stderr meanwhile: words, and where
-    `total` says how much there is to do, a bar. Elsewhere it is printed at each new stage, and every few
-    seconds.
+    `total` says how much there is to do, a bar, which is gone at the end. Elsewhere it is printed at each new
+    stage, and every few seconds.
     """
 
     def __init__(self, total: float | None = None) -> None:
@@ -77,7 +77,8 @@ class Screen:
 
             bars = [BarColumn()] if self._total else []
             self._bar = Progress(TextColumn("{task.description}", markup=False), *bars, auto_refresh=False,
-                                 console=console_of(sys.stderr), redirect_stdout=False)
+                                 console=console_of(sys.stderr), redirect_stdout=False,
+                                 transient=bool(bars))
             self._bar.add_task("", total=self._total)
             self._bar.start()
         return self

@@ -20,15 +20,15 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     floodmarkPage.listeners.forEach((listen) => listen(time));
   };
 
-  const shown = { story: 0, at: 0, from: null, count: viewer.SHOWN };
+  const shown = { story: 0, at: 0, from: null, count: viewer.SHOWN, drawn: null };
 
   function drawStory() {
     const story = floodmarkPage.data.stories[shown.story];
-    const state = viewer.stateAt(story, story.traced ? shown.at : -1);
-    if (!story.traced) state.time = Infinity;
+    const state = viewer.stateAt(story, shown.at);
     const few = viewer.fitting(viewer.drawing(story, state, shown.from), byId("logs").clientWidth);
     shown.count = few || viewer.SHOWN;
     const drawn = viewer.drawing(story, state, shown.from, shown.count);
+    shown.drawn = drawn;
     const event = story.events[shown.at];
     const step = story.steps.findIndex((one) => one.at === shown.at);
     const label = `the logs of partition ${story.partition}` + (event ? ` after: ${event.x}` : " in the end");
@@ -49,8 +49,7 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     });
     byId("slider").value = String(shown.at);
     byId("slider").setAttribute("aria-valuetext", said);
-    const long = drawn.end - drawn.start > shown.count;
-    byId("window").hidden = !long;
+    byId("window").hidden = drawn.end - drawn.start <= shown.count;
     byId("legend-gone").parentElement.hidden = !story.acked.length;
     byId("legend-gone").textContent = story.traced ? "acked, no longer there" : "acked, not there";
     byId("legend-epochs").innerHTML = legendOf(drawn);
@@ -111,11 +110,9 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     byId("earlier").addEventListener("click", () => go(shown.at - 1));
     byId("later").addEventListener("click", () => go(shown.at + 1));
     document.querySelectorAll("[data-shift]").forEach((button) => button.addEventListener("click", () => {
-      const story = floodmarkPage.data.stories[shown.story];
-      const state = viewer.stateAt(story, story.traced ? shown.at : -1);
-      const drawn = viewer.drawing(story, state, shown.from, shown.count);
-      const last = Math.max(drawn.start, drawn.end - shown.count + 2);
-      shown.from = Math.max(drawn.start, Math.min(last, drawn.from + Number(button.dataset.shift)));
+      const { start, end, from } = shown.drawn;
+      const last = Math.max(start, end - shown.count + 2);
+      shown.from = Math.max(start, Math.min(last, from + Number(button.dataset.shift)));
       drawStory();
     }));
     document.querySelectorAll("[data-story]").forEach((button) =>

@@ -19,25 +19,20 @@ const floodmarkViewer = (() => {
 
   // -- the state at an instant ----------------------------------------------------------------------------
 
-  /** The replicas after events[0..index]; index -1: before all of them. */
+  /** The replicas after events[0..index], the instant, and the last ISR. An event has what it changed: of the log,
+   *  so many ranges stay, and others come after them. */
   function stateAt(story, index) {
     const replicas = story.replicas.map((one) => ({ ...one }));
-    const byNode = new Map(replicas.map((one) => [one.node, one]));
-    const state = { replicas, isr: null, time: Infinity };
-    const last = Math.min(index, story.events.length - 1);
-    for (const event of story.events.slice(0, last + 1)) {
+    const state = { replicas, isr: null, time: story.traced ? -Infinity : Infinity };
+    for (const event of story.events.slice(0, index + 1)) {
       state.time = event.t;
       state.isr = event.isr || state.isr;
-      if (byNode.has(event.n)) apply(byNode.get(event.n), event);
+      const replica = replicas.find((one) => one.node === event.n);
+      if (!replica) continue;
+      for (const name of ["cut", "leo", "hw", "epoch", "role", "up"]) if (name in event) replica[name] = event[name];
+      if (event.log) replica.log = [...replica.log.slice(0, event.log[0]), ...event.log.slice(1)];
     }
-    if (story.traced && last < 0) state.time = -Infinity;
     return state;
-  }
-
-  /** Changes what the event changed: of the log, so many ranges stay, and others come after them. */
-  function apply(replica, event) {
-    for (const name of ["cut", "leo", "hw", "epoch", "role", "up"]) if (name in event) replica[name] = event[name];
-    if (event.log) replica.log = [...replica.log.slice(0, event.log[0]), ...event.log.slice(1)];
   }
 
   const epochAt = (log, offset) => {
@@ -75,8 +70,7 @@ const floodmarkViewer = (() => {
       }
     }
     const rows = state.replicas.map((replica) => ({
-      node: replica.node, role: replica.role, up: replica.up, epoch: replica.epoch,
-      leo: replica.leo, hw: replica.hw,
+      ...replica,
       before: Math.max(0, begins - (replica.log.length ? replica.log[0][1] : begins)),
       behind: Math.max(0, endOf(replica.log) - ends),
       boxes: boxesOf(story, replica, acked, begins, ends),
@@ -224,7 +218,5 @@ const floodmarkViewer = (() => {
     return parts.join("");
   }
 
-  return { stateAt, drawing, windowOf, svgOf, fitting, escaped, SHOWN };
+  return { stateAt, drawing, svgOf, fitting, escaped, SHOWN };
 })();
-
-if (typeof module !== "undefined") module.exports = floodmarkViewer;

@@ -162,7 +162,8 @@ def seen_lines(facts: RunFacts) -> list[str]:
         story = with_trace(read_story(files.history, focus), facts.reading.gathering.course_of(evidence))
     except FloodmarkError:
         return []  # the history cannot be read, which the page says above
-    return [click.unstyle(line).removeprefix("  ") for line in story_text(story, focus, in_brief=False)]
+    lines = story_text(story, focus, in_brief=False) if story.promise is not None else ()
+    return [click.unstyle(line).removeprefix("  ") for line in lines]
 
 
 def configuration(about: Json) -> dict[str, Any]:

@@ -81,9 +81,8 @@ class Gathering:
 
     def ops(self, evidence: Evidence) -> tuple[Op, ...]:
         """The ops that the example names; if it names none, the send of its record."""
-        indexes = [index for index in items(evidence.example, "ops") if type(index) is int]
-        if indexes:
-            return tuple(op for op in map(self.files.op, indexes[:OPS]) if op is not None)
+        if evidence.indexes:
+            return tuple(op for op in map(self.files.op, evidence.indexes[:OPS]) if op is not None)
         written = [copy.record.value for copy in evidence.copies if copy.record is not None
                    and evidence.epoch is not None and copy.record.epoch == evidence.epoch]
         value = next(iter(written), None) if evidence.value is None else evidence.value
@@ -97,8 +96,8 @@ class Gathering:
         """The trace's ack of each acked send among the ops."""
         acks: list[AckEvent] = []
         for op in evidence.ops if evidence.traced else ():
-            send = next((send for send in op.sends or () if send.offset is not None and (
-                evidence.concerns(send.partition, send.offset, send.value))), None)
+            send = next((send for send in op.sends or ()
+                         if send.offset is not None and evidence.concerns(send)), None)
             invoked = self.files.invocation(op) if send is not None and op.type is Type.OK else None
             if send is not None and invoked is not None:
                 key = op.index, send.partition, send.value

@@ -155,9 +155,7 @@ def op_clause(evidence: Evidence, op: Op) -> str:
 def concerned_records(evidence: Evidence, records: Sequence[Send | Read]) -> list[Send | Read]:
     """The records of the finding's value or offset; if none is, those of its partition; else all."""
     here = [record for record in records if record.partition == evidence.partition]
-    exact = [record for record in here
-             if evidence.concerns(record.partition, record.offset, record.value)]
-    return exact or here or list(records)
+    return list(filter(evidence.concerns, records)) or here or list(records)
 
 
 def other_partitions(evidence: Evidence, records: Sequence[Send | Read]) -> str:

@@ -16,10 +16,10 @@ import click
 from floodmark.harness import history
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import LASTING, undoes
-from floodmark.harness.op import NEMESIS, Op, Type
+from floodmark.harness.op import NEMESIS, Op, Read, Send, Type
 from floodmark.harness.report.finding_evidence import began
-from floodmark.harness.report.model import Course, Json, TraceLine, int_in, items, mapping
-from floodmark.harness.report.phrases import Record, many, op_line, seconds, where_struck
+from floodmark.harness.report.model import Course, Evidence, TraceLine, items, mapping
+from floodmark.harness.report.phrases import many, op_line, seconds, where_struck
 from floodmark.harness.report.run_files import LineFile
 from floodmark.harness.report.safe_text import harmless, harmless_op
 from floodmark.harness.report.trace_text import change_line
@@ -27,61 +27,6 @@ from floodmark.harness.report.trace_text import change_line
 NEIGHBOURS = 1  # lines shown before and after each line that the finding names
 SLOW_NS = 50_000_000  # a fault that took longer from its begin to its effect is shown with both times
 SHOWN_HEAD, SHOWN_TAIL = 16, 8  # of more lines than these the middle is left out
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Focus:
-    """The record, place and ops that a finding is about."""
-
-    partition: int | None
-    offset: int | None
-    value: int | None
-    ops: frozenset[int]
-    processes: frozenset[int] = frozenset()
-
-    def matches(self, record: Record) -> bool:
-        """Whether this send or read is about the same record or the same place."""
-        return record.partition == self.partition and (
-            (self.value is not None and record.value == self.value)
-            or (self.offset is not None and record.offset == self.offset))
-
-    def concerns(self, op: Op) -> bool:
-        return op.index in self.ops or op.process in self.processes or any(map(self.matches, records_of(op)))
-
-    def shown_by(self, op: Op) -> int | None:
-        """The value that this op got for the place: by an ack, or by a read of any outcome."""
-        for record in records_of(op) if op.type is Type.OK or op.reads else ():
-            if self.offset is not None and (record.partition, record.offset) == (self.partition, self.offset):
-                return record.value
-        return None
-
-    @property
-    def near(self) -> set[int]:
-        return {index + away for index in self.ops for away in range(-NEIGHBOURS, NEIGHBOURS + 1)}
-
-    def pattern(self) -> re.Pattern[bytes]:
-        """A pattern that every line that may matter contains."""
-        places: dict[str, set[int]] = {
-            "index": self.near, "process": {NEMESIS, *self.processes},
-            "value": set() if self.value is None else {self.value},
-            "offset": set() if self.offset is None else {self.offset},
-        }
-        fields = [f'"{name}": ?(?:{"|".join(map(str, sorted(numbers)))})\\b'
-                  for name, numbers in places.items() if numbers]
-        return re.compile("|".join(fields).encode())
-
-
-def records_of(op: Op) -> tuple[Record, ...]:
-    return (*(op.sends or ()), *(op.reads or ()))
-
-
-def focus_of(example: Json, about: Json) -> Focus:
-    """The focus of one example; if it names only a partition, the focus is on settling's probe processes."""
-    partition, offset, value = (int_in(example, key) for key in ("partition", "offset", "value"))
-    ops = frozenset(index for index in items(example, "ops") if type(index) is int)
-    placed = bool(ops) or offset is not None or value is not None or partition is None
-    probes = frozenset() if placed else frozenset(mapping(about, "settle").get("processes") or ())
-    return Focus(partition=partition, offset=offset, value=value, ops=ops, processes=probes)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,31 +41,61 @@ class Story:
     after: int = 0  # acts of the nemesis left out because they came after the finding's last event
 
 
-def read_story(file: LineFile, focus: Focus) -> Story:
+def read_story(file: LineFile, evidence: Evidence) -> Story:
     """Collects the lines of the history to show."""
-    story, force, near = Story(), list[tuple[str, str]](), focus.near
+    story, force = Story(), list[tuple[str, str]]()
+    named, processes = set(evidence.indexes), probes_of(evidence)
+    near = {index + away for index in named for away in range(-NEIGHBOURS, NEIGHBOURS + 1)}
     value: int | None = None  # at the place: the finding's, else the first that an op got
-    for op in ops_of(file, focus.pattern()):
+    for op in ops_of(file, pattern_of(evidence, near, processes)):
         if op.process == NEMESIS:
             force = in_force_after(op, force)
             story.lines += [("!", op)] if story.promise is not None and story.breach is None else []
             continue
-        if not focus.concerns(op):
+        if not (op.index in named or op.process in processes or any(map(evidence.concerns, records_of(op)))):
             story.lines += [(" ", op)] if op.index in near else []
             continue
         story.lines.append((">", op))
-        if focus.ops and story.promise is None and op.index not in focus.ops:
+        if named and story.promise is None and op.index not in named:
             continue  # it came before the first line that the finding names
-        shown = focus.shown_by(op)
+        shown = shown_by(op, evidence)
         if story.promise is None:
             story.in_force, story.promise = force, op
-            value = focus.value if focus.ops else shown
+            value = evidence.value if named else shown
         elif story.promise.type is Type.INVOKE and op.process == story.promise.process:
             story.promise = op  # its completion: the ack is the promise, not the request
         value = shown if value is None else value
         if story.breach is None and shown is not None and shown != value:
             story.breach = op
     return story
+
+
+def probes_of(evidence: Evidence) -> set[int]:
+    """If the example names only a partition: the processes that probed it while the cluster settled."""
+    placed = evidence.indexes or evidence.offset is not None or evidence.value is not None
+    probes = mapping(evidence.about, "settle").get("processes") or ()
+    return set() if placed or evidence.partition is None else set(probes)
+
+
+def pattern_of(evidence: Evidence, near: set[int], processes: set[int]) -> re.Pattern[bytes]:
+    """A pattern that every line that may matter contains."""
+    places: dict[str, set[int | None]] = {"index": {*near}, "process": {NEMESIS, *processes},
+                                          "value": {evidence.value}, "offset": {evidence.offset}}
+    numbers = {name: "|".join(str(one) for one in some if one is not None) for name, some in places.items()}
+    fields = (f'"{name}": ?(?:{some})\\b' for name, some in numbers.items() if some)
+    return re.compile("|".join(fields).encode())
+
+
+def shown_by(op: Op, evidence: Evidence) -> int | None:
+    """The value that this op got for the place: by an ack, or by a read of any outcome."""
+    place = evidence.partition, evidence.offset
+    records = records_of(op) if op.type is Type.OK or op.reads else ()
+    return next((one.value for one in records
+                 if one.offset is not None and (one.partition, one.offset) == place), None)
+
+
+def records_of(op: Op) -> tuple[Send | Read, ...]:
+    return (*(op.sends or ()), *(op.reads or ()))
 
 
 def with_trace(story: Story, course: Course) -> Story:
@@ -165,23 +140,23 @@ def ops_of(file: LineFile, pattern: re.Pattern[bytes]) -> Iterator[Op]:
 # -- output -------------------------------------------------------------------------------------------------
 
 
-def story_text(story: Story, focus: Focus, *, in_brief: bool) -> Iterator[str]:
+def story_text(story: Story, evidence: Evidence, *, in_brief: bool) -> Iterator[str]:
     """Yields since when, and the lines: `>` about the finding, `!` faults in between (in_brief: only `>`)."""
     if story.promise is None:
-        source = "run.json" if focus.offset is None else "the final logs"
+        source = "run.json" if evidence.offset is None else "the final logs"
         yield f"  since: no line of the history is about it; it is in {source}"
         return
     since = f"  since: {seconds(story.promise.time)} (index {story.promise.index})"
     if story.breach is not None:
         since += f"; at {seconds(story.breach.time)} (index {story.breach.index}) another record was there"
-    elif focus.offset is not None and not focus.processes:
+    elif evidence.offset is not None:
         since += "; no client saw another record there"
     yield since
     if story.in_force:
         yield f"  in force then: {', '.join(f'{f} {node}'.rstrip() for f, node in story.in_force)}"
     traced = ", ~ from the trace" if any(mark == "~" for mark, _ in story.lines) else ""
     yield f"  history (> about it{'' if in_brief else f', ! struck since{traced}'}):"
-    shown = [line_text(mark, line, focus) for mark, line in story.lines if not in_brief or mark == ">"]
+    shown = [line_text(mark, line, evidence) for mark, line in story.lines if not in_brief or mark == ">"]
     if len(shown) > SHOWN_HEAD + SHOWN_TAIL + 1:
         left_out = f"    {'...':>8} {len(shown) - SHOWN_HEAD - SHOWN_TAIL} more lines"
         shown = [*shown[:SHOWN_HEAD], left_out, *shown[-SHOWN_TAIL:]]
@@ -190,12 +165,12 @@ def story_text(story: Story, focus: Focus, *, in_brief: bool) -> Iterator[str]:
         yield f"    {many(story.after, 'act')} of the nemesis after that left out"
 
 
-def line_text(mark: str, line: Op | TraceLine, focus: Focus) -> str:
+def line_text(mark: str, line: Op | TraceLine, evidence: Evidence) -> str:
     if isinstance(line, TraceLine):
         return f"  {mark} {click.style(change_line(line), fg='cyan')}"
     if mark == "!":
-        return f"  {mark} {click.style(act_line(line) + where_struck(line, focus.partition), fg='yellow')}"
-    return f"  {mark} {op_line(line, focus.matches)}"
+        return f"  {mark} {click.style(act_line(line) + where_struck(line, evidence.partition), fg='yellow')}"
+    return f"  {mark} {op_line(line, evidence.concerns)}"
 
 
 def act_line(op: Op) -> str:

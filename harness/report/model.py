@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from floodmark.harness.op import Op
+from floodmark.harness.op import Op, Read, Send
 
 if TYPE_CHECKING:
     from floodmark.checkers.stats.seen import Seen
@@ -157,10 +157,16 @@ class Evidence:
         """The nodes that the example names."""
         return [str(node) for node in items(self.example, "nodes")]
 
-    def concerns(self, partition: int, offset: int | None, value: int | None) -> bool:
+    @property
+    def indexes(self) -> list[int]:
+        """The lines of the history that the example names, from 0."""
+        return [index for index in items(self.example, "ops") if type(index) is int]
+
+    def concerns(self, record: Send | Read) -> bool:
         """Whether a send or read is about the finding's record, or at its offset."""
-        return partition == self.partition and (
-            (value is not None and value == self.value) or (offset is not None and offset == self.offset))
+        return record.partition == self.partition and (
+            (record.value is not None and record.value == self.value)
+            or (record.offset is not None and record.offset == self.offset))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

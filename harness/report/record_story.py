@@ -87,7 +87,7 @@ def seen(evidence: Evidence) -> str:
     ack."""
     for op in evidence.ops:
         for one in op.reads or ():
-            if evidence.concerns(one.partition, one.offset, one.value):
+            if evidence.concerns(one):
                 return (f"{seconds(op.time)} process {op.process} read {one.value} at offset {one.offset} of "
                         f"partition {one.partition} ({HISTORY}:{op.index + 1})")
     return ""
@@ -98,7 +98,7 @@ def first_ack(evidence: Evidence) -> tuple[Op | None, Send | None]:
     value = evidence.value
     for op in sorted(conclusive_ops(evidence), key=lambda op: op.index):
         for send in (op.sends or ()) if op.type is Type.OK else ():
-            if evidence.concerns(send.partition, send.offset, send.value) and value in (None, send.value):
+            if evidence.concerns(send) and value in (None, send.value):
                 return op, send
     return None, None
 

@@ -19,7 +19,6 @@ from floodmark.harness.report.finding_evidence import began
 from floodmark.harness.report.finding_narrative import narrate_finding
 from floodmark.harness.report.history_context import (
     act_line,
-    focus_of,
     ops_of,
     read_story,
     story_text,
@@ -76,10 +75,9 @@ def timeline_text(run: Run, about: Json, reading: Reading) -> Iterator[str]:
     """Yields what happened around the worst finding; if no op is about it, all acts of the nemesis."""
     files, course = RunFiles(run), reading.course
     if course is not None:
-        focus = focus_of(course.evidence.example, about)
-        story = read_story(files.history, focus)
+        story = read_story(files.history, course.evidence)
         if story.promise is not None:
-            yield from story_text(with_trace(story, course), focus, in_brief=False)
+            yield from story_text(with_trace(story, course), course.evidence, in_brief=False)
             return
     acts = [op for op in ops_of(files.history, OF_NEMESIS) if op.process == NEMESIS]
     changes = files.changes(min(map(began, acts)), None, None) if acts else []
@@ -147,11 +145,10 @@ def examples_text(run: Run, about: Json, verdict: Json, found: Json) -> Iterator
         (_, what), *parts = narrate_finding(evidence, shown_before)
         yield from ["", f"{number}. {what}", *with_heads(parts, indent=2)]
         shown_before.append(evidence)
-        focus = focus_of(example, about)
-        partition, offset = focus.partition, focus.offset
+        partition, offset = evidence.partition, evidence.offset
         seen_already = partition is not None and offset is not None and (partition, offset) in pictured
-        story = with_trace(read_story(gathering.files.history, focus), gathering.course_of(evidence))
-        yield from story_text(story, focus, in_brief=seen_already)
+        story = with_trace(read_story(gathering.files.history, evidence), gathering.course_of(evidence))
+        yield from story_text(story, evidence, in_brief=seen_already)
         if partition is not None and offset is not None and not seen_already:
             yield from logs_text(gathering.files, about, partition, offset)
             pictured |= {(partition, offset + away) for away in range(-AROUND, AROUND + 1)}

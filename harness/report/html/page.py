@@ -24,7 +24,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import LASTING
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.case_names import is_kafka
-from floodmark.harness.report.history_context import focus_of, read_story, story_text, with_trace
+from floodmark.harness.report.history_context import read_story, story_text, with_trace
 from floodmark.harness.report.html.timeline import DOWN, silences
 from floodmark.harness.report.model import Json, RunFacts, int_in, items, text
 from floodmark.harness.report.phrases import many, seconds
@@ -154,15 +154,14 @@ def span_text(time_s: float | None, partition: int | None = None) -> str:
 
 def seen_lines(facts: RunFacts) -> list[str]:
     """What `show` prints of the history for the worst finding, if the viewer has nothing about it."""
-    evidence = facts.events[0].account.evidence if facts.events else None
-    if evidence is None or facts.reading.gathering is None or facts.events[0].story is not None:
+    course, gathering = facts.reading.course, facts.reading.gathering
+    if course is None or gathering is None or facts.events[0].story is not None:
         return []
-    focus, files = focus_of(evidence.example, facts.about), facts.reading.gathering.files
     try:
-        story = with_trace(read_story(files.history, focus), facts.reading.gathering.course_of(evidence))
+        story = with_trace(read_story(gathering.files.history, course.evidence), course)
     except FloodmarkError:
         return []  # the history cannot be read, which the page says above
-    lines = story_text(story, focus, in_brief=False) if story.promise is not None else ()
+    lines = story_text(story, course.evidence, in_brief=False) if story.promise is not None else ()
     return [click.unstyle(line).removeprefix("  ") for line in lines]
 
 

@@ -19,7 +19,8 @@ from floodmark.harness.commands.folder_arguments import chosen_runs
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.pipeline import Gate, judge, judge_and_report, write_verdicts
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.gate_outcomes import UNSAVED, Json, about_of, read_about
+from floodmark.harness.report.gate_outcomes import UNSAVED, about_of, read_about
+from floodmark.harness.report.model import Json
 from floodmark.harness.report.phrases import many
 from floodmark.harness.report.run_outcome import Ruling, ruling, summary
 from floodmark.harness.report.run_page import write_page_if_invalid

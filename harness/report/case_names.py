@@ -9,10 +9,10 @@ Rules
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from floodmark.harness.faults import FAULTS, MENDING
+from floodmark.harness.report.model import Json, mapping, text
 from floodmark.harness.schedule.entry import ACTS
 
 UNREADABLE = "a run that cannot be read"
@@ -22,23 +22,20 @@ SCENARIO, ROW, NEMESIS, SCHEDULE_FILE = ASKED = ("scenario", "row", "nemesis", "
 CHARS = 200
 FORMS = {"kraft": "KRaft", "zookeeper": "ZooKeeper"}  # by run.json's `system.form`
 
-Json = Mapping[str, Any]  # an object of run.json or verdict.json
-
 
 def case_name(about: Json | None) -> str:
     """`scenario double-failover on high-watermark, local cluster of 3`;
     `nemesis crash,cut, local cluster of 3, kip-320, workload log, acks=all, min.insync.replicas=2`."""
     if about is None:
         return UNREADABLE
-    imported = about.get("imported")
-    file = string_of(imported, "file") if isinstance(imported, dict) else ""
-    scenario, on = string_of(about, SCENARIO), string_of(about, ROW) or string_of(about, "rules")
+    file = text(mapping(about, "imported"), "file")
+    scenario, on = text(about, SCENARIO), text(about, ROW) or text(about, "rules")
     if file:
         parts = [f"imported {file}", *guarantee_texts(about)]
     elif scenario:
         parts = [f"scenario {scenario}{f' on {on}' if on else ''}", system_text(about)]
     else:
-        workload = string_of(about, "workload")
+        workload = text(about, "workload")
         parts = [nemesis_text(about), system_text(about), *rules_text(about),
                  *([f"workload {workload}"] if workload else []), *guarantee_texts(about)]
     return ", ".join(parts + (["reproduction"] if about.get("reproduces") and not file else []))[:CHARS]
@@ -46,27 +43,27 @@ def case_name(about: Json | None) -> str:
 
 def system_text(about: Json) -> str:
     """The cluster under test: `Apache Kafka 4.3.1, KRaft, 3 brokers`, `local cluster of 3`."""
-    nodes, where = about.get("nodes"), string_of(about, "cluster") or "some"
+    nodes, where = about.get("nodes"), text(about, "cluster") or "some"
     size = len(nodes) if isinstance(nodes, list) else "?"
     if not is_kafka(about):
         return f"{where} cluster of {size}"
     system = about["system"]
-    form = FORMS.get(string_of(system, "form"), "")
-    return ", ".join(filter(None, (f"Apache Kafka {string_of(system, 'version') or '?'}", form,
+    form = FORMS.get(text(system, "form"), "")
+    return ", ".join(filter(None, (f"Apache Kafka {text(system, 'version') or '?'}", form,
                                    f"{size} brokers{'' if where == 'local' else f' ({where})'}")))
 
 
 def is_kafka(about: Json) -> bool:
     """Whether Apache Kafka was tested: its version says what it does, not run.json's `rules`."""
-    return isinstance(about.get("system"), dict) and about["system"].get("name") == "kafka"
+    return mapping(about, "system").get("name") == "kafka"
 
 
 def nemesis_text(about: Json) -> str:
     """The nemeses or the schedule that was asked for; if run.json has neither, the kinds of faults
     planned."""
-    if string_of(about, SCHEDULE_FILE):
-        return f"schedule {string_of(about, SCHEDULE_FILE)}"
-    asked, schedule = string_of(about, NEMESIS), about.get("schedule")
+    if text(about, SCHEDULE_FILE):
+        return f"schedule {text(about, SCHEDULE_FILE)}"
+    asked, schedule = text(about, NEMESIS), about.get("schedule")
     if not asked and isinstance(schedule, list):
         planned = {str(entry.get("f")) for entry in schedule if isinstance(entry, dict)}
         asked = ",".join(sorted(planned & FAULTS.keys() - ACTS - MENDING))
@@ -75,27 +72,20 @@ def nemesis_text(about: Json) -> str:
 
 def rules_text(about: Json) -> list[str]:
     """The protocol generation, with the bugs and switches that were put into it."""
-    if is_kafka(about) or not string_of(about, "rules"):
+    if is_kafka(about) or not text(about, "rules"):
         return []
-    config = about.get("config")
-    one = next(iter(config.values()), None) if isinstance(config, dict) else None
-    extra = [string_of(one, key) for key in ("floodmark.bugs", "floodmark.switches")
+    one = next(iter(mapping(about, "config").values()), None)
+    extra = [text(one, key) for key in ("floodmark.bugs", "floodmark.switches")
              ] if isinstance(one, dict) else []
-    return [" ".join([string_of(about, "rules"), *filter(None, extra)])]
+    return [" ".join([text(about, "rules"), *filter(None, extra)])]
 
 
 def guarantee_texts(about: Json) -> list[str]:
     """The settings that decide what is guaranteed, by Kafka's keys."""
-    promised = about.get("guarantees")
-    promised = promised if isinstance(promised, dict) else {}
+    promised = mapping(about, "guarantees")
     texts = [f"{key}={promised[name]}" for name, key in (
         ("acks", "acks"), ("min_insync_replicas", "min.insync.replicas")) if name in promised]
     return texts + (["unclean elections allowed"] if promised.get("unclean_leader_election") else [])
-
-
-def string_of(about: Json, key: str) -> str:
-    value = about.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def numbered(names: Iterable[str]) -> list[str]:

@@ -13,10 +13,9 @@ import datetime
 import io
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import orjson
@@ -29,7 +28,7 @@ from floodmark.harness.report import verdict_text
 from floodmark.harness.report.bad_lines import bad_lines
 from floodmark.harness.report.broker_exits import died_unquoted
 from floodmark.harness.report.case_names import UNREADABLE, case_name, numbered
-from floodmark.harness.report.model import Reading, text_of
+from floodmark.harness.report.model import Json, Reading, text_of
 from floodmark.harness.report.phrases import class_text, many
 from floodmark.harness.report.render import Room, cut, render
 from floodmark.harness.report.run_outcome import (
@@ -48,7 +47,6 @@ from floodmark.harness.run import SHRUNK, RunAt
 from floodmark.harness.run_location import Place
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Policy, Verdict
 
-Json = Mapping[str, Any]  # an object of run.json or verdict.json
 UNSAVED = ("its verdict could not be written",)
 LIMIT = 1_000_000  # bytes of a Markdown page
 REPORT_CHARS = 20_000  # of a test case

@@ -13,16 +13,14 @@ Rules
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
 from floodmark.checkers.laws.finding_names import MADE
+from floodmark.harness.report.model import Json
 from floodmark.harness.report.phrases import many
 from floodmark.harness.run import DONE, INTERRUPTED
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, Policy
-
-Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 LISTS = ("died", "schedule")  # keys of run.json that reports need and the judge does not
 

@@ -2,9 +2,8 @@
 invalid."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -12,13 +11,11 @@ from floodmark.checkers.judge.report import is_run
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.html.facts import facts_of
 from floodmark.harness.report.html.page import page_of
-from floodmark.harness.report.model import Reading
+from floodmark.harness.report.model import Json, Reading
 from floodmark.harness.report.run_outcome import INVALID, Ruling
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.run import Run, write_whole
 from floodmark.harness.run_location import Place
-
-Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 REPORT = "report.html"
 AT_ONCE_BYTES = 256 << 20  # of history and trace: about ten seconds

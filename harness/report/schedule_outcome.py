@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from floodmark.harness.faults import MENDING, UNSEEN
 from floodmark.harness.op import Op
 from floodmark.harness.report.case_names import is_kafka, system_text
-from floodmark.harness.report.model import Strikes
+from floodmark.harness.report.model import Json, Strikes, items
 from floodmark.harness.report.phrases import many
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.run import DONE
@@ -26,7 +26,6 @@ from floodmark.harness.spec import RunPlan
 if TYPE_CHECKING:
     from floodmark.nemesis.scenario import Scenario
 
-Json = Mapping[str, Any]  # an object of run.json or verdict.json
 NO_STRIKES = ACTS | MENDING | UNSEEN
 
 
@@ -37,18 +36,13 @@ def strikes_of(ops: Iterable[Op], about: Json) -> Strikes:
         struck[op.f] += op.f not in NO_STRIKES
         failed[op.f] += bool((op.fault or {}).get("error"))
     planned = [str(entry.get("f")) if isinstance(entry, Mapping) else "?"
-               for entry in list_of(about, "schedule")]
-    positions = [position for position in list_of(about, "missed")
+               for entry in items(about, "schedule")]
+    positions = [position for position in items(about, "missed")
                  if type(position) is int and 0 <= position < len(planned)]
     missed = Counter(f for f in (planned[position] for position in positions) if f not in NO_STRIKES)
     left = Counter(f for f in planned if f not in NO_STRIKES) - struck - missed
     return Strikes(struck=+struck, failed=+failed, missed=missed,
                    left=left if about.get("ended") != DONE else {})
-
-
-def list_of(about: Json, name: str) -> list[Any]:
-    value = about.get(name)
-    return value if isinstance(value, list) else []
 
 
 def strikes_text(strikes: Strikes) -> str:
@@ -87,8 +81,8 @@ def missed_moment_text(words: Mapping[str, Any], *, indent: int = 0) -> list[str
     none."""
     if "waited_for" not in words:
         return []
-    heads = (("waited for", [words["waited_for"]]), ("seen", list_of(words, "seen")),
-             ("likely", list_of(words, "likely")))
+    heads = (("waited for", [words["waited_for"]]), ("seen", items(words, "seen")),
+             ("likely", items(words, "likely")))
     return [f"{'':{indent}}{'' if number else head:<12}{line}"
             for head, lines in heads for number, line in enumerate(lines)]
 

@@ -1,13 +1,11 @@
 """What changed from one verdict of a run to another. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from floodmark.harness.report import verdict_text
+from floodmark.harness.report.model import Json
 from floodmark.harness.report.phrases import class_text, many
-
-Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 
 def changes(before: Json | None, now: Json) -> list[str]:

@@ -225,12 +225,12 @@ def test_without_dumps_no_log_is_drawn(folder: Path) -> None:
     ([(1, 1.1, "ok"), (2, 2.2, "ok")], []),
     ([(1, 1.1, "ok"), (16, 16.2, "ok")], []),  # nobody tried
     ([(16, 16.3, "ok"), (16.4, 17.9, "info"), (18, 19.5, "fail"), (20, 21.4, "ok"), (21.5, 21.6, "ok")],
-     ["no ack for 5.0 s, from 16.4 to 21.4 s"]),
-    ([(1, 2.5, "info"), (2.6, 4.1, "info")], ["no ack for 3.1 s, from 1.0 to 4.1 s"]),  # none at all
+     ["no ack for 5.0 s (16.4 to 21.4 s)"]),
+    ([(1, 2.5, "info"), (2.6, 4.1, "info")], ["no ack for 3.1 s (1.0 to 4.1 s)"]),  # none at all
     ([(1, 1.1, "ok"), (1.2, 1.9, "fail"), (2, 2.05, "ok")], []),
     # Another process is acked meanwhile; and after the last ack somebody goes on trying.
     ([(1, 1.9, "ok"), (1, 4, "fail"), (2.1, 2.7, "ok"), (4, 5.5, "info")],
-     ["no ack for 2.8 s, from 2.7 to 5.5 s"]),
+     ["no ack for 2.8 s (2.7 to 5.5 s)"]),
 ])
 def test_the_drawing_of_the_run_tells_when_nobody_was_acked(
         tmp_path: Path, sends: list[tuple[float, float, str]], told: list[str]) -> None:

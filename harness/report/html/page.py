@@ -231,8 +231,8 @@ def opening(facts: RunFacts) -> Sequence[float]:
 
 def silence_rows(facts: RunFacts) -> list[Json]:
     """The times in which sends were tried and none was acked."""
-    return [{"from": since / 1000, "to": until / 1000, "label": f"no ack for {(until - since) / 1e6:.1f} s, "
-             f"from {since / 1e6:.1f} to {until / 1e6:.1f} s"}
+    return [{"from": since / 1000, "to": until / 1000, "label": f"no ack for {(until - since) / 1e6:.1f} s "
+             f"({since / 1e6:.1f} to {until / 1e6:.1f} s)"}
             for since, until in silences(facts.clients.columns)]
 
 

@@ -141,7 +141,7 @@ const floodmarkCharts = (() => {
     explain(rows);
     rows.labels = labelled(rows.bands, (one) => [one.label, one.label.split(",")[0]]);
     rows.epochs = labelled(rows.reigns, (one) => [`leads epoch ${one.epoch}`, `epoch ${one.epoch}`, `${one.epoch}`]);
-    rows.silent = labelled(rows.silences, (one) => [one.label, one.label.split(",")[0], "no ack"]);
+    rows.silent = labelled(rows.silences, (one) => [one.label, one.label.split(" (")[0], "no ack"]);
     const points = data.nodes.map((node, number) => rows.replicas.filter((one) => one.node === node).flatMap((one) =>
       within(one.at.map(([t, leo, hw]) => ({ number, t, leo, hw })), zoom[0], zoom[1])));
     rows.points = points.flat();

@@ -13,7 +13,7 @@ from command_line import floodmark
 from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.cli import main
-from floodmark.harness.report.explanations import parts_of
+from floodmark.harness.commands.explain import parts_of
 
 PAGE = Path(__file__).parents[2] / "harness" / "README.md"
 # These have no default: left out, a file is not written, a filter not applied.

@@ -8,7 +8,7 @@ import pytest
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.laws.tables import FINDINGS, SENT_ON, TABLES
-from floodmark.harness.report import explanations
+from floodmark.checkers.text.explain import EXPLANATIONS
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "checkers"
@@ -91,7 +91,7 @@ def test_the_checks_of_its_example_work() -> None:
 
     assert [(one["name"], one["value"], one.get("how")) for one in findings] == [
         ("lonely-record", 7, None), ("slow-ack", 7, "acked after 6.0 s")]
-    assert "lonely-record" not in explanations.EXPLANATIONS
+    assert "lonely-record" not in EXPLANATIONS
 
 
 def test_the_law_of_its_example_works() -> None:

@@ -186,9 +186,10 @@ class PowerCuts(Protocol):
 
 class Simulates(Protocol):
     """A cluster on virtual time: whatever talks to it runs inside, in a process of its own, which the seed
-    determines. The result is pickled."""
+    determines. The result is pickled. duration_s and ops: the planned load, for a bound of the work."""
 
-    async def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result: ...
+    async def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]], *,
+                       duration_s: float = 0.0, ops: float = 0.0) -> Result: ...
 
 
 class Expires(Protocol):

@@ -93,7 +93,9 @@ async def carry_out(plan: RunPlan, progress: OnProgress) -> RunResult:
     simulates = ability(plan.cluster, Simulates)
     if simulates is None:
         return await _carry_out(plan, progress)
-    return await simulates.simulate(plan.seed, lambda: _carry_out(plan, progress))
+    duration_s = plan.spec.duration
+    return await simulates.simulate(plan.seed, lambda: _carry_out(plan, progress), duration_s=duration_s,
+                                    ops=duration_s * (plan.spec.rate or 0.0))
 
 
 async def _carry_out(plan: RunPlan, progress: OnProgress) -> RunResult:

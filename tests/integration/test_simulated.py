@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import random
+import re
 import secrets
 import socket
 import subprocess
@@ -22,6 +23,7 @@ import pytest
 
 from floodmark.broker import process_log
 from floodmark.broker import runtime as broker_runtime
+from floodmark.broker.server.broker_server import BrokerServer
 from floodmark.harness.client.connection import connect
 from floodmark.harness.cluster.simulated import scheduler
 from floodmark.harness.cluster.simulated.guard import StrayCall
@@ -231,6 +233,48 @@ def test_a_stop_comes_between_any_two_effects_of_a_callback(act: str) -> None:
 
     assert set(seen) == {(done, True) for done in range(4)} | {(4, False)}
     assert sum(count for (_, within), count in seen.items() if within) > 30
+
+
+def loops_at_once(loop: asyncio.AbstractEventLoop) -> None:
+    loop.call_soon(loops_at_once, loop)
+
+
+def loops(loop: asyncio.AbstractEventLoop) -> None:
+    loop.call_later(1e-5, loops, loop)
+
+
+def never_returns(_loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(("goes_wrong", "why"), [
+    (loops_at_once, r"after 1\d,000 steps .* of the last 5,000, in 0\.000 s, 5,000 were steps of n\d"),
+    (loops, r"after 95,000 steps .* of the last 5,000, in 0\.00\d s, 1,\d{3} were steps of n\d"),
+    (never_returns, r"one step of n\d had taken 0\.2 s of a processor")])
+def test_a_broker_that_never_rests_ends_the_run_with_a_reason(
+        goes_wrong: Callable[[asyncio.AbstractEventLoop], None], why: str, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was recorded is kept, and nothing says that brokers died by themselves, or were up and stuck."""
+    monkeypatch.setattr(scheduler, "CHECK_EVERY", 5000)
+    monkeypatch.setattr(scheduler, "STEPS_AT_LEAST", 0)
+    monkeypatch.setattr(scheduler, "STEP_CPU_S", 0.2)
+
+    def tick(_: BrokerServer) -> None:
+        if broker_runtime.current.monotonic_ns() > 3e9:
+            goes_wrong(asyncio.get_running_loop())
+
+    monkeypatch.setattr(BrokerServer, "_run_tick", tick)
+    plan = planned(RunSpec(cluster="simulated", duration=3.0, seed=1, nemesis="crash", out=tmp_path / "run"))
+
+    result = asyncio.run(carry_out(plan, lambda _: None))
+
+    assert re.fullmatch(rf"the simulation was stopped at 3\.\d{{3}} s: {why}", result.ended)
+    assert (result.settled, result.died) == (False, ())
+    rows = [json.loads(line) for line in result.run.replicas_path.read_text().splitlines()]
+    assert not any(row["running"] for row in rows)
+    assert all(row["leo"] > 10 for row in rows)
+    assert result.run.trace_path.read_bytes()
 
 
 def test_a_pause_stops_threads_too() -> None:

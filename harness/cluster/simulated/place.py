@@ -61,12 +61,14 @@ class Simulation:
     scheduler: Scheduler
     network: Network
 
-    async def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        return await result_of_child(lambda interruptible: self._run(seed, make, interruptible))
+    async def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]], *,
+                       duration_s: float = 0.0, ops: float = 0.0) -> Result:
+        return await result_of_child(lambda interruptible: self._run(
+            Scheduler(seed, duration_s=duration_s, ops=ops), make, interruptible))
 
-    def _run(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]],
+    def _run(self, scheduler: Scheduler, make: Callable[[], Coroutine[Any, Any, Result]],
              interruptible: Callable[[Callable[[], None]], None]) -> Result:
-        scheduler = self.scheduler = Scheduler(seed)
+        self.scheduler = scheduler
         network = ProcessLoop.network = self.network = Network(scheduler)
         broker_runtime.current = BrokerRuntime(scheduler, network)
         runtime.current = HarnessRuntime(scheduler)
@@ -109,7 +111,6 @@ class SimulatedPlace:
     name = "simulated"
     cannot = only_in_containers("simulated")
     read = None
-    lost = None
     faulted_exits: Sequence[Met] = ()
 
     def __init__(self, folder: Path, system: System, *, links: str, first_port: int | None = None,
@@ -119,6 +120,7 @@ class SimulatedPlace:
             raise UsageError("Apache Kafka cannot be simulated: --cluster local")
         self.layout = NOT_STARTED
         self.deaths: list[Death] = []
+        self.lost: str | None = None
         self._simulation = Simulation()
         self.can = (self._simulation,)
         self._folder, self._system, self._first_port, self._trace = folder, system, first_port, trace
@@ -130,7 +132,12 @@ class SimulatedPlace:
                               first_port=self._first_port, trace=self._trace)
 
     async def begin(self) -> None:
-        pass
+        self._simulation.scheduler.give_up = self._give_up
+
+    def _give_up(self, why: str) -> None:
+        self.lost = why
+        for process in self._processes.values():
+            process.end(KILLED)
 
     async def mend(self) -> list[str]:
         await self.heal()
@@ -145,6 +152,8 @@ class SimulatedPlace:
     async def spawn(self, name: str) -> None:
         if self.lives(name):
             raise FloodmarkError(f"cannot start {name}: it is running")
+        if self.lost is not None:
+            raise FloodmarkError(f"cannot start {name}: {self.lost}")
         config, _warnings = load_config(Path(self._system.command(name)[-1]), [])
         process = self._processes[name] = Process(self._simulation.scheduler, name)
         start = Start.now(self.layout.log_of(name))
@@ -156,7 +165,8 @@ class SimulatedPlace:
             log.flush()
 
         def on_end(code: int) -> None:
-            if name not in self._wanted and not self._system.expects_exit(name, code):
+            expected = name in self._wanted or self._system.expects_exit(name, code)
+            if self.lost is None and not expected:
                 self.deaths.append(Death.now(name, exit_report(start, code)))
 
         def ended(task: asyncio.Task[int]) -> None:

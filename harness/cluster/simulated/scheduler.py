@@ -11,6 +11,8 @@ Rules
    is blocked, and not while the process is paused.
 4. A killed process runs nothing any more, not even a `finally` or a `__del__`: everything that it had is kept
    until the run is over, and the run's process ends by os._exit. Garbage is collected at given steps only.
+5. A run does a bounded amount of work: its brokers end after most_steps steps, after CHECK_EVERY steps in
+   which no time passes, and where one step takes STEP_CPU_S. Only that last end may differ for the same seed.
 """
 
 import asyncio
@@ -18,13 +20,14 @@ import gc
 import heapq
 import itertools
 import os
+import signal
 from asyncio import events
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from contextlib import contextmanager
 from math import exp
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from greenlet import getcurrent, greenlet
 
@@ -46,6 +49,9 @@ close_really = os.close  # guard.py replaces it
 EFFECTS = {"write": (30, 2e-5), "trace": (10, 1e-5), "send": (20, 2e-5), "fsync": (1000, 2e-4),
            "truncate": (1000, 2e-4)}
 COLLECT_EVERY = 200_000  # steps
+CHECK_EVERY = 50_000  # steps; a divisor of COLLECT_EVERY
+STEPS_AT_LEAST, STEPS_PER_S, STEPS_PER_OP = 300_000, 10_000, 200  # healthy brokers take a fifth, at most
+STEP_CPU_S = 30.0  # that one step of a broker may take of a real processor
 STRIKE_PASSES = 8  # effects at most that a process still has after it was to be killed or paused
 STRIKE_WITHIN_S = 0.01
 
@@ -101,10 +107,15 @@ class Scheduler:
     """The simulation of one run. `running`: the process whose code runs now, or ran last; its loop is the
     running one."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, duration_s: float = 0.0, ops: float = 0.0) -> None:
+        """duration_s and ops: the planned load, which the bound of the work depends on."""
         self.streams = Streams(seed)
         self.now_ns = BEGINS_NS
         self.steps = 0
+        self.most_steps = STEPS_AT_LEAST + STEPS_PER_S * duration_s + STEPS_PER_OP * ops
+        self.give_up: Callable[[str], None] = _raise  # ends all brokers; it gets the reason
+        self._steps_of: Counter[str] = Counter()  # by process, since the latest check
+        self._checked_ns = self._checked_steps = 0
         self.hub = getcurrent()
         self.interrupted: Callable[[], object] | None = None  # called once, between two entries
         self.graveyard: list[object] = []
@@ -121,19 +132,48 @@ class Scheduler:
         gc.disable()
         events._set_running_loop(self.harness.loop)
         task: asyncio.Task[Result] = self.harness.loop.create_task(make())
+        signal.signal(signal.SIGVTALRM, self._check_step)  # noqa: TID251 - no loop of asyncio waits for it
+        signal.setitimer(signal.ITIMER_VIRTUAL, STEP_CPU_S, STEP_CPU_S)
         while not task.done():
             if not self._queue:
                 raise FloodmarkError(f"nothing happens any more at {self.now_ns} ns: {task!r} waits for ever")
             at_ns, _, process, entry = heapq.heappop(self._queue)
             self.now_ns = at_ns
             self.steps += 1
-            if self.steps % COLLECT_EVERY == 0:
-                gc.collect()
+            self._steps_of[process.name] += 1
+            if self.steps % CHECK_EVERY == 0:
+                self._check()
             process.take(entry)
             if self.interrupted is not None:
                 interrupt, self.interrupted = self.interrupted, None
                 self.harness.loop.call_soon(interrupt)
         return task.result()
+
+    def _check(self) -> None:
+        if self.steps % COLLECT_EVERY == 0:
+            gc.collect()
+        (busiest, steps), = self._steps_of.most_common(1)
+        if self.now_ns == self._checked_ns or self.steps > self.most_steps:
+            took_s = (self.now_ns - self._checked_ns) / 1e9
+            self._stop(f"after {self.steps:,} steps it does not come to rest: of the last {CHECK_EVERY:,}, "
+                       f"in {took_s:.3f} s, {steps:,} were steps of {busiest}")
+        self._checked_ns = self.now_ns
+        self._steps_of.clear()
+
+    def _check_step(self, *_signal: object) -> None:
+        """Called every STEP_CPU_S. The harness's steps may take long: it reads and writes whole files."""
+        process = self.running
+        if self.steps > self._checked_steps or process is self.harness:
+            self._checked_steps = self.steps
+            return
+        self._stop(f"one step of {process.name} had taken {STEP_CPU_S:g} s of a processor")
+        self.hub.switch()
+
+    def _stop(self, why: str) -> None:
+        """End the brokers, once; the harness then goes on to its end. Raises where that does not come."""
+        give_up, self.give_up = self.give_up, _raise
+        self.most_steps *= 2
+        give_up(f"the simulation was stopped at {self.now_ns / 1e9:.3f} s: {why}")
 
     def pause_running(self, delay_ns: int) -> None:
         """Stop the running thread for this time."""
@@ -152,6 +192,10 @@ class Scheduler:
         draw, how_long = stream.random(), stream.gauss(0, 0.7)
         if draw * 1000 < often:
             self.pause_running(int(median_s * exp(how_long) * 1e9))
+
+
+def _raise(why: str) -> NoReturn:
+    raise FloodmarkError(why)
 
 
 class Process:

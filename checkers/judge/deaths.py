@@ -124,6 +124,7 @@ def lives_of(node: str, acts: Sequence[Act], deaths: Sequence[int], mended: Sequ
     if before and max(before) >= max((start for start in starts if start <= mended[0]), default=0):
         starts.append(mended[0])  # it was down, and mending started it
     if deaths:
-        yield from (Span(max(start for start in starts if start <= max(end, 0)), end) for end in deaths)
+        # No life is without length: at the very time of a start, an earlier life ended.
+        yield from (Span(max(start for start in starts if start < max(end, 1)), end) for end in deaths)
     else:
         yield from (Span(start, min((end for end in ends if end > start), default=NEVER)) for start in starts)

@@ -17,6 +17,7 @@ from run_processes import pid_of_broker, wait_until_gone
 
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.local.place import LocalPlace
+from floodmark.harness.cluster.simulated.place import SimulatedPlace
 from floodmark.harness.commands.run import planned
 from floodmark.harness.history import read
 from floodmark.harness.op import Type
@@ -145,22 +146,18 @@ def test_who_dies_before_the_first_op_is_judged_all_the_same(
     wait_until_gone(folder)
 
 
-@pytest.mark.cluster
 @pytest.mark.spark
 @pytest.mark.parametrize("controller_is_up", [False, True])
 def test_who_dies_without_a_controller_for_a_whole_session_has_a_reason(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, controller_is_up: bool) -> None:
     """The schedule killed the controller, which is mended when the run is judged. With it, it is a bug."""
+    async def abort(self: SimulatedPlace, node: str) -> None:
+        self._processes[node].end(-signal.SIGABRT)
+
+    monkeypatch.setattr(SimulatedPlace, "pause", abort)
     folder = tmp_path / "run"
-
-    async def abort(self: LocalPlace, node: str) -> None:
-        victim = pid_of_broker(folder, node)
-        assert victim is not None
-        os.kill(victim, signal.SIGABRT)
-
-    monkeypatch.setattr(LocalPlace, "pause", abort)
-    options = RunSpec(nodes=3, concurrency=0, partitions=1, duration=0.1, seed=1, out=folder,
-                         config=("broker.session.timeout.ms=500",))
+    options = RunSpec(cluster="simulated", nodes=3, concurrency=0, partitions=1, duration=0.1, seed=1,
+                      out=folder, config=("broker.session.timeout.ms=500",))
     struck = "n3" if controller_is_up else "controller"
     strikes = [send(1), {"f": "kill", "nodes": [struck]},
                {"f": "pause", "nodes": ["n1"], "moment": {"at": "after", "after_ns": 1_500_000_000}}]

@@ -153,7 +153,7 @@ class SimulatedPlace:
         if self.lives(name):
             raise FloodmarkError(f"cannot start {name}: it is running")
         if self.lost is not None:
-            raise FloodmarkError(f"cannot start {name}: {self.lost}")
+            raise FloodmarkError(f"cannot start {name}: the simulation was stopped")
         config, _warnings = load_config(Path(self._system.command(name)[-1]), [])
         process = self._processes[name] = Process(self._simulation.scheduler, name)
         start = Start.now(self.layout.log_of(name))

@@ -13,6 +13,7 @@ Rules
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from floodmark.checkers.laws import finding_names as names
@@ -318,8 +319,8 @@ def changed(before: Json, after: Json) -> dict[str, Any]:
     """What differs; of the log, how many ranges stay, and the ranges after these."""
     differs = {key: value for key, value in after.items() if value != before[key]}
     if "log" in differs:
-        same = next((at for at, pair in enumerate(zip(before["log"], after["log"], strict=False))
-                     if pair[0] != pair[1]), min(len(before["log"]), len(after["log"])))
+        pairs = zip(before["log"], after["log"], strict=False)
+        same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
         differs["log"] = [same, *after["log"][same:]]
     return differs
 

@@ -1,5 +1,6 @@
 """Writes the text of a finding from its numbers: what happened, when, and which nodes have what now."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from floodmark.checkers.text import cycle_words
 Row = Mapping[str, Any]  # of checkers.laws.tables.FINDINGS, or what the driver knows of its own findings
 # Of a broker's last words: the lines; characters of the first, which may have its last errors, and of others.
 LAST_LINES, FIRST_CHARS, LAST_CHARS = 3, 600, 200
+_OF_HISTORY, _OF_TRACE = re.compile(r" \(index [\d, ]+\)"), re.compile(r" \([^()]+, seq \d+ of its trace\)")
 
 
 def text_of(name: str, row: Row) -> str:
@@ -54,6 +56,12 @@ def phrases(row: Row) -> dict[str, str]:
         "trace_line": f" ({row.get('node')}, seq {row.get('seq')} of its trace)",
         "last_words": last_words(row.get("last_words")),
     }
+
+
+def without_lines(sentence: str, *, of_history: bool = True, of_trace: bool = True) -> str:
+    """The sentence without the lines that it names in brackets."""
+    sentence = _OF_HISTORY.sub("", sentence) if of_history else sentence
+    return _OF_TRACE.sub("", sentence) if of_trace else sentence
 
 
 def last_words(output: object) -> str:

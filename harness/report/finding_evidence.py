@@ -63,8 +63,7 @@ class Gathering:
         one = Evidence(
             found=found, example=example, about=self.about, perhaps=is_perhaps(found, self.unknown),
             partition=partition, offset=offset, value=int_in(example, "value"),
-            epoch=int_in(example, "epoch"), traced=self.files.trace.size() > 0,
-            event=None if line is None else self.files.event(line + 1),
+            epoch=int_in(example, "epoch"), event=None if line is None else self.files.event(line + 1),
         )
         if partition is None:
             return replace(one, ops=self.ops(one))
@@ -95,7 +94,7 @@ class Gathering:
     def ack_events(self, evidence: Evidence) -> tuple[AckEvent, ...]:
         """The trace's ack of each acked send among the ops."""
         acks: list[AckEvent] = []
-        for op in evidence.ops if evidence.traced else ():
+        for op in evidence.ops if self.files.trace.size() else ():
             send = next((send for send in op.sends or ()
                          if send.offset is not None and evidence.concerns(send)), None)
             invoked = self.files.invocation(op) if send is not None and op.type is Type.OK else None

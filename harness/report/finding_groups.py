@@ -11,12 +11,12 @@ Rules
 3. Only what can follow from the graver one, or lead to it, joins it (OF_ONE_EVENT).
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.text.blame_words import knows_blame
+from floodmark.checkers.text.words import without_lines
 from floodmark.harness.report.finding_evidence import last_read_before
 from floodmark.harness.report.model import (
     HISTORY,
@@ -67,7 +67,6 @@ _CLAUSES = {  # what a node did with the event's record
     names.CANDIDATE_INCOMPLETE: "{} could have been elected without it",
 }
 _SKIPS = frozenset({names.POLL_SKIP, names.INT_POLL_SKIP})
-_REMARKS = re.compile(r" \((?:index [\d, ]+|[^()]+, seq \d+ of its trace)\)")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,7 +157,7 @@ def clause(found: Json) -> str:
         return _CLAUSES[found["name"]].format(listed(nodes))
     sentence = text_of(examples[0]) if examples else ""
     sentence = sentence.split("; ")[0] if found["name"] == names.SAW_THEN_LOST else sentence
-    return _REMARKS.sub("", sentence).rstrip(".")
+    return without_lines(sentence).rstrip(".")
 
 
 def places(found: Json) -> str:

@@ -5,13 +5,13 @@ Pure: from evidence to a few sentences with heads. A sentence without evidence i
 about an earlier finding of the run (the same event, the same permission) is not repeated.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.text.blame_words import blame_in, knows_blame
 from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
+from floodmark.checkers.text.words import without_lines
 from floodmark.harness.faults import SPARES_FLUSHED
 from floodmark.harness.op import Op, Read, Send, Type
 from floodmark.harness.report.broker_exits import saved_log_lines
@@ -28,7 +28,6 @@ from floodmark.harness.report.model import (
 )
 from floodmark.harness.report.phrases import fault_text, plural, seconds
 from floodmark.harness.report.trace_text import clause_of, listed, removes, tell
-from floodmark.harness.verdict import BUG
 
 # The guarantees that decide about a finding: their names in run.json, and as people call them.
 OF_LOSSES = (("acks", "acks"), ("min_insync_replicas", "min.insync.replicas"),
@@ -52,8 +51,6 @@ SENDS = {
     Type.FAIL: "got a certain failure of its send of {values}{error}",
     Type.INFO: "never learned whether its send of {values} succeeded{error}",
 }
-_INDEXES = re.compile(r" \(index [\d, ]+\)")
-_SEQ = re.compile(r" \([^()]+, seq \d+ of its trace\)")
 
 
 def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tuple[Part, ...]:
@@ -62,7 +59,7 @@ def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tupl
     is_quoted_above = event is not None and any(
         one.event is not None and one.event.number == event.number for one in before)
     losses = [line for line in evidence.copy_losses if event is None or line.number != event.number]
-    blamed = evidence.found["class"] == BUG and event is not None and (
+    blamed = evidence.is_bug and event is not None and (
         knows_blame(evidence.example) or not evidence.example.get("blame"))
     parts = [
         ("what", f"{what_happened(evidence)} {blame_in(evidence.example)}".rstrip()),
@@ -72,7 +69,7 @@ def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tupl
          if is_quoted_above else f"{clause_of(event)}{meaning(evidence, event)}."),
         ("copies", f"{'; '.join(map(clause_of, losses))}." if losses and not is_quoted_above else ""),
         *(("" if at else "words", line) for at, line in enumerate(last_words)),
-        ("why", " ".join(broken_law(evidence, before) if evidence.found["class"] == BUG else
+        ("why", " ".join(broken_law(evidence, before) if evidence.is_bug else
                          why_permitted(evidence, before))),
     ]
     return tuple((head, sentence if len(sentence) <= SENTENCE else f"{sentence[:SENTENCE]} ...")
@@ -81,12 +78,12 @@ def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tupl
 
 def what_happened(evidence: Evidence) -> str:
     """The example's sentence, without references to lines that the paragraph names by file and number."""
-    sentence = text_of(evidence.example)
-    if conclusive_ops(evidence) and evidence.name not in names.CYCLES:
-        sentence = _INDEXES.sub("", sentence)
+    has_ops = bool(conclusive_ops(evidence)) and evidence.name not in names.CYCLES
+    sentence = without_lines(
+        text_of(evidence.example), of_history=has_ops, of_trace=evidence.event is not None)
     if lines_of_died_broker(evidence):
         sentence = sentence.split("; its last words: ")[0].removesuffix(".") + "."  # quoted line by line
-    return sentence if evidence.event is None else _SEQ.sub("", sentence)
+    return sentence
 
 
 def lines_of_died_broker(evidence: Evidence) -> list[str]:
@@ -254,7 +251,7 @@ def broken_law(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
     else:
         yield f"{explained.law}."
         yield ("No setting permits this." if explained.permitted == "nothing" else
-               "Nothing here permits it." if any(one.found["class"] == BUG for one in before) else
+               "Nothing here permits it." if any(one.is_bug for one in before) else
                f"Neither {promised(evidence)} nor the faults permit it here.")
     guarantees = mapping(evidence.about, "guarantees")
     acks = guarantees.get("acks", "all")
@@ -286,7 +283,7 @@ def promised(evidence: Evidence) -> str:
 def relevant_facts(evidence: Evidence) -> Iterator[str]:
     """The ids of the facts (checkers' FACTS) that this evidence is a case of."""
     event, name = evidence.event, evidence.name
-    if evidence.found["class"] != BUG:
+    if not evidence.is_bug:
         return
     truncated = event is not None and event.event == "truncate"
     if truncated and evidence.about.get("rules") == "high-watermark":

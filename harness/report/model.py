@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.harness.op import Op, Read, Send
+from floodmark.harness.verdict import BUG
 
 if TYPE_CHECKING:
     from floodmark.checkers.stats.seen import Seen
@@ -144,13 +145,16 @@ class Evidence:
     copy_losses: tuple[TraceLine, ...] = ()  # lines that removed a copy after the ack
     acts: tuple[Op | TraceLine, ...] = ()  # faults and elections that permit it, or might
     perhaps: bool = False  # permitted, but without proof
-    traced: bool = False
     elections: tuple[TraceLine, ...] = ()  # for `diverged` all; for `end-offset-regressed` those in between
     skipped: tuple[int, Record] | None = None  # of a poll-skip: a record that was passed over, by offset
 
     @property
     def name(self) -> str:
         return str(self.found["name"])
+
+    @property
+    def is_bug(self) -> bool:
+        return bool(self.found["class"] == BUG)
 
     @property
     def nodes(self) -> list[str]:

@@ -27,7 +27,6 @@ from floodmark.harness.report.model import (
 )
 from floodmark.harness.report.phrases import cut_text, seconds
 from floodmark.harness.report.trace_text import tell
-from floodmark.harness.verdict import BUG
 
 WIDE = 120
 HEAD = 13  # columns before the text
@@ -209,7 +208,7 @@ def last(evidence: Evidence) -> Part:
         return ("now" if shown else "found", (shown or what).removesuffix("."))
     value, count = evidence.value, int(evidence.found["count"])
     lost = f"{count} acked records" if count > 1 else "acked record" + ("" if value is None else f" {value}")
-    if evidence.found["class"] != BUG:
+    if not evidence.is_bug:
         lost += f", permitted by {evidence.found.get('permitted_by')}"
     how = in_the_end or what.partition(", but ")[2].removesuffix(".")
     return ("gone", f"{lost}; {how}" if how else what)

@@ -112,14 +112,14 @@ class LineFile:
     def numbered(self, number: int) -> Found | None:
         """The line with that number."""
         data, feeds = self.data(), number - 1
-        self._count(data, len(data) // BLOCK_BYTES + 1)
-        if not 0 <= feeds <= self._feeds[-1]:
-            return None
+        self._count(data, len(data) // BLOCK_BYTES)
         block = max(0, bisect_left(self._feeds, feeds) - 1)
         begin = block * BLOCK_BYTES
         for _ in range(feeds - self._feeds[block]):
             begin = data.find(b"\n", begin) + 1
-        return line_at(data, begin) if begin < len(data) else None
+            if not begin:
+                return None
+        return line_at(data, begin) if feeds >= 0 and begin < len(data) else None
 
     def number_of(self, begin: int) -> int | None:
         """The number of the line that begins there."""
@@ -130,9 +130,9 @@ class LineFile:
         return self._feeds[block] + data[block * BLOCK_BYTES:begin].count(b"\n") + 1
 
     def _count(self, data: bytes | mmap, blocks: int) -> None:
-        """Counts the line feeds of the first blocks."""
-        while len(self._feeds) <= blocks and (at := (len(self._feeds) - 1) * BLOCK_BYTES) < len(data):
-            self._feeds.append(self._feeds[-1] + data[at:at + BLOCK_BYTES].count(b"\n"))
+        """Counts the line feeds of the first blocks, as far as they are whole: the file may grow."""
+        while len(self._feeds) <= blocks and (end := len(self._feeds) * BLOCK_BYTES) <= len(data):
+            self._feeds.append(self._feeds[-1] + data[end - BLOCK_BYTES:end].count(b"\n"))
 
     def containing(
         self, wanted: bytes | re.Pattern[bytes], budget: Budget | None = None, begin: int = 0

@@ -70,6 +70,16 @@ def test_a_search_ends_with_its_budget(tmp_path: Path) -> None:
     assert list(LineFile(path, path.parent).containing(b"here", budget)) == []
 
 
+def test_a_file_that_grows_is_counted_on(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a line\n" * 12)
+    file = LineFile(path, tmp_path)
+    assert (file.numbered(12) is not None, file.numbered(13)) == (True, None)
+    path.write_bytes(b"a line\n" * 40)
+    assert [file.number_of(7 * number) for number in range(40)] == list(range(1, 41))
+    assert all(file.numbered(number) is not None for number in range(1, 41))
+
+
 def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
     file = LineFile(tmp_path / "nothing", tmp_path)
     assert file.first_at_or_above(key_of, 1) is None

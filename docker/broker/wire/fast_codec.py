@@ -7,7 +7,6 @@ Rules
 """
 
 import struct
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -93,7 +92,7 @@ def write_fetch_response(
         parts.append(struct.pack(">hi", error, 0))
     parts.append(_write_count(len(topics), compact))
     for name, partitions in topics:
-        parts += (uuid.UUID(hex=name).bytes if version >= 13 else _write_string(name, compact),)
+        parts += (bytes.fromhex(name) if version >= 13 else _write_string(name, compact),)
         parts.append(_write_count(len(partitions), compact))
         for each in partitions:
             if compact:
@@ -160,7 +159,7 @@ def write_follower_fetch(
     """A whole frame of Fetch 15; topics by id, as hex."""
     parts = [_FETCH_HEAD.pack(max_wait_ms, min_bytes, max_bytes, 0, 0, -1), write_varint(len(topics) + 1)]
     for topic_id, partitions in topics:
-        parts += (uuid.UUID(hex=topic_id).bytes, write_varint(len(partitions) + 1))
+        parts += (bytes.fromhex(topic_id), write_varint(len(partitions) + 1))
         parts += [
             _FETCH_PARTITION.pack(
                 each.partition,

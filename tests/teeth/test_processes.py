@@ -36,7 +36,7 @@ PARTS = {
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Played, Verdict]]:
     """title -> the play and its verdict; all runs are judged in one call."""
     parent = tmp_path_factory.mktemp("teeth")
-    plays = play(list(PARTS.values()), "local", parent, at_once=2, say=lambda _: None)
+    plays = play(list(PARTS.values()), "local", parent, at_once=2)
     verdicts = catalog.judge().judge([one.folder for one in plays])
     return {one.play.title: (one, verdict) for one, verdict in zip(plays, verdicts, strict=True)}
 

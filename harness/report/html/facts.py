@@ -36,7 +36,8 @@ def facts_of(folder: Path, verdict: Json | None = None, reading: Reading | None 
     reading = reading or verdict_text.reading_of(run.folder, verdict or {}, about or None)
     gathering = reading.gathering or verdict_text.gathering_of(run, verdict or {}, about)
     files = gathering.files
-    courses = [None if one.evidence is None or at >= STORIES else gathering.course_of(one.evidence)
+    courses = [None if one.evidence is None or at >= STORIES else
+               reading.course if at == 0 else gathering.course_of(one.evidence)
                for at, one in enumerate(reading.accounts)]
     nears = (near_of(course.evidence, files) for course in courses if course is not None)
     seen = catalog.client_activity(run.folder, [near for near in nears if near is not None])

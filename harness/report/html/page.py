@@ -26,7 +26,7 @@ from floodmark.harness.report import verdict_text
 from floodmark.harness.report.case_names import is_kafka
 from floodmark.harness.report.history_context import read_story, story_text, with_trace
 from floodmark.harness.report.html.timeline import DOWN, silences
-from floodmark.harness.report.model import Json, RunFacts, int_in, items, text
+from floodmark.harness.report.model import Json, RunFacts, int_in, items, mapping, text
 from floodmark.harness.report.phrases import many, seconds
 from floodmark.harness.report.render import TEMPLATES, render
 from floodmark.harness.run import write_whole
@@ -49,6 +49,7 @@ def page_of(facts: RunFacts) -> bytes:
     next_commands = [line.split(None, 1)[1] for line in verdict_text.next_commands(
         facts.folder, verdict, about or None)] if facts.verdict is not None else []
     once_more = "check" if facts.verdict is None else "rejudge"
+    silent = silence_rows(facts)
     vega = library() if facts.clients.ops or facts.traced.is_there else ""  # "": there is nothing to draw
     return render(
         "run.html", facts=facts, word=word, rest=rest, version=__version__, permissions=PERMISSIONS,
@@ -59,7 +60,7 @@ def page_of(facts: RunFacts) -> bytes:
             lambda found: f"{int(found[0]):,}", verdict_text.looked_at(counts)),
         acked=int_in(counts, "acked"), struck=facts.reading.strikes.struck,
         records=max(sizes, default=0) if records else None,
-        seen=seen_lines(facts), silences=[row["label"] for row in silence_rows(facts)],
+        seen=seen_lines(facts), silences=[row["label"] for row in silent],
         availability=[availability(row, facts.last_ns) for row in facts.clients.faults],
         same_event=verdict_text.SAME_EVENT,
         undone=[(said, verdict_text.shortened(entry["names"]), entry["reason"])
@@ -68,7 +69,8 @@ def page_of(facts: RunFacts) -> bytes:
         config=configuration(about),
         next_commands=[*next_commands, shlex.join(["floodmark", once_more, str(facts.folder)])],
         vega=vega,
-        blocks={"data": packed(orjson.dumps(data_of(facts))), "vega": packed(vega.encode()) if vega else ""},
+        blocks={"data": packed(orjson.dumps(data_of(facts, silent))),
+                "vega": packed(vega.encode()) if vega else ""},
     ).encode()  # fmt: skip
 
 
@@ -171,17 +173,14 @@ def configuration(about: Json) -> dict[str, Any]:
     def shown(value: object) -> str:
         return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
-    def mapping(value: object) -> Mapping[str, Any]:
-        return value if isinstance(value, Mapping) else {}
-
     config = {str(node): {key: shown(value) for key, value in keys.items()}
-              for node, keys in sorted(mapping(about.get("config")).items()) if isinstance(keys, Mapping)}
+              for node, keys in sorted(mapping(about, "config").items()) if isinstance(keys, Mapping)}
     keys = sorted({key for each in config.values() for key in each})
     differing = {key for key in keys if len({each.get(key, "-") for each in config.values()}) > 1}
     columns = list(config.values()) if differing else list(config.values())[:1]
     return {
         "guarantees": [(name.replace("_", " "), shown(value))
-                       for name, value in sorted(mapping(about.get("guarantees")).items())],
+                       for name, value in sorted(mapping(about, "guarantees").items())],
         "heads": ["key", *config] if differing else ["key", "on every node"],
         "rows": [[key, *(each.get(key, "-") for each in columns)]
                  for key in sorted(keys, key=lambda key: (key not in differing, key))],
@@ -196,7 +195,7 @@ def ms(time_ns: int | None) -> float:
     return round((time_ns or 0) / 1e6, 3)
 
 
-def data_of(facts: RunFacts) -> dict[str, Any]:
+def data_of(facts: RunFacts, silent: Sequence[Json]) -> dict[str, Any]:
     """Everything that the scripts of the page read."""
     nodes = [str(node) for node in items(facts.about, "nodes")] or sorted(
         {node for node, _ in facts.traced.points})
@@ -205,7 +204,7 @@ def data_of(facts: RunFacts) -> dict[str, Any]:
         "partitions": partitions_of(facts), "span": [0, ms(facts.last_ns)], "opens": opening(facts),
         "stories": [*(event.story for event in facts.events if event.story is not None), *facts.finals],
         "ops": facts.clients.columns,
-        "rows": {**fault_rows(facts, nodes), **trace_rows(facts), "silences": silence_rows(facts)[:MARKS]},
+        "rows": {**fault_rows(facts, nodes), **trace_rows(facts), "silences": silent[:MARKS]},
         "charts": orjson.loads((TEMPLATES / "charts.json").read_bytes()),
     }  # fmt: skip
 

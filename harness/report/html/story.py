@@ -21,7 +21,7 @@ from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS
 from floodmark.harness.faults import FAULTS, MENDS_ROLE
 from floodmark.harness.op import Op
-from floodmark.harness.report.finding_evidence import began, leader_of, replicas_of
+from floodmark.harness.report.finding_evidence import appends, began, leader_of, replicas_of
 from floodmark.harness.report.finding_narrative import meaning, relevant_facts
 from floodmark.harness.report.html.replica_log import ReplicaLog
 from floodmark.harness.report.html.timeline import DOWN, Shown
@@ -215,10 +215,7 @@ def of_event(events: Sequence[TraceLine], event: str) -> Iterator[TraceLine]:
 
 
 def appends_at(events: Sequence[TraceLine], offset: int | None) -> Iterator[TraceLine]:
-    for line in of_event(events, "append"):
-        first, count = line.whole_number("offset"), line.whole_number("count")
-        if offset is not None and first is not None and first <= offset < first + (count or 0):
-            yield line
+    return (line for line in events if offset is not None and appends(line, offset))
 
 
 def rival_appends(evidence: Evidence, events: Sequence[TraceLine]) -> list[TraceLine]:

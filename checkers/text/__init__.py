@@ -1,7 +1,6 @@
-"""The texts of findings: sentences, and the facts about Kafka behind them.
+"""The texts of findings: words.ini has every sentence, and the facts about Kafka behind them.
 
-  words.py          a finding as a paragraph; cycle_words.py: a cycle, edge by edge
+  words.py          a finding as a paragraph; a cycle, edge by edge
   blame_words.py    the sentence about what is to blame
-  explain.py        the text of `floodmark explain NAME`
-  semantics.py      what Kafka promises, what permits a finding, and common misunderstandings
+  explain.py        what `floodmark explain NAME` says of findings, facts, and what permits a finding
 """

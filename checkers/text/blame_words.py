@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.text.words import Row, sentence_in
 
 # Steps that are no findings (judge/blame.py says what they are).
 EARLY_COMMIT, EARLY_FETCH, EARLY_DIVERGED = "early-commit", "early-fetch", "early-diverged"
@@ -12,7 +13,6 @@ HW_AHEAD = "hw-ahead"
 PROPOSAL, BY_CONTROLLER = "isr-proposal", "isr-by-controller"
 _OWN_CACHE = ("cache", "cache above LEO")
 _UNDECIDED = "nobody can tell"
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,19 +68,16 @@ def words_of_blame(first: Row, row: Row) -> Blame | None:
     if first["name"] == names.UNSAFE_TRUNCATION:
         return of_truncation(first, row)
     who = listed(first["nodes"])
-    if (first["name"], first["how"]) == (names.UNSAFE_ISR, "behind"):
-        return undecided(
-            f"the leader may have proposed, or the controller accepted, {_BEHIND.format(who=who)}")
     if first["start_seq"] is not None:
         return undecided(
             f"{who} started with LEO {first['start_leo']}, without the record ({who}, seq "
             f"{first['start_seq']} of its trace), and was in the ISR; what its disk should have had, no line "
             "shows")
     known = {key: first[key] for key in ("node", "seen")} | {"offset": row["offset"], "leo": first["offset"]}
-    for words, make in ((_WORDS, _known), (_UNDECIDED_WORDS, undecided)):
-        found = words.get((first["name"], first["how"])) or words.get((first["name"], None))
-        if found is not None:
-            return make(found.format(**known, who=who))
+    for kind, make in (("blame", _known), ("undecided", undecided)):
+        sentence = sentence_in(first["name"], kind, first["how"])
+        if sentence is not None:
+            return make(sentence.format(**known, who=who))
     return None
 
 
@@ -117,32 +114,3 @@ def of_truncation(first: Row, row: Row) -> Blame | None:
 def listed(nodes: Sequence[str] | None) -> str:
     some = list(nodes or ())
     return ", ".join(some[:-1]) + (" and " if len(some) > 1 else "") + some[-1] if some else "a replica"
-
-
-_BEHIND = "{who}, which was behind the HW"
-_WORDS: Mapping[tuple[str, str | None], str] = {
-    (EARLY_COMMIT, None): "{node}, which as the leader moved its HW over offset {offset} before {who} of its "
-    "ISR had appended it",
-    (EARLY_FETCH, None): "{who}, which asked its leader {node} for an offset above its own LEO, as if it had "
-    "offset {offset}",
-    (PROPOSAL, None): "{node}, which as the leader proposed an ISR with " + _BEHIND,
-    (BY_CONTROLLER, None): "the controller, which took into the ISR, though no leader had proposed it, "
-    + _BEHIND,
-    (names.RECOVERY_LOSS, None): "{node}, which started with LEO {leo} although it had held all below {seen}",
-    (names.ACK_RULE, "hw"): "{node}, which acked offset {leo} while its HW was {seen}",
-    (names.ACK_RULE, "isr"): "{node}, which acked with an ISR of {who}, smaller than min.insync.replicas",
-    (names.ACK_RULE, "member"): "{node}, which acked offset {leo} before {who} of its ISR had appended it",
-    (names.UNSAFE_ISR, "smaller"): "{node}, which as the leader did not count {who}, in the controller's ISR",
-}  # fmt: skip
-_UNDECIDED_WORDS: Mapping[tuple[str, str | None], str] = {
-    (EARLY_DIVERGED, None): "{node} moved its HW over offset {offset} by a fetch of "
-    "{who}, which had another record there; whose step that was, no line shows",
-    (HW_AHEAD, None): "{node} began to lead with an HW of {seen} when no leader's HW had "
-    "been above {offset}; whether its leader said so or it took it so, no line shows",
-    (names.TWO_LEADERS, None): "{who} both acted as leader of epoch {seen}; whether the "
-    "controller gave it to both, no line shows",
-    (names.LEADER_INCOMPLETE, None): "{node} began to lead without the record, and no line "
-    "shows whose step took it away",
-    (names.CANDIDATE_INCOMPLETE, None): "{who} lacked the record while in the ISR, and no "
-    "line shows whose step that was",
-}  # fmt: skip

@@ -9,8 +9,7 @@ from inspect import getdoc
 import click
 
 from floodmark.checkers.read.observed import needs_of
-from floodmark.checkers.text.explain import EXPLANATIONS, known_findings
-from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
+from floodmark.checkers.text.explain import EXPLANATIONS, FACTS, PERMISSIONS, known_findings
 from floodmark.harness.errors import UsageError, nearest
 from floodmark.harness.registered import CHECK, Registered, registered
 from floodmark.harness.report.model import Part

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.text.blame_words import blame_in, knows_blame
-from floodmark.checkers.text.explain import EXPLANATIONS
-from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
+from floodmark.checkers.text.explain import EXPLANATIONS, FACTS, PERMISSIONS
 from floodmark.checkers.text.words import without_lines
 from floodmark.harness.faults import SPARES_FLUSHED
 from floodmark.harness.op import Op, Read, Send, Type

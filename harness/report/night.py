@@ -30,8 +30,7 @@ import click
 
 from floodmark.checkers.judge.report import is_run
 from floodmark.checkers.laws import finding_names
-from floodmark.checkers.text.explain import EXPLANATIONS
-from floodmark.checkers.text.semantics import PERMISSIONS
+from floodmark.checkers.text.explain import EXPLANATIONS, PERMISSIONS
 from floodmark.harness import __version__, runtime
 from floodmark.harness.campaign import gates, plan, state
 from floodmark.harness.campaign import ledger as ledgers

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from floodmark.checkers.text.explain import known_findings
-from floodmark.checkers.text.semantics import allowed_by
+from floodmark.checkers.text.explain import allowed_by, known_findings
 from floodmark.harness.errors import UsageError, nearest
 from floodmark.harness.op import NEMESIS
 from floodmark.harness.report import reproduce_command

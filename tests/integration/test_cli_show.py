@@ -9,8 +9,7 @@ import pytest
 from command_line import edit_lines, edit_run, floodmark, golden
 from pyarrow import parquet
 
-from floodmark.checkers.text.explain import EXPLANATIONS
-from floodmark.checkers.text.semantics import PERMISSIONS
+from floodmark.checkers.text.explain import EXPLANATIONS, PERMISSIONS
 from histories import write_lines
 
 OVERWRITTEN = "an-offset-is-given-twice"

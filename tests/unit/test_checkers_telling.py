@@ -10,7 +10,7 @@ from floodmark.checkers.judge import report
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.laws.permits import PERMITTED_BY
 from floodmark.checkers.spark import session
-from floodmark.checkers.text import explain, semantics
+from floodmark.checkers.text import explain
 from floodmark.checkers.text.words import text_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.verdict import Finding, Unknown, Verdict
@@ -80,11 +80,11 @@ def test_every_finding_of_the_format_is_explained() -> None:
 
 def test_every_finding_has_its_law_and_the_facts_about_it() -> None:
     """And every cause that permits one has its meaning; every fact that is named exists."""
-    assert set(PERMITTED_BY.values()) == set(semantics.PERMISSIONS)
-    explained = [*explain.EXPLANATIONS.values(), *semantics.PERMISSIONS.values()]
-    assert {fact for one in explained for fact in one.facts} <= set(semantics.FACTS)
-    assert [*semantics.FACTS] == [f"S{number}" for number in range(1, 21)]
-    assert all(fact.thought.endswith(".") and fact.holds.endswith(".") for fact in semantics.FACTS.values())
+    assert set(PERMITTED_BY.values()) == set(explain.PERMISSIONS)
+    explained = [*explain.EXPLANATIONS.values(), *explain.PERMISSIONS.values()]
+    assert {fact for one in explained for fact in one.facts} <= set(explain.FACTS)
+    assert [*explain.FACTS] == [f"S{number}" for number in range(1, 21)]
+    assert all(fact.thought.endswith(".") and fact.holds.endswith(".") for fact in explain.FACTS.values())
     assert all(one.law and not one.law.endswith(".") for one in explain.EXPLANATIONS.values())
 
 

@@ -10,8 +10,7 @@ import click
 import pytest
 from command_line import floodmark
 
-from floodmark.checkers.text.explain import EXPLANATIONS
-from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
+from floodmark.checkers.text.explain import EXPLANATIONS, FACTS, PERMISSIONS
 from floodmark.harness.cli import main
 from floodmark.harness.commands.explain import parts_of
 

@@ -18,7 +18,7 @@ from typing import Any
 import click
 import orjson
 
-from floodmark.checkers.text.semantics import PERMISSIONS
+from floodmark.checkers.text.explain import PERMISSIONS
 from floodmark.harness import __version__
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import LASTING

@@ -17,8 +17,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.text.explain import EXPLANATIONS
-from floodmark.checkers.text.semantics import FACTS
+from floodmark.checkers.text.explain import EXPLANATIONS, FACTS
 from floodmark.harness.faults import FAULTS, MENDS_ROLE
 from floodmark.harness.op import Op
 from floodmark.harness.report.finding_evidence import appends, began, leader_of, replicas_of

@@ -1,4 +1,4 @@
-"""Parses EDN strictly and incrementally: one form at a time, with memory only for that form.
+"""Parses EDN strictly, one form at a time, with memory only for that form.
 
 Rules
 1. Invalid EDN is an EdnError with line and column: also a key that occurs twice, a number like 007, and
@@ -6,28 +6,26 @@ Rules
 2. A text that is one vector or list is read as its elements, so that a file of ten million forms needs no
    more memory than its largest one. A form that is too large (LARGEST, LONGEST) is an error too.
 
-Theory. A pattern splits a piece of text into tokens; one loop builds the forms with a stack of open brackets.
-A tag or a #_ is a mark: it applies to the next form of its depth. A token's position is only computed for an
-error, by splitting the piece again.
+Theory. A pattern finds the tokens; one loop builds the forms with a stack of open brackets. A tag or a #_ is
+a mark: it applies to the next form of its depth.
 
 Forms. Vectors and lists are tuples, maps dicts, sets frozensets, strings str, nil None, ratios Fractions,
 1.5M a Decimal. Other types have classes here; equal keywords are the same object, so that `is` compares them.
 An invalid word or bracket is a WrongForm; only the reader knows its position.
 """
 
+import mmap
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from itertools import islice
 
+Text = bytes | mmap.mmap
 _PART = r"[\w*!?$%&=<>|+.\-'#]+(?::[\w*!?$%&=<>|+.\-'#]+)*"
-_KEYWORD = re.compile(rf":(/|{_PART}(?:/{_PART})?)")
+_INTEGER = r"[+-]?(?:0|[1-9][0-9]*)"
+_REAL = rf"{_INTEGER}(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
 _SYMBOL = re.compile(rf"/|(?![0-9'#]|[+.-][0-9]){_PART}(?:/{_PART})?")
-_INTEGER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)N?|[+-]?0[xX][0-9a-fA-F]{1,64}", re.ASCII)
-_FLOAT = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?(M?)", re.ASCII)
-_RATIO = re.compile(r"[+-]?(?:0|[1-9][0-9]*)/0*[1-9][0-9]*", re.ASCII)
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "b": "\b", "f": "\f", "\\": "\\", '"': '"'}
@@ -86,18 +84,23 @@ def keyword(name: str) -> Keyword:
 # -- atoms --------------------------------------------------------------------------------------------------
 
 
+# What a word may be, and how it is read.
+_ATOMS: tuple[tuple[re.Pattern[str], Callable[[str], object]], ...] = (
+    (re.compile(rf":(?:/|{_PART}(?:/{_PART})?)"), lambda text: keyword(text[1:])),
+    (_SYMBOL, Symbol),
+    (re.compile(rf"{_INTEGER}N?", re.ASCII), lambda text: int(text.removesuffix("N"))),
+    (re.compile(r"[+-]?0[xX][0-9a-fA-F]{1,64}", re.ASCII), lambda text: int(text, 16)),
+    (re.compile(_REAL, re.ASCII), float),
+    (re.compile(f"{_REAL}M", re.ASCII), lambda text: Decimal(text[:-1])),
+    (re.compile(rf"{_INTEGER}/0*[1-9][0-9]*", re.ASCII), Fraction),
+)
+
+
 def atom_of(text: str) -> object:
     """A keyword, a symbol or a number."""
-    if _KEYWORD.fullmatch(text):
-        return keyword(text[1:])
-    if _SYMBOL.fullmatch(text):
-        return Symbol(text)
-    if _INTEGER.fullmatch(text):
-        return int(text.removesuffix("N"), 16 if "x" in text.lower() else 10)
-    if number := _FLOAT.fullmatch(text):
-        return Decimal(text[:-1]) if number[1] else float(text)
-    if _RATIO.fullmatch(text):
-        return Fraction(text)
+    for pattern, read in _ATOMS:
+        if pattern.fullmatch(text):
+            return read(text)
     raise WrongForm(f"{text[:40]} is neither a number nor a name")
 
 
@@ -205,14 +208,18 @@ def text_of(form: object, depth: int = 0) -> str:
     return next((name for name, value in CONSTANTS.items() if repr(value) == repr(form)), str(form))
 
 
+# -- reading ------------------------------------------------------------------------------------------------
+
 LARGEST = 4_000_000  # tokens of one form
 LONGEST = 1 << 24  # bytes of one token
+_WORD = rb'[^ \t\r\f\v\n,\[\](){}";\\]'
 _TOKEN = re.compile(
-    rb'[\[\](){}\n]|"[^"\\]*+(?:\\.[^"\\]*+)*+"|".*|;[^\n]*|#_|#\{|##?[^ \t\r\f\v\n,\[\](){}";\\]*'
-    rb'|\\(?:[A-Za-z0-9]+|[\x80-\xff]+|.)?|[^ \t\r\f\v\n,\[\](){}";\\]+', re.DOTALL)
-_ZERO, _NEWLINE, _COMMENT = b"0\n;"
-_OPENS: Mapping[bytes, bytes] = {b"[": b"]", b"(": b")", b"{": b"}", b"#{": b"}"}
-_CLOSES = frozenset(_OPENS.values())
+    rb'((?:0|[1-9][0-9]*+)(?!' + _WORD + rb'))|([\[({]|#\{)|([\])}])|(\n)|'
+    rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"|".*|;[^\n]*|#_|##?' + _WORD
+    + rb'*|\\(?:[A-Za-z0-9]+|[\x80-\xff]+|.)?|' + _WORD + rb'+)', re.DOTALL)
+_NUMBER, _OPENING, _CLOSING, _NEWLINE = 1, 2, 3, 4  # the groups of a token; the last is any other word
+_IN_ONE = re.compile(rb"(?:[ \t\r\f\v\n,]|;[^\n]*)*+[\[(]")  # how a text of one vector or list begins
+_CLOSES: Mapping[bytes, bytes] = {b"[": b"]", b"(": b")", b"{": b"}", b"#{": b"}"}
 _BRACED: Mapping[bytes, Callable[[list[object]], object]] = {b"{": map_of, b"#{": set_of}
 _NO_FORM, _UNKNOWN_WORD = object(), object()  # a mark or comment, no form; an unknown word
 
@@ -220,107 +227,73 @@ _NO_FORM, _UNKNOWN_WORD = object(), object()  # a mark or comment, no form; an u
 class EdnError(ValueError):
     """Invalid EDN, with its position and the reason."""
 
-    def __init__(self, line: int, column: int, problem: str) -> None:
-        super().__init__(f"{line}:{column}: {problem}")
-        self.line, self.column, self.problem = line, column, problem
+    def __init__(self, text: Text, at: int, problem: str) -> None:
+        self.line, begins = line_at(text, at)
+        self.column, self.problem = 1 + len(text[begins:at].decode(errors="replace")), problem
+        super().__init__(f"{self.line}:{self.column}: {problem}")
 
 
-def forms(blocks: Iterable[bytes]) -> Iterator[tuple[int, object]]:
-    """Yields every form with its first line; for one vector or list, every element of it. EdnError if
-    invalid."""
-    text = Forms()
-    for block in blocks:
-        yield from text.read(block)
-    yield from text.close()
+def line_at(text: Text, at: int) -> tuple[int, int]:
+    """The number of the line at this byte, and where it begins."""
+    before = text[:at]
+    return before.count(b"\n") + 1, before.rfind(b"\n") + 1
 
 
-class Forms:
-    """Parses a text that comes in blocks; the caller may read some of its lines itself."""
-
-    def __init__(self) -> None:
-        self._reader, self._rest = _Reader(), b""
-
-    @property
-    def between(self) -> bool:
-        """Whether no form is open: the next text begins a form of its own (and not one in a vector)."""
-        return not self._rest and self._reader.between
-
-    def read(self, block: bytes) -> Iterator[tuple[int, object]]:
-        """Yields the forms that this block completes."""
-        reader, piece = self._reader, self._rest + block
-        tokens = _TOKEN.findall(piece)
-        goes_on = tokens and tokens[-1] != b"\n" and piece.endswith(tokens[-1])  # perhaps
-        self._rest = rest = tokens.pop() if goes_on else b""
-        yield from reader.take(tokens, piece[:len(piece) - len(rest)])
-        if len(rest) > LONGEST:
-            raise EdnError(reader.line, reader.column,
-                           f"{LONGEST >> 20} MiB without the end of what begins here")
-
-    def skip_lines(self, lines: int) -> None:
-        """Skips complete lines with one form each, which the caller has read itself."""
-        if lines:
-            assert self.between, f"{lines} lines are skipped inside a form"
-            self._reader.skip_lines(lines)
-
-    def close(self) -> Iterator[tuple[int, object]]:
-        """Yields the last form at the end of the text."""
-        try:
-            yield from self._reader.take(_TOKEN.findall(self._rest), self._rest)
-        except EdnError:
-            if self._rest not in _CLOSES:  # but a word, perhaps in its middle
-                self._reader.close()
-            raise
-        self._reader.close()
+def forms(text: Text, skipped: Callable[[int], int] = lambda at: at) -> Iterator[tuple[int, object]]:
+    """Yields every form with the byte where it begins; for one vector or list, every element of it. EdnError
+    if invalid. skipped: gets the begin of a line on which no form is open, and returns where to go on, behind
+    complete lines that the caller reads itself."""
+    reader, at = _Reader(text), 0
+    while at >= 0:
+        while reader.between and (further := skipped(at)) > at:
+            at = further
+        at = yield from reader.read(at)
 
 
 class _Reader:
-    """Builds forms from tokens, piece by piece."""
+    """Builds forms from tokens."""
 
-    def __init__(self) -> None:
-        self.line, self.column = 1, 1  # of the present token; of the begin of the piece
-        self._stack: list[tuple[bytes, list[object], int]] = []  # bracket, the items outside it, its line
-        self._items: list[object] = []  # in the innermost bracket
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._stack: list[tuple[re.Match[bytes], list[object]]] = []  # a bracket, and the items outside it
         self._marks: list[tuple[int, str | None]] = []  # depth, and tag (None: #_), of waiting marks
         self._known: dict[bytes, object] = {name.encode(): value for name, value in CONSTANTS.items()}
-        self._base: int | None = None  # the depth of the forms: 1 inside one vector; None: none began yet
+        self._base = int(_IN_ONE.match(text) is not None)  # the depth of the forms
         self._ended = False  # the one vector is closed
-        self._open_tokens = 0  # tokens since the last complete form
 
     @property
     def between(self) -> bool:
+        """Whether no form is open, and the next is not in a vector either."""
         return not self._stack and not self._marks and not self._base
 
-    def skip_lines(self, lines: int) -> None:
-        self.line, self.column, self._base = self.line + lines, 1, 0
-
-    def take(self, tokens: list[bytes], piece: bytes) -> Iterator[tuple[int, object]]:
-        """Yields the forms that these tokens of this piece complete."""
-        stack, marks, known, items, at = self._stack, self._marks, self._known, self._items, 0
-        base = self._base_of(tokens)
-        self._open_tokens += len(tokens)
+    def read(self, at: int) -> Generator[tuple[int, object], None, int]:
+        """Yields the forms from here to a line on which none is open, and returns where that begins; -1: the
+        text has ended."""
+        stack, marks, known, base, items = self._stack, self._marks, self._known, self._base, list[object]()
+        most = LARGEST
         try:
-            for at, token in enumerate(tokens):
-                where = self.line
+            for count, found in enumerate(_TOKEN.finditer(self._text, at)):
+                kind, token, begins = found.lastindex, found[0], found
                 form: object
-                if token.isdigit() and (token[0] != _ZERO or len(token) == 1):
+                if kind == _NUMBER:
                     form = int(token)
-                elif token in _OPENS:
+                elif kind == _OPENING:
                     if len(stack) + len(marks) > DEEPEST:
                         raise WrongForm(f"more than {DEEPEST} nested brackets and tags")
-                    stack.append((token, items, where))
+                    stack.append((found, items))
                     items = []
                     continue
-                elif token in _CLOSES:
-                    if not stack or _OPENS[stack[-1][0]] != token or marks:
+                elif kind == _CLOSING:
+                    if not stack or _CLOSES[stack[-1][0][0]] != token or marks:
                         self._check_close(token)
-                    opened, around, where = stack.pop()
-                    form = tuple(items) if token != b"}" else _BRACED[opened](items)
-                    items = around
+                    begins, around = stack.pop()
+                    form, items = tuple(items) if token != b"}" else _BRACED[begins[0]](items), around
                     if len(stack) < base:
                         self._ended = True
                         continue
-                elif token == b"\n":
-                    self.line += 1
+                elif kind == _NEWLINE:
+                    if self.between:
+                        return found.end()
                     continue
                 elif (form := known.get(token, _UNKNOWN_WORD)) is _UNKNOWN_WORD:
                     form = self._word(token)
@@ -330,31 +303,27 @@ class _Reader:
                     continue
                 if len(stack) > base:
                     items.append(form)
+                    if count > most:
+                        raise WrongForm(f"{LARGEST} words and brackets without the end of what began before "
+                                        "them")
                 else:
-                    self._open_tokens = len(tokens) - at
-                    yield where, self._alone(form)
-            if self._open_tokens > LARGEST:
-                raise WrongForm(f"{LARGEST} words and brackets without the end of what began before them")
+                    most = count + LARGEST
+                    yield begins.start(), self._alone(form)
         except (ValueError, ArithmeticError) as wrong:
-            raise self._error(wrong, piece, at) from None
-        self._items = items
-        newline = piece.rfind(b"\n")
-        self.column = _chars(piece[newline + 1:]) + (1 if newline >= 0 else self.column)
+            if found.end() == len(self._text) and kind != _CLOSING:  # a word, perhaps in its middle
+                self._check_end(found.start())
+            problem = str(wrong) if isinstance(wrong, WrongForm) else "not UTF-8, or too large a number"
+            raise EdnError(self._text, found.start(), problem) from None
+        self._check_end(len(self._text))
+        return -1
 
-    def close(self) -> None:
-        """Raises EdnError if a form is open at the end of the text."""
+    def _check_end(self, at: int) -> None:
+        """Raises EdnError if a form is open at the end of the text, where its last word may be incomplete."""
         if self._stack:
-            opened, _, line = self._stack[-1]
-            problem = f"the text ends inside the {opened.decode()} of line {line}: it is cut off"
-            raise EdnError(self.line, self.column, problem)
+            opened = self._shown(self._stack[-1][0])
+            raise EdnError(self._text, at, f"the text ends inside {opened}: it is cut off")
         if self._marks:
-            raise EdnError(self.line, self.column, "the text ends after a tag or a #_")
-
-    def _base_of(self, tokens: list[bytes]) -> int:
-        if self._base is None:
-            first = next((token for token in tokens if token[0] not in (_NEWLINE, _COMMENT)), None)
-            self._base = None if first is None else int(first in (b"[", b"("))
-        return self._base or 0
+            raise EdnError(self._text, at, "the text ends after a tag or a #_")
 
     def _alone(self, form: object) -> object:
         if self._ended:
@@ -365,11 +334,14 @@ class _Reader:
         """Raises WrongForm if this bracket closes nothing, or another one."""
         if not self._stack:
             raise WrongForm(f"{token.decode()} closes nothing")
-        opened, _, line = self._stack[-1]
-        if _OPENS[opened] != token:
-            raise WrongForm(f"{token.decode()} closes the {opened.decode()} of line {line}")
+        opened = self._stack[-1][0]
+        if _CLOSES[opened[0]] != token:
+            raise WrongForm(f"{token.decode()} closes {self._shown(opened)}")
         if self._marks and self._marks[-1][0] == len(self._stack):
             raise WrongForm(f"a tag or a #_ without a form before {token.decode()}")
+
+    def _shown(self, opened: re.Match[bytes]) -> str:
+        return f"the {opened[0].decode()} of line {line_at(self._text, opened.start())[0]}"
 
     def _marked(self, form: object) -> object:
         """Applies the waiting marks of this depth to the form."""
@@ -382,13 +354,13 @@ class _Reader:
 
     def _word(self, token: bytes) -> object:
         """The form of a word that is not a plain number nor known; names are remembered."""
+        if len(token) > LONGEST:
+            raise WrongForm(f"{LONGEST >> 20} MiB without the end of what begins here")
         first, text = token[:1], token.decode()
         if first == b";":
             return _NO_FORM
         if first == b'"':
-            string = string_of(text)
-            self.line += token.count(b"\n")
-            return string
+            return string_of(text)
         if first == b"#":
             if len(self._marks) > DEEPEST:
                 raise WrongForm(f"more than {DEEPEST} nested tags")
@@ -398,16 +370,3 @@ class _Reader:
         if isinstance(form, Keyword | Symbol):
             self._known[token] = form
         return form
-
-    def _error(self, wrong: Exception, piece: bytes, at: int) -> EdnError:
-        """The error with its position, by finding the token again."""
-        problem = str(wrong) if isinstance(wrong, WrongForm) else "not UTF-8, or too large a number"
-        found = next(islice(_TOKEN.finditer(piece), at, None), None)
-        begins = 0 if found is None else found.start()
-        newline = piece.rfind(b"\n", 0, begins)
-        column = _chars(piece[newline + 1:begins]) + (1 if newline >= 0 else self.column)
-        return EdnError(self.line, column, problem)
-
-
-def _chars(data: bytes) -> int:
-    return len(data.decode(errors="replace"))

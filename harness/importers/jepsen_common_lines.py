@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from floodmark.harness.importers.jepsen_ops import Converter, OpenCommonOp
+from floodmark.harness.importers.jepsen_file import EVERY
+from floodmark.harness.importers.jepsen_ops import Converter, OpenOp
 
 ORDER = ("index", "time", "type", "process", "f", "value")  # as Jepsen prints an op today
-SAMPLE_LINES = 40  # lines from which the order of the fields is learned
+SAMPLE_BYTES = 1 << 13  # of the file, from which the order of the fields is learned
 _N = rb"(?:0|[1-9][0-9]{0,%d})"
 _KEY, _VALUE, _OFFSET = _N % 5, _N % 11, _N % 17
 _PAIR = rb"\[" + _OFFSET + rb" " + _VALUE + rb"\]"
@@ -39,19 +40,20 @@ _PARTS = re.compile(rb"\[:(?:send ([0-9]+) (?:([0-9]+)|\[([0-9]+) ([0-9]+)\])|po
 
 # For each micro-op: key and value; or key, offset and value; or what a poll returned.
 Parts = Sequence[tuple[bytes | None, bytes | None, bytes | None, bytes | None, bytes | None]]
+Sent = tuple[int, int | None, int]  # partition, offset, value
+F = {b"send": "send", b"poll": "poll", b"txn": "txn"}
 
 
 def pattern_of(order: Sequence[str]) -> re.Pattern[bytes]:
     """The pattern of a complete line with the fields in this order."""
     fields = rb",? ".join(rb":" + name.encode() + rb" " + _FIELDS[name] for name in order)
-    return re.compile(rb"^(?:#jepsen\.history\.Op ?)?\{" + fields + rb"\}\n", re.MULTILINE)
+    return re.compile(rb"(?:#jepsen\.history\.Op ?)?\{" + fields + rb"\}\n")
 
 
 def order_in(text: bytes) -> tuple[str, ...]:
-    """The most frequent order of the fields in the first lines."""
-    seen = Counter(
-        tuple(sorted(ORDER, key=lambda name: line.find(b":%b " % name.encode())))
-        for line in text.split(b"\n", SAMPLE_LINES)[:SAMPLE_LINES])
+    """The most frequent order of the fields in these lines."""
+    seen = Counter(tuple(sorted(ORDER, key=lambda name: line.find(b":%b " % name.encode())))
+                   for line in text.split(b"\n"))
     return max(seen, key=lambda order: seen[order])
 
 
@@ -63,68 +65,72 @@ class Place(NamedTuple):
     read: bytes  # up to the offset
     value: bytes  # before a value of twelve digits; empty for partition 0, whose values are unchanged
 
+    def value_at(self, value: bytes) -> bytes:
+        """The number of a value as in jepsen_names.py: partition * 10^12 + value."""
+        return self.value + value.rjust(12, b"0") if self.value else value
+
 
 class CommonLines:
-    """Converts common lines of one import, see jepsen_file.Common."""
+    """Converts the common lines of one import."""
 
     def __init__(self, converter: Converter) -> None:
-        self._converter, self._lines, self._reach = converter, converter.lines, converter.reach
+        self._converter, self._lines = converter, converter.lines
         self._places: dict[bytes, Place] = {}
-        self._order: tuple[str, ...] = ORDER
-        self.pattern = pattern_of(ORDER)
+        self.pattern = pattern_of(order_in(converter.source.text[:SAMPLE_BYTES]))
 
-    def learn_order(self, text: bytes) -> None:
-        """Learns the order of the fields from the text."""
-        order = order_in(text)
-        if order != self._order:
-            self._order, self.pattern = order, pattern_of(order)
+    def convert_from(self, at: int) -> int:
+        """Converts the common lines from this byte of the file on, and returns where the first other line
+        begins; not too many at once."""
+        source, match, convert = self._converter.source, self.pattern.match, self.convert
+        for _ in range(EVERY):
+            line = match(source.text, at)
+            if line is None or not convert(line):
+                return at
+            at = line.end()
+        source.on_read(at)
+        return at
 
     def convert(self, line: re.Match[bytes]) -> bool:
         """Converts the line and returns True, if it is common; else changes nothing."""
         index_text, time, kind, process_text, f, *part, many = line.group(*_GROUPS)
         parts: Parts = (part,) if many is None else _PARTS.findall(many)  # type: ignore[assignment]
-        if f != b"txn":
-            for one in parts:
-                if (f == b"send") != bool(one[0]):
-                    return False
-        process, index, converter, lines = int(process_text), int(index_text), self._converter, self._lines
-        shown: list[tuple[int, int]] = []
+        if f != b"txn" and not all((f == b"send") == bool(one[0]) for one in parts):
+            return False
+        process, index, converter = int(process_text), int(index_text), self._converter
+        sends: list[Sent] = []
+        shown: list[tuple[int, int]] = []  # of each partition read, with its highest offset
         if kind == b"invoke":
-            invoked = self._invocation(parts)
-            if invoked is None:
-                return False
-            rest, sends = invoked
-            converter.records += 1
-            converter.processes.add(process)
-            number = converter.names.process(process)
-            converter.opened[process] = OpenCommonOp(number, f, sends)
+            rest = self._invocation(process, f, parts)
         else:
-            invoked_op = converter.opened.get(process)
-            if not isinstance(invoked_op, OpenCommonOp) or invoked_op.f != f:
+            invoked = converter.opened.get(process)
+            if invoked is None or not invoked.is_common or invoked.f != F[f]:
                 return False
-            answer = self._completion(invoked_op, kind, f, parts, shown)
-            if answer is None:
+            rest = self._completion(parts, sends, shown, has_polled=f == b"poll" and kind == b"ok")
+            if invoked.sends and not sends:
                 return False
-            rest = answer
-            del converter.opened[process]
-            number = invoked_op.process
+        if rest is None:
+            return False
+        number = converter.opened[process].process
         if index == converter.next_index:
             converter.next_index += 1
         else:
             converter.count_index(index)
-        if index != lines.count:
+        if index != self._lines.count:
             rest += b',"jepsen":%d' % index
-        lines.append(int(time), b',"process":%d,"type":"%b","f":"%b"%b}\n' % (number, kind, f, rest))
-        if shown:
-            self._note_reads(number, process, shown)
+        self._lines.append(int(time), b',"process":%d,"type":"%b","f":"%b"%b}\n' % (number, kind, f, rest))
+        if kind != b"invoke":
+            del converter.opened[process]
+            for send in sends:
+                converter.note_send(*send, ok=kind == b"ok")
+            converter.note_reads(number, process, shown)
         return True
 
     # -- ops ------------------------------------------------------------------------------------------------
 
-    def _invocation(self, parts: Parts) -> tuple[bytes, list[tuple[int, int]]] | None:
-        """The end of an invocation's line, and its sends; None: it is not common."""
+    def _invocation(self, process: int, f: bytes, parts: Parts) -> bytes | None:
+        """The end of an invocation's line; None: it is not common."""
         sends: list[tuple[int, int]] = []
-        parts_written: list[bytes] = []
+        texts: list[bytes] = []
         for key, value, offset, _, found in parts:
             if offset or found:
                 return None
@@ -132,45 +138,34 @@ class CommonLines:
                 assert value is not None
                 place = self._places.get(key) or self._place(key)
                 sends.append((place.partition, int(value)))
-                parts_written.append(b"%b%b}" % (place.send, value_at(place, value)))
+                texts.append(b"%b%b}" % (place.send, place.value_at(value)))
+        converter = self._converter
         for partition, _ in sends:
-            self._reach.sent[partition] = self._lines.count
-        return b',"sends":[%b]' % b",".join(parts_written) if parts_written else b"", sends
+            converter.reach.sent[partition] = self._lines.count
+        converter.records += 1
+        converter.processes.add(process)
+        number = converter.names.process(process)
+        converter.opened[process] = OpenOp(number, F[f], F[f], sends, is_common=True)
+        return b',"sends":[%b]' % b",".join(texts) if texts else b""
 
-    def _completion(
-        self, invoked_op: OpenCommonOp, kind: bytes, f: bytes, parts: Parts, shown: list[tuple[int, int]]
-    ) -> bytes | None:
-        """The end of a completion's line; adds to `shown` each partition read, with its highest offset."""
-        sends: list[tuple[int, int | None, bytes]] = []
-        parts_written: list[bytes] = []
+    def _completion(self, parts: Parts, sends: list[Sent], shown: list[tuple[int, int]], *,
+                    has_polled: bool) -> bytes | None:
+        """The end of a completion's line; None: it is not common. Adds to `sends` and `shown`."""
+        texts: list[bytes] = []
         reads: list[bytes] = []
         for key, bare, offset, value, found in parts:
             if key:
                 place = self._places.get(key) or self._place(key)
-                numbered = value_at(place, bare or value or b"")
-                sends.append((place.partition, int(offset) if offset else None, numbered))
-                parts_written.append(b'%b%b,"offset":%b}' % (place.send, numbered, offset) if offset
-                            else b"%b%b}" % (place.send, numbered))
+                number = place.value_at(bare or value or b"")
+                sends.append((place.partition, int(offset) if offset else None, int(number)))
+                texts.append(b'%b%b,"offset":%b}' % (place.send, number, offset) if offset
+                             else b"%b%b}" % (place.send, number))
             elif found and not self._found(found, reads, shown):
                 return None
-        if invoked_op.sends and not sends:
-            return None
-        reach, after = self._reach, self._lines.count + 1
-        for partition, at, numbered in sends:
-            reach.sent[partition] = after
-            if kind == b"ok":
-                reach.was_acked(partition, at, int(numbered))
-        rest = b',"sends":[%b]' % b",".join(parts_written) if parts_written else b""
-        if reads or (f == b"poll" and kind == b"ok"):
+        rest = b',"sends":[%b]' % b",".join(texts) if texts else b""
+        if reads or has_polled:
             rest += b',"reads":[%b]' % b",".join(reads)
         return rest
-
-    def _note_reads(self, number: int, process: int, shown: list[tuple[int, int]]) -> None:
-        """Notes the reads like Converter, but only the highest offset of each partition."""
-        positioned = self._converter.positioned.setdefault(process, set())
-        for partition, offset in shown:
-            self._reach.was_read(number, partition, offset)
-            positioned.add(partition)
 
     def _found(self, found: bytes, reads: list[bytes], shown: list[tuple[int, int]]) -> bool:
         """Adds a poll's reads, `2 [[5 1] [6 2]], 7 [[0 1]]`; False if a key occurs twice."""
@@ -188,22 +183,16 @@ class CommonLines:
                 parts_written = pairs.replace(b"] [", b"}," + place.read).replace(b" ", before)
                 reads.append(b"%b%b}" % (place.read, parts_written))
             else:
-                reads += [b'%b%b,"value":%b}' % (place.read, offset, value_at(place, value))
+                reads += [b'%b%b,"value":%b}' % (place.read, offset, place.value_at(value))
                           for offset, value in zip(numbers[::2], values, strict=True)]
         return len(keys) == len(parts)
 
     def _place(self, key: bytes) -> Place:
         partition = self._converter.names.partition(int(key))
-        place = Place(
+        place = self._places[key] = Place(
             partition=partition,
             send=b'{"partition":%d,"value":' % partition,
             read=b'{"partition":%d,"offset":' % partition,
-            value=b"%d" % partition if partition else b"",
-        )
-        self._places[key] = place
+            value=b"%d" % partition if partition else b"")
         return place
 
-
-def value_at(place: Place, value: bytes) -> bytes:
-    """The number of a value as in jepsen_names.py: partition * 10^12 + value."""
-    return place.value + value.rjust(12, b"0") if place.value else value

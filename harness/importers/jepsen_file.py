@@ -4,21 +4,19 @@ Any other file is a UsageError with file, line and, for EDN, column.
 """
 
 import hashlib
+import mmap
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import orjson
 
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.importers.edn import EdnError, Forms, Keyword, Symbol, Tagged, forms, text_of
+from floodmark.harness.importers.edn import EdnError, Keyword, Symbol, Tagged, Text, forms, line_at, text_of
 from floodmark.harness.run_location import refuse_irregular
 
-BLOCK_BYTES = 1 << 18
-HEAD_BYTES = 1 << 16
-LINES = 4096  # of JSON, as much as a block
+EVERY = 4096  # ops between two calls of on_read
 SHOWN = 60  # characters shown of text that is not understood
 USUAL = frozenset({"index", "time", "process", "type", "f", "value", "error"})  # fields of an op
 _JSON = re.compile(rb'\s*(\[?)\s*\{\s*"')
@@ -28,58 +26,51 @@ _JSON = re.compile(rb'\s*(\[?)\s*\{\s*"')
 class JepsenOp:
     """One op in Jepsen's history: its fields by name, without a keyword's colon."""
 
-    line: int
+    at: int  # the byte of the file where it begins
     fields: Mapping[str, object]
 
 
-class Common(Protocol):
-    """Converts lines of the most common shape by itself, and faster."""
-
-    pattern: re.Pattern[bytes]  # of a complete line
-
-    def learn_order(self, text: bytes) -> None:
-        """Learns the order of fields from the next lines."""
-
-    def convert(self, line: re.Match[bytes]) -> bool:
-        """Converts a line; False: the line must be read like any other."""
-
-
 class JepsenFile:
-    """A history's file. `digest` is the digest of the bytes read so far; `on_read` is called now and then
-    with their number."""
+    """A history's file, in mapped memory. `on_read` is called now and then with the number of bytes read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.on_read: Callable[[int], None] = lambda _: None
-        self.digest = hashlib.sha256()
-        head = self._head()
-        json = _JSON.match(head)
+        self.text = self._mapped()
+        json = _JSON.match(self.text)
         self.is_json = json is not None
         if json and json[1]:
             raise UsageError(f"{path} is one JSON array, but one object per line is needed: "
                              f"jq -c '.[]' {path.name} > history.jsonl")
-        if head.startswith(b"JEPSEN"):
+        if self.text[:6] == b"JEPSEN":
             raise UsageError(f"{path} is Jepsen's binary store: import the history.edn next to it")
 
-    def ops(self, common: Common | None = None) -> Iterator[JepsenOp]:
-        """Yields the ops in the order of the file, without the lines that `common` converts."""
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.text).hexdigest()
+
+    def ops(self, skipped: Callable[[int], int]) -> Iterator[JepsenOp]:
+        """Yields the ops in the order of the file, without the lines of EDN that are `skipped`
+        (edn.forms)."""
         try:
-            for line, form in self._json_lines() if self.is_json else self._forms(common):
-                yield JepsenOp(line=line, fields=self._fields(line, form))
+            read = self._json_lines() if self.is_json else forms(self.text, skipped)
+            for count, (at, form) in enumerate(read):
+                if count % EVERY == EVERY - 1:
+                    self.on_read(at)
+                yield JepsenOp(at=at, fields=self._fields(at, form))
         except EdnError as error:
-            raise UsageError(f"{self.path}:{error.line}:{error.column}: {error.problem}") from error
-        except OSError as error:
-            raise FloodmarkError(f"cannot read {self.path}: {error.strerror}") from error
+            raise UsageError(f"{self.path}:{error}") from error
+        self.on_read(len(self.text))
 
-    def wrong(self, line: int, problem: str) -> UsageError:
-        return UsageError(f"{self.path}:{line}: {problem}")
+    def wrong(self, at: int, problem: str) -> UsageError:
+        return UsageError(f"{self.path}:{line_at(self.text, at)[0]}: {problem}")
 
-    def _head(self) -> bytes:
+    def _mapped(self) -> Text:
         try:
             if not self.path.is_dir():
-                refuse_irregular(self.path.stat().st_mode, self.path)  # it is read twice, from its beginning
+                refuse_irregular(self.path.stat().st_mode, self.path)  # it is read several times
             with self.path.open("rb") as file:
-                return file.read(HEAD_BYTES)
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.read(1) else b""
         except FileNotFoundError as error:
             raise UsageError(f"{self.path} does not exist") from error
         except IsADirectoryError as error:
@@ -87,71 +78,24 @@ class JepsenFile:
         except OSError as error:
             raise FloodmarkError(f"cannot read {self.path}: {error.strerror}") from error
 
-    def _forms(self, common: Common | None) -> Iterator[tuple[int, object]]:
-        """Yields the forms. A line is offered to `common` only if it may begin a form and no other is open;
-        the EDN parser gets everything in between."""
-        if common is None:
-            yield from forms(self._blocks())
-            return
-        text = Forms()
-        for block in self._blocks_of_lines():
-            common.learn_order(block)
-            at = lines = 0  # read so far; converted by `common` since the EDN parser's last text
-            convert, between = common.convert, text.between
-            for line in common.pattern.finditer(block):
-                begins, ends = line.span()
-                if begins > at or not between:
-                    text.skip_lines(lines)
-                    yield from text.read(block[at:begins])
-                    lines, between = 0, text.between
-                if between and convert(line):
-                    lines += 1
-                else:
-                    text.skip_lines(lines)
-                    yield from text.read(line[0])
-                    lines, between = 0, text.between
-                at = ends
-            text.skip_lines(lines)
-            yield from text.read(block[at:])
-        yield from text.close()
-
-    def _blocks_of_lines(self) -> Iterator[bytes]:
-        """Yields the file in blocks that end at the end of a line."""
-        rest: list[bytes] = []
-        for block in self._blocks():
-            cut = block.rfind(b"\n") + 1
-            if cut:
-                yield b"".join([*rest, block[:cut]])
-                rest = []
-            rest.append(block[cut:])
-        yield b"".join(rest)
-
-    def _blocks(self) -> Iterator[bytes]:
-        with self.path.open("rb") as file:
-            while block := file.read(BLOCK_BYTES):
-                self.digest.update(block)
-                yield block
-                self.on_read(file.tell())
-
     def _json_lines(self) -> Iterator[tuple[int, object]]:
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                self.digest.update(line)
-                if number % LINES == 0:
-                    self.on_read(file.tell())
-                if line.isspace():
-                    continue
+        at = 0
+        while at < len(self.text):
+            ends = self.text.find(b"\n", at) + 1
+            line = self.text[at:ends or len(self.text)]
+            if not line.isspace():
                 try:
-                    yield number, orjson.loads(line)
+                    yield at, orjson.loads(line)
                 except orjson.JSONDecodeError as error:
-                    cut = "" if line.endswith(b"\n") else "; the file ends here: it may be cut off"
-                    raise self.wrong(number, f"not JSON: {error}{cut}") from error
+                    cut = "" if ends else "; the file ends here: it may be cut off"
+                    raise self.wrong(at, f"not JSON: {error}{cut}") from error
+            at += len(line)
 
-    def _fields(self, line: int, form: object) -> Mapping[str, object]:
+    def _fields(self, at: int, form: object) -> Mapping[str, object]:
         fields = form.form if isinstance(form, Tagged) else form
         if not isinstance(fields, dict):
-            raise self.wrong(line, f"an op is a map, and this is {shown(form)}; "
-                                   "is this the history.edn of a Jepsen test?")
+            raise self.wrong(at, f"an op is a map, and this is {shown(form)}; "
+                                 "is this the history.edn of a Jepsen test?")
         if self.is_json and fields.keys() <= USUAL:
             return fields  # in JSON the names have no colon
         return {name_of(key) or text_of(key): value for key, value in fields.items()}

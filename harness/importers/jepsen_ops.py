@@ -20,7 +20,7 @@ Rules
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -79,19 +79,22 @@ class Reach:
             self.acked[partition] = offset
 
     def was_read(self, process: int, partition: int, offset: int) -> None:
-        if offset > self.read.get(partition, -1):
-            self.read[partition] = offset
-        if process in self.finals:
-            self.was_read_in_the_end(process, partition, offset)
-
-    def was_read_in_the_end(self, process: int, partition: int, offset: int) -> None:
-        reached = self.finals[process].reached
-        reached[partition] = max(offset, reached.get(partition, -1))
+        reached = [self.read, self.finals[process].reached] if process in self.finals else [self.read]
+        for highest in reached:
+            if offset > highest.get(partition, -1):
+                highest[partition] = offset
 
     def unread(self, history: Path) -> list[int]:
-        """Partitions with an acked record that may be above all reads."""
+        """Partitions with an acked record that may be above all reads. The history is read again if values
+        were acked without an offset, which is rare."""
         above = {key for key, offset in self.acked.items() if offset > self.read.get(key, -1)}
-        return sorted(above | set(self._never_read(history)))
+        never_read = dict(self.unplaced)
+        if never_read:
+            with history.open("rb") as file:
+                for read in (read for line in file if b'"reads":[{' in line
+                             for read in orjson.loads(line)["reads"]):
+                    never_read.pop(read["value"], None)
+        return sorted({*above, *never_read.values()})
 
     def final_reads(self) -> tuple[list[int], list[int]]:
         """The processes of the final polls, and the partitions that they read to the end."""
@@ -104,43 +107,17 @@ class Reach:
         return (partition not in self.blind and final.line > self.sent.get(partition, -1)
                 and final.reached.get(partition, -1) >= end)
 
-    def _never_read(self, history: Path) -> Iterable[int]:
-        """The partitions of values acked without an offset and never read. This reads the history again,
-        because few histories have such values."""
-        left = dict(self.unplaced)
-        if left:
-            for value in read_values(history):
-                left.pop(value, None)
-        return left.values()
 
-
-def read_values(history: Path) -> Iterator[int]:
-    """Yields every value that a poll of the history returned."""
-    with history.open("rb") as file:
-        for line in file:
-            if b'"reads":[{' in line:
-                yield from (read["value"] for read in orjson.loads(line)["reads"])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenOp:
+class OpenOp(NamedTuple):
     """An op that is not completed yet."""
 
-    process: int
+    process: int  # its number in the run
     jepsen_f: str
     f: str  # the f that was written
-    sends: Sends
-    values: list[object]  # of the sends, in Jepsen's form
-    partitions: list[int]  # of an assign or subscribe
-    seeks: bool  # to the beginning
-
-
-class OpenCommonOp(NamedTuple):
-    """An op that is not completed yet, with plain numbers as values (jepsen_common_lines.py)."""
-
-    process: int  # its number in the run
-    f: bytes
-    sends: list[tuple[int, int]]  # partition, and Jepsen's value
+    sends: Sequence[tuple[int, Any]] = ()  # partition, and Jepsen's value
+    partitions: Sequence[int] = ()  # of an assign or subscribe
+    seeks: bool = False  # to the beginning
+    is_common: bool = False  # jepsen_common_lines.py has converted it
 
 
 class ConvertedOp(NamedTuple):
@@ -166,10 +143,10 @@ class Converter:
     records: int = 0  # sends, polls and txns
     reach: Reach = field(default_factory=Reach)
     processes: set[int] = field(default_factory=set)
-    opened: dict[int, "OpenOp | OpenCommonOp"] = field(default_factory=dict)
+    opened: dict[int, OpenOp] = field(default_factory=dict)
     # The partitions of which a process read records in this life.
     positioned: dict[int, set[int]] = field(default_factory=dict)
-    _assigned: dict[int, list[int]] = field(default_factory=dict)  # by its last ok assign or subscribe
+    _assigned: dict[int, Sequence[int]] = field(default_factory=dict)  # by its last ok assign or subscribe
     _subscribed: set[int] = field(default_factory=set)
     next_index: int = 0  # the expected index of Jepsen's next op
 
@@ -177,16 +154,16 @@ class Converter:
         fields = op.fields
         kind, f, process = name_of(fields.get("type")), name_of(fields.get("f")), fields.get("process")
         if f is None:
-            raise self.source.wrong(op.line, f"an op without :f: {shown(dict(fields))}")
+            raise self.source.wrong(op.at, f"an op without :f: {shown(dict(fields))}")
         self.count_index(fields.get("index"))
         if not fields.keys() <= FIELDS:
             self.left_out.update(f"field :{name}" for name in sorted(fields.keys() - FIELDS))
         if type(process) is not int:
             self._convert_other(op, f, name_of(process))
         elif not 0 <= process < LIFE:
-            raise self.source.wrong(op.line, f":process is {process}, and clients are 0 to {LIFE - 1}")
+            raise self.source.wrong(op.at, f":process is {process}, and clients are 0 to {LIFE - 1}")
         elif kind not in TYPES:
-            raise self.source.wrong(op.line, f":type is {shown(fields.get('type'))}, "
+            raise self.source.wrong(op.at, f":type is {shown(fields.get('type'))}, "
                                                f"not one of {', '.join(sorted(TYPES))}")
         elif f in QUERIES:
             self.left_out[f"{f} (line)"] += 1
@@ -221,44 +198,37 @@ class Converter:
 
     def _convert_invocation(self, op: JepsenOp, process: int, kind: str, f: str) -> None:
         rest: dict[str, Any] = {}
-        sends: Sends = []
-        values: list[object] = []
-        partitions: list[int] = []
-        micro: list[tuple[str, Sequence[Any]]] = []
+        sends: list[tuple[int, Any]] = []
+        as_f, seeks = f, bool(op.fields.get("seek-to-beginning?"))
         if f in ASSIGNMENTS:
-            rest["partitions"] = partitions = self._keys(op)
-            if op.fields.get("seek-to-beginning?") and process in self.positioned:
+            rest["partitions"] = self._keys(op)
+            if seeks and process in self.positioned:
                 self._forget(process)
                 self.changed["process in another life: it sought the beginning"] += 1
         elif f in RECORDS:
             self.records += 1
             micro = list(self._micro(op))
-            for name, mop in micro:
-                if name == "send":
-                    partition = self.names.partition(mop[1])
-                    values.append(mop[2])
-                    sends.append({"partition": partition, "value": self._value(partition, mop[2])})
-                    self.reach.sent[partition] = self.lines.count
+            sends = [(self.names.partition(mop[1]), mop[2]) for name, mop in micro if name == "send"]
             if sends:
-                rest["sends"] = sends
-        as_f = f if f not in RECORDS or is_named_rightly(f, {name for name, _ in micro}) else "txn"
+                rest["sends"] = self._sends(sends)
+            self.reach.sent.update((partition, self.lines.count) for partition, _ in sends)
+            as_f = named_rightly(f, micro)
         number = self.names.process(process)
         self.lines.write(self._time(op), number, kind, as_f, rest | self._from(op))
-        self.opened[process] = OpenOp(
-            process=number, jepsen_f=f, f=as_f, sends=sends, values=values, partitions=partitions,
-            seeks=bool(op.fields.get("seek-to-beginning?")))
+        self.opened[process] = OpenOp(number, f, as_f, sends, rest.get("partitions", ()), seeks)
 
     def _convert_completion(self, op: JepsenOp, process: int, kind: str, f: str) -> None:
         invocation = self.opened.pop(process, None)
-        if isinstance(invocation, OpenCommonOp):
-            invocation = self._as_open_op(invocation)
         number = self.names.process(process) if invocation is None else invocation.process
         converted = ConvertedOp(f, {}, set(), [])
         if f in ASSIGNMENTS:
-            no_value = op.fields.get("value") is None
-            requested = invocation.partitions if invocation is not None and no_value else None
-            converted.rest["partitions"] = self._keys(op) if requested is None else requested
-            self._moved(process, kind, f, converted.rest["partitions"])
+            partitions: Sequence[int] = (
+                self._keys(op) if invocation is None or op.fields.get("value") is not None
+                else invocation.partitions)
+            converted.rest["partitions"] = partitions
+            if kind == "ok":
+                self._assigned[process] = partitions
+                (self._subscribed.add if f == "subscribe" else self._subscribed.discard)(process)
         elif f in RECORDS:
             converted = self._convert(op, kind, invocation, f)
         else:
@@ -267,39 +237,30 @@ class Converter:
         if error := self._error(op.fields.get("error")):
             rest["error"] = error
         self.lines.write(time, number, kind, converted.f, rest | self._from(op))
-        self._note_progress(number, kind, rest, converted.apart)
-        if rest.get("reads"):
-            self.positioned.setdefault(process, set()).update(read["partition"] for read in rest["reads"])
-        if kind == "ok" and f in ASSIGNMENTS:
-            self._seek(number, rest["partitions"], seeks=invocation is not None and invocation.seeks)
+        for send in rest.get("sends", ()):
+            self.note_send(send["partition"], send.get("offset"), send["value"], ok=kind == "ok")
+        self.note_reads(number, process, ((read["partition"], read["offset"]) for reads in (
+            rest.get("reads", ()), *converted.apart) for read in reads))
+        if kind == "ok" and f in ASSIGNMENTS:  # a possible final read begins, or another move ends it
+            self.reach.finals.pop(number, None)
+            if invocation is not None and invocation.seeks:
+                self.reach.finals[number] = Final(line=self.lines.count, partitions=frozenset(partitions))
         for reads in converted.apart:
             self._poll_apart(time, process, kind, reads)
         if converted.blind and process not in self._subscribed:  # a group member's position may move anyway
             self._forget(process)
 
-    def _as_open_op(self, invocation: OpenCommonOp) -> OpenOp:
-        sends = [{"partition": partition, "value": self._value(partition, value)}
-                 for partition, value in invocation.sends]
-        f = invocation.f.decode()
-        return OpenOp(process=invocation.process, jepsen_f=f, f=f, sends=sends,
-                    values=[value for _, value in invocation.sends], partitions=[], seeks=False)
+    def note_send(self, partition: int, offset: int | None, value: int, *, ok: bool) -> None:
+        """Notes a send of the completion that was written last."""
+        self.reach.sent[partition] = self.lines.count
+        if ok:
+            self.reach.was_acked(partition, offset, value)
 
-    def _note_progress(self, number: int, kind: str, rest: Mapping[str, Any], apart: list[Reads]) -> None:
-        """Notes how far the op's sends and reads reach."""
-        for send in rest.get("sends", ()):
-            self.reach.sent[send["partition"]] = self.lines.count
-            if kind == "ok":
-                self.reach.was_acked(send["partition"], send.get("offset"), send["value"])
-        for reads in (rest.get("reads", ()), *apart):
-            for read in reads:
-                self.reach.was_read(number, read["partition"], read["offset"])
-
-    def _seek(self, number: int, partitions: Iterable[int], *, seeks: bool) -> None:
-        """Begins a possible final read after a seek to the beginning; ends it after another move."""
-        self.reach.finals.pop(number, None)
-        if seeks:
-            final = Final(line=self.lines.count, partitions=frozenset(partitions))
-            self.reach.finals[number] = final
+    def note_reads(self, number: int, process: int, reads: Iterable[tuple[int, int]]) -> None:
+        """Notes how far a process has read: partitions and offsets."""
+        for partition, offset in reads:
+            self.reach.was_read(number, partition, offset)
+            self.positioned.setdefault(process, set()).add(partition)
 
     def _poll_apart(self, time: int | None, process: int, kind: str, reads: Reads) -> None:
         """Writes a poll of its own for reads that need not be ordered after earlier ones."""
@@ -334,9 +295,9 @@ class Converter:
             reads = kept
             self.reach.blind |= blind
         if invocation is not None and invocation.jepsen_f == f:
-            sends, f = sends or invocation.sends, invocation.f
-        elif not is_named_rightly(f, {name for name, _ in micro}):
-            f = "txn"
+            sends, f = sends or self._sends(invocation.sends), invocation.f
+        else:
+            f = named_rightly(f, micro)
         reads, apart = split_reads(reads, self._reassigned(op))
         if sends:
             rest["sends"] = sends
@@ -352,7 +313,7 @@ class Converter:
         for mop in value if isinstance(value, SEQUENCE) else (value,):
             name = name_of(mop[0]) if isinstance(mop, SEQUENCE) and mop else None
             if name not in ("send", "poll") or not _SIZES[name][0] <= len(mop) <= _SIZES[name][1]:
-                raise self.source.wrong(op.line, f"{shown(mop)} is no micro-op of jepsen.tests.kafka: "
+                raise self.source.wrong(op.at, f"{shown(mop)} is no micro-op of jepsen.tests.kafka: "
                                                    "those are [:send key value] and [:poll]")
             yield name, mop
 
@@ -360,8 +321,8 @@ class Converter:
         """The send of a completion's micro-send: `[offset value]`, or the value alone."""
         partition, content = self.names.partition(mop[1]), mop[2]
         value, offset = content, None
-        if isinstance(content, SEQUENCE) and len(content) == 2 and not self._is_sent_value(
-                content, invocation, place):
+        asked = invocation.sends[place:place + 1] if invocation is not None else ()
+        if isinstance(content, SEQUENCE) and len(content) == 2 and not (asked and asked[0][1] == content):
             offset, value = content
         send = {"partition": partition, "value": self._value(partition, value)}
         if offset is not None:
@@ -371,24 +332,18 @@ class Converter:
                 self.left_out["invalid offset of a send"] += 1
         return send
 
-    def _is_sent_value(self, pair: object, invocation: OpenOp | None, place: int) -> bool:
-        """Whether this pair is the value itself, as the invocation has it."""
-        if invocation is None or place >= len(invocation.values):
-            return False
-        return bool(pair == invocation.values[place])
-
     def _read(self, op: JepsenOp, mop: Sequence[Any], blind: set[int]) -> Iterator[dict[str, int]]:
         """Yields the reads of a micro-poll; adds partitions with a read without offset to `blind`."""
         found = mop[1] if len(mop) > 1 and mop[1] is not None else {}
         if not isinstance(found, dict):
-            raise self.source.wrong(op.line, f"a poll brings {{key [[offset value]]}}, not {shown(found)}")
+            raise self.source.wrong(op.at, f"a poll brings {{key [[offset value]]}}, not {shown(found)}")
         for key, pairs in found.items():
             partition = self.names.partition(key)
             if not isinstance(pairs, (*SEQUENCE, NoneType)):
-                raise self.source.wrong(op.line, f"a poll brings [[offset value]], not {shown(pairs)}")
+                raise self.source.wrong(op.at, f"a poll brings [[offset value]], not {shown(pairs)}")
             for pair in pairs or ():
                 if not isinstance(pair, SEQUENCE) or len(pair) != 2:
-                    raise self.source.wrong(op.line, f"a poll brings [offset value], not {shown(pair)}")
+                    raise self.source.wrong(op.at, f"a poll brings [offset value], not {shown(pair)}")
                 offset, value = pair
                 number = self.names.value(partition, value, new=value is not None)
                 if not _is_offset(offset):
@@ -413,7 +368,7 @@ class Converter:
     def _keys(self, op: JepsenOp) -> list[int]:
         value = op.fields.get("value")
         if not isinstance(value, (*SEQUENCE, frozenset, NoneType)):
-            raise self.source.wrong(op.line, f":value names no keys: {shown(value)}")
+            raise self.source.wrong(op.at, f":value names no keys: {shown(value)}")
         return sorted(set(self._partitions(value or ())))
 
     def _partitions(self, keys: Iterable[object]) -> Iterator[int]:
@@ -421,6 +376,10 @@ class Converter:
         return (self.names.partition(key, used=False) for key in sorted_keys(keys))
 
     # -- fields -------------------------------------------------------------------------------------
+
+    def _sends(self, sends: Iterable[tuple[int, object]]) -> Sends:
+        return [{"partition": partition, "value": self._value(partition, value)}
+                for partition, value in sends]
 
     def _value(self, partition: int, value: object) -> int:
         number = self.names.value(partition, value)
@@ -462,23 +421,15 @@ class Converter:
             self.changed["index that is not above the one before"] += 1
         self.next_index = max(self.next_index, index + 1)
 
-    def _moved(self, process: int, kind: str, f: str, partitions: list[int]) -> None:
-        if kind != "ok":
-            return
-        self._assigned[process] = partitions
-        if f == "subscribe":
-            self._subscribed.add(process)
-        else:
-            self._subscribed.discard(process)
-
     def _forget(self, process: int) -> None:
         self.names.new_life(process)
         self.positioned.pop(process, None)
 
 
-def is_named_rightly(f: str, names: set[str]) -> bool:
-    """Whether an op with these micro-ops may have this f in format 1."""
-    return f == "txn" or names == {f} or (f == "poll" and not names)
+def named_rightly(f: str, micro: Iterable[tuple[str, object]]) -> str:
+    """What an op with these micro-ops is called in format 1."""
+    names = {name for name, _ in micro}
+    return f if names == {f} or (f == "poll" and not names) else "txn"
 
 
 def split_reads(reads: Reads, reassigned: set[int] | None) -> tuple[Reads, list[Reads]]:

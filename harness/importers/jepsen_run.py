@@ -39,16 +39,14 @@ def convert_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Con
     if not same:
         return converter
     run.history_path.unlink()
-    again = JepsenFile(source.path)
-    again.on_read = source.on_read
-    return _converted(again, run, spares, Names(json=source.is_json, same=same))
+    return _converted(source, run, spares, Names(json=source.is_json, same=same))
 
 
 def _converted(source: JepsenFile, run: Run, spares: frozenset[str], names: Names) -> Converter:
     with HistoryLines(run.history_path) as lines:
         nemesis = Nemesis(json=source.is_json, spares=spares)
         converter = Converter(source=source, lines=lines, names=names, nemesis=nemesis)
-        for op in source.ops(CommonLines(converter)):
+        for op in source.ops(CommonLines(converter).convert_from):
             converter.convert(op)
         converter.end()
     return converter
@@ -104,7 +102,7 @@ def about_of(converter: Converter, run: Run, promised: Mapping[str, Any], given:
     source, names = converter.source, converter.names
     nodes = sorted(converter.nemesis.nodes)  # which of them have a partition is unknown: any may
     cleanup = given.get("cleanup.policy", ASSUMED["cleanup.policy"])
-    digest = source.digest.hexdigest()
+    digest = source.digest
     processes, read_to_the_end = converter.reach.final_reads()
     return {
         "format": FORMAT, "version": __version__, "commit": commit, "id": digest[:16],

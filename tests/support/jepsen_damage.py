@@ -19,7 +19,7 @@ def ops_of(text: str) -> list[Op]:
     """The ops, with sends as (send, key, value or (offset, value)) and polls as [poll, {key: pairs}]."""
     ops: list[Op] = []
     opened: dict[int, int] = {}
-    for _, form in forms([text.encode()]):
+    for _, form in forms(text.encode()):
         fields = {key.name: plain(value) for key, value in form.items()}  # type: ignore[attr-defined]
         log = fields.get("rebalance-log") or []
         op = {name: fields[name] for name in ("process", "type", "f")} | {

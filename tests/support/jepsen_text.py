@@ -70,7 +70,7 @@ def in_json(text: str) -> str:
             return [plain(item) for item in form]
         return getattr(form, "name", form)
 
-    return "".join(json.dumps(plain(form)) + "\n" for _, form in forms([text.encode()]))
+    return "".join(json.dumps(plain(form)) + "\n" for _, form in forms(text.encode()))
 
 
 def places(op: Op) -> list[tuple[int, int | None, int]]:

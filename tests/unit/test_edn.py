@@ -1,6 +1,6 @@
-"""EDN: the forms of each text, the place of each mistake, and the same result for any split into blocks."""
+"""EDN: the forms of each text, and the place of each mistake."""
 
-from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 
@@ -9,14 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from floodmark.harness.importers import edn
-from floodmark.harness.importers.edn import Character, EdnError, Symbol, Tagged, forms, keyword, text_of
+from floodmark.harness.importers.edn import (
+    Character,
+    EdnError,
+    Symbol,
+    Tagged,
+    forms,
+    keyword,
+    line_at,
+    text_of,
+)
 
 A, B = keyword("a"), keyword("b")
 
 
-def read(text: str | bytes, step: int = 1 << 20) -> list[object]:
-    data = text.encode() if isinstance(text, str) else text
-    return [form for _, form in forms(data[at:at + step] for at in range(0, len(data), step))]
+def read(text: str | bytes) -> list[object]:
+    return [form for _, form in forms(text.encode() if isinstance(text, str) else text)]
 
 
 CUT = '{:a "x\\n" :b/c #t [1.5M 2N -3/4 \\a] #_ d :e ##Inf}'
@@ -57,12 +65,11 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), FORMS)
-def test_a_text_gives_its_forms_however_it_is_split(text: str, expected: list[object]) -> None:
-    """In one block, byte by byte, and in threes; True is not 1 and 2.0 is not 2."""
-    for step in (1 << 20, 1, 3):
-        found = read(text, step)
-        assert found == expected
-        assert [type(form) for form in found] == [type(form) for form in expected]
+def test_a_text_gives_its_forms(text: str, expected: list[object]) -> None:
+    """True is not 1 and 2.0 is not 2."""
+    found = read(text)
+    assert found == expected
+    assert [type(form) for form in found] == [type(form) for form in expected]
 
 
 def test_a_keyword_is_one_object() -> None:
@@ -73,13 +80,14 @@ def test_a_keyword_is_one_object() -> None:
 @pytest.mark.parametrize("text", [
     "[{:a 1} {:a 2}]", "({:a 1}, {:a 2})\n; end", "\n;head\n[ {:a 1}\n{:a 2} ]\n"])
 def test_one_vector_or_list_is_read_as_its_elements(text: str) -> None:
-    assert read(text) == read(text, 1) == [{A: 1}, {A: 2}]
+    assert read(text) == [{A: 1}, {A: 2}]
 
 
 def test_each_form_has_the_line_it_begins_on() -> None:
     text = b'{:a\n1}\n\n; x\n7 {:a "two\nlines"} :b'
-    assert [line for line, _ in forms([text])] == [1, 5, 5, 6]
-    assert [line for line, _ in forms([b"[\n1\n{:a\n2}]"])] == [2, 3]
+    assert [line_at(text, at)[0] for at, _ in forms(text)] == [1, 5, 5, 6]
+    text = b"[\n1\n{:a\n2}]"
+    assert [line_at(text, at)[0] for at, _ in forms(text)] == [2, 3]
 
 
 MISTAKES = [
@@ -108,14 +116,13 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "line", "column", "problem"), MISTAKES)
-def test_a_mistake_is_reported_with_its_place_however_the_text_is_split(
+def test_a_mistake_is_reported_with_its_place(
     text: str | bytes, line: int, column: int, problem: str
 ) -> None:
-    for step in (1 << 20, 1, 7):
-        with pytest.raises(EdnError) as caught:
-            read(text, step)
-        assert (caught.value.line, caught.value.column) == (line, column), caught.value
-        assert problem in caught.value.problem
+    with pytest.raises(EdnError) as caught:
+        read(text)
+    assert (caught.value.line, caught.value.column) == (line, column), caught.value
+    assert problem in caught.value.problem
     assert str(caught.value) == f"{line}:{column}: {caught.value.problem}"
 
 
@@ -126,39 +133,23 @@ def test_arabic_digits_are_no_number() -> None:
 # -- memory -------------------------------------------------------------------------------------------------
 
 
-def test_a_form_is_returned_before_the_next_block_is_read() -> None:
-    """Only the current form is in memory, in one vector as in a file of lines."""
-    for opening in (b"", b"["):
-        blocks_read: list[int] = []
-
-        def blocks(opening: bytes = opening, blocks_read: list[int] = blocks_read) -> Iterator[bytes]:
-            for number in range(1000):
-                blocks_read.append(number)
-                yield (opening if number == 0 else b"") + b"{:a %d}\n" % number
-
-        found = forms(blocks())
-        assert next(found) == (1, {A: 0})
-        assert len(blocks_read) <= 2
+@pytest.mark.parametrize("opening", ["", "["])
+def test_a_form_is_returned_before_the_next_is_read(opening: str) -> None:
+    """In one vector as in a file of lines."""
+    assert next(forms(f"{opening}{{:a 0}}\n007".encode())) == (len(opening), {A: 0})
 
 
 def test_an_endless_form_is_refused_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bracket or quote that is never closed must not read a whole file into memory."""
     monkeypatch.setattr(edn, "LARGEST", 1000)
     monkeypatch.setattr(edn, "LONGEST", 1000)
-
-    def endless(head: bytes, body: bytes) -> Iterator[bytes]:
-        yield head
-        for _ in range(100_000):
-            yield body
-        pytest.fail("the whole text was read")
-
-    for head, body, place in ((b"1\n{:x ", b"{:a 1}\n", None), (b'1\n "', b"abc", (2, 2)),
-                              (b"", b"a" * 9, (1, 1)), (b"\n;", b"comment ", (2, 1))):
+    for head, body, place in (("1\n{:x ", "{:a 1}\n", None), ('1\n "', "abc", (2, 2)), ("", "a" * 9, (1, 1)),
+                              ("\n;", "comment ", (2, 1))):
         with pytest.raises(EdnError) as caught:
-            list(forms(endless(head, body)))
+            read(head + body * 1000 + " 007")
         assert "without the end" in caught.value.problem
         assert place in (None, (caught.value.line, caught.value.column))
-    assert len(read("[" + "{:a 1} " * 5000 + "]", 64)) == 5000  # many forms are not one
+    assert len(read("[" + "{:a 1} " * 5000 + "]")) == 5000  # many forms are not one
 
 
 # -- written and read -------------------------------------------------------------------------------------
@@ -176,19 +167,12 @@ TREES = st.recursive(ATOMS, lambda inner: st.one_of(
     st.frozensets(KEYS, max_size=4), st.builds(Tagged, TAGS, inner)), max_leaves=20)
 
 
-@given(st.lists(TREES, min_size=1, max_size=5), st.integers(1, 40))
-def test_forms_written_and_read_again_are_the_same(trees: list[object], step: int) -> None:
-    text = "[" + "\n".join(map(text_of, trees)) + "]"
-    assert read(text, step) == trees
+@given(st.lists(TREES, min_size=1, max_size=5))
+def test_forms_written_and_read_again_are_the_same(trees: list[object]) -> None:
+    assert read("[" + "\n".join(map(text_of, trees)) + "]") == trees
 
 
-@given(st.one_of(st.binary(max_size=40), st.text('[](){}#_";:\\ \n,a1-/é', max_size=40).map(str.encode)),
-       st.integers(1, 9))
-def test_any_bytes_are_forms_or_a_mistake_and_the_same_in_blocks(data: bytes, step: int) -> None:
-    def outcome(size: int) -> object:
-        try:
-            return [text_of(form) for form in read(data, size)]
-        except EdnError as error:
-            return str(error)
-
-    assert outcome(step) == outcome(1 << 20)
+@given(st.one_of(st.binary(max_size=40), st.text('[](){}#_";:\\ \n,a1-/é', max_size=40).map(str.encode)))
+def test_any_bytes_are_forms_or_a_mistake(data: bytes) -> None:
+    with suppress(EdnError):
+        read(data)

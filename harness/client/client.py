@@ -89,7 +89,6 @@ class Client:
             self._shared.join()
         self._config = config
         self._now_ms = now_ms
-        self._ending = batch.ending(config.run_id)
         self._brokers = Brokers(config, bootstrap, random, dial)
         self._leaders = self._brokers.leaders
         self._producer = (
@@ -230,7 +229,7 @@ class Client:
                       producer: tuple[int, int, int] = batch.NOT_IDEMPOTENT) -> bytes:
         if key in self._config.without_headers:
             return batch.encode_without_headers(values, self._config.run_id, self._now_ms())
-        return batch.encode(values, self._ending, self._now_ms(),
+        return batch.encode(values, self._config.run_id, self._now_ms(),
                             compressed=self._config.compression == "gzip", producer=producer)
 
     def _get_encoder(self, key: int, options: _SendOptions) -> codec.ProduceEncoder:
@@ -288,7 +287,7 @@ class Client:
             return _NodeReads(error=fetched.withheld)
         reads, batches = [], 0
         try:
-            for one in batch.decode(fetched.records, self._ending, self._config.run_id):
+            for one in batch.decode(fetched.records, self._config.run_id):
                 batches, at.corrupt = batches + 1, 0
                 for offset, value in one.values:
                     if value is not None and offset >= at.offset:  # a batch may begin below the asked offset

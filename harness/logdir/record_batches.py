@@ -18,10 +18,13 @@ Rules
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from floodmark.harness.logdir.compression import decompress
+from floodmark.harness.signature import DIGITS_AT_MOST
+from floodmark.harness.signature import HEADER as OWN_HEADER
 
 MAGIC = 2
 HEADER = struct.Struct(">qiibIhiqqqhii")  # of a batch v2
@@ -39,6 +42,8 @@ _OLD_CRC_FROM = 16  # the CRC of a message covers everything from the magic on
 _OLD_BYTES = {0: 26, 1: 34}  # the size of a message without key and value; v1 has a timestamp
 _KEY_AT = {0: 18, 1: 26}
 _DELTA_AT = 23  # in a batch v2: the offset delta of its last record
+_NOT_PLAIN = CODEC_BITS | CONTROL_BIT | TRANSACTIONAL_BIT  # attributes that own_values does not handle
+_FEW = 64  # records, so that each offset's delta is one byte
 _CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 
 
@@ -78,6 +83,16 @@ class Frame:
     @property
     def transactional(self) -> bool:
         return self.magic == MAGIC and bool(self.attributes & TRANSACTIONAL_BIT)
+
+
+class OwnValues(NamedTuple):
+    """The values of a batch whose records all are this run's."""
+
+    base_offset: int
+    epoch: int
+    values: list[int]
+    crc: int
+    producer: tuple[int, int]  # its id and epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +157,45 @@ def records(data: bytes, position: int, header: Frame) -> list[Record]:
         return _parsed(body, header)
     except (IndexError, ValueError, struct.error) as error:  # a DecompressionError is a ValueError
         raise BatchError(f"the records of the batch at offset {header.base_offset}: {error}") from error
+
+
+def record_ending(run_id: bytes) -> bytes:
+    """The end of each record of a run: one header, its name and its value, each after its zigzag length."""
+    return b"\x02" + bytes([2 * len(OWN_HEADER)]) + OWN_HEADER + bytes([2 * len(run_id)]) + run_id
+
+
+def own_values(data: bytes, at: int, size: int, ending: bytes) -> OwnValues | None:
+    """Read a batch of few plain, valid records that end so, fast; None: it is another batch."""
+    if data[at + MAGIC_AT] != MAGIC:
+        return None
+    (base, _, epoch, _, crc, attributes, delta, _, _, producer, producer_epoch, _, count
+     ) = HEADER.unpack_from(data, at)
+    if not 0 <= delta == count - 1 < _FEW or attributes & _NOT_PLAIN or base < 0:
+        return None
+    end = at + size
+    body = at + HEADER_BYTES
+    values = []
+    for doubled in range(0, 2 * count, 2):
+        if body + 2 > end:
+            return None
+        length = data[body]
+        if length >= 0x80:  # two bytes, else a check below fails
+            body += 1
+            length += (data[body] - 1) << 7
+        body += 1
+        value_at, record_end = body + 5, body + length // 2
+        value_end = record_end - len(ending)
+        digits = data[value_at:value_end]
+        if length & 1 or len(digits) > DIGITS_AT_MOST or not digits.isdigit():
+            return None
+        head = bytes((0, 0, doubled, 1, 2 * len(digits)))  # attributes, time, offset, no key
+        if data[body:value_at] != head or data[value_end:record_end] != ending:
+            return None
+        values.append(int(digits))
+        body = record_end
+    if body != end or crc32c(data[at + CRC_FROM:end]) != crc:
+        return None
+    return OwnValues(base, epoch, values, crc, (producer, producer_epoch))
 
 
 def aborts(marker: Record) -> bool:

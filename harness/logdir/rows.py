@@ -14,31 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from crc32c import crc32c
-
 from floodmark.harness.logdir.checkpoints import UNREADABLE, Epochs, read_epochs, read_offsets
 from floodmark.harness.logdir.record_batches import (
-    CODEC_BITS,
-    CONTROL_BIT,
-    CRC_FROM,
-    HEADER,
-    HEADER_BYTES,
-    MAGIC,
-    MAGIC_AT,
-    TRANSACTIONAL_BIT,
     BatchError,
     Frame,
     frame,
+    own_values,
+    record_ending,
     records,
 )
-from floodmark.harness.logdir.resends import Producer, Resends
+from floodmark.harness.logdir.resends import Resends
 from floodmark.harness.logdir.segments import Segment, batches_of, end_of, refuse, segments_of
 from floodmark.harness.logdir.transactions import Transactions, transactions_of
-from floodmark.harness.signature import DIGITS_AT_MOST, value_of
-from floodmark.harness.signature import HEADER as HEADER_NAME
-
-_NOT_SIMPLE = CODEC_BITS | CONTROL_BIT | TRANSACTIONAL_BIT  # attributes that the fast path does not handle
-_FEW = 64  # records, so that each offset's delta is one byte
+from floodmark.harness.signature import value_of
 
 
 class Place(Protocol):
@@ -101,19 +89,16 @@ def describe(log_dir: Path, spec: Place, *, running: bool = True) -> LogState:
 
 def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resends: Resends, *,
           running: bool) -> Iterator[dict[str, Any]]:
-    # The end of our own records: one header, its name and its value, each after its zigzag length.
-    tail = b"\x02" + bytes([2 * len(HEADER_NAME)]) + HEADER_NAME + bytes([2 * len(run_id)]) + run_id
+    ending = record_ending(run_id)
     transactions: Transactions | None = None
     for segment in segments:
         last = segment is segments[-1]
         for data, at, size in batches_of(segment, drop_bad_last=last and not running):
-            simple = _read_simple_batch(data, at, size, tail)
-            if simple is not None:
-                base, epoch, values, crc, producer = simple
-                for offset, value in enumerate(values, base):
-                    resends.note(value, producer)
+            if (plain := own_values(data, at, size, ending)) is not None:
+                for offset, value in enumerate(plain.values, plain.base_offset):
+                    resends.note(value, plain.producer)
                     if offset >= start:
-                        yield {"offset": offset, "epoch": epoch, "value": value, "crc": crc}
+                        yield {"offset": offset, "epoch": plain.epoch, "value": value, "crc": plain.crc}
                 continue
             header = frame(data, at)
             assert header is not None, (segment.path, at)  # batches_of yields only what frame() accepts
@@ -124,43 +109,6 @@ def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resends: Resen
                 resends.note(own_value, (header.producer_id, header.producer_epoch))
                 if offset >= start:
                     yield _row(offset, own_value, header, fits=fits, aborted=aborted)
-
-
-def _read_simple_batch(
-    data: bytes, at: int, size: int, tail: bytes
-) -> tuple[int, int, list[int], int, Producer] | None:
-    """Read (base offset, epoch, values, crc, producer) of a batch of few plain, valid records of ours; None:
-    it is another batch."""
-    if data[at + MAGIC_AT] != MAGIC:
-        return None
-    (base, _, epoch, _, crc, attributes, delta, _, _, producer, producer_epoch, _, count
-     ) = HEADER.unpack_from(data, at)
-    if not 0 <= delta == count - 1 < _FEW or attributes & _NOT_SIMPLE or base < 0:
-        return None
-    end = at + size
-    body = at + HEADER_BYTES
-    values = []
-    for doubled in range(0, 2 * count, 2):
-        if body + 2 > end:
-            return None
-        length = data[body]
-        if length >= 0x80:  # two bytes, else a check below fails
-            body += 1
-            length += (data[body] - 1) << 7
-        body += 1
-        value_at, record_end = body + 5, body + length // 2
-        value_end = record_end - len(tail)
-        digits = data[value_at:value_end]
-        if length & 1 or len(digits) > DIGITS_AT_MOST or not digits.isdigit():
-            return None
-        head = bytes((0, 0, doubled, 1, 2 * len(digits)))  # attributes, time, offset, no key
-        if data[body:value_at] != head or data[value_end:record_end] != tail:
-            return None
-        values.append(int(digits))
-        body = record_end
-    if body != end or crc32c(data[at + CRC_FROM:end]) != crc:
-        return None
-    return base, epoch, values, crc, (producer, producer_epoch)
 
 
 def _values(data: bytes, at: int, header: Frame, run_id: bytes,

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.errors import UsageError
-from floodmark.harness.faults import FAULTS, QUALITIES, Kind, registered_fault
+from floodmark.harness.faults import FAULTS, QUALITIES, registered_fault
 from floodmark.harness.run_location import read_at_most
 from floodmark.harness.schedule import fields as read_as
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.failpoints import ACTIONS, BROKER_SCOPE_ACTIONS, DELAY, POINTS, SCOPES
-from floodmark.harness.schedule.fields import Known, Read, expect, fields_of, one_of, quoted, refuse
-from floodmark.harness.schedule.moments import Failpoint, read_moment
+from floodmark.harness.schedule.fields import Known, Read, fields_of, one_of, quoted, refuse, value_that
+from floodmark.harness.schedule.moments import CONDITIONS, Failpoint, read_moment
 from floodmark.harness.schedule.stage import ROLES
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
@@ -57,8 +57,7 @@ def read(data: object, *, source: str = "schedule", sources: Sequence[str] | Non
     sources: the place of each entry, for messages; None: `source` for all of them."""
     if not isinstance(data, list):
         refuse(source, f"is {quoted(data)}, should be an array of entries")
-    known = Known(nodes=None if nodes is None else tuple(nodes),
-                  partitions=None if partitions is None else tuple(partitions))
+    known = Known(nodes=nodes, partitions=partitions)
     places = [f"{place}: entry {position}" for position, place in enumerate(sources or [source] * len(data))]
     schedule = tuple(_read_entry(at, item, known) for at, item in zip(places, data, strict=True))
     _refuse_what_cannot_be(schedule, [f"{at} ({one.f})" for at, one in zip(places, schedule, strict=True)])
@@ -105,34 +104,32 @@ def _may_be(asked: str, armed: str) -> bool:
 
 
 def _point_text(node: str, point: Mapping[str, Any]) -> str:
-    where = "".join(f" {key} {point[key]}" for key in _CONDITIONS if key in point)
+    where = "".join(f" {key} {point[key]}" for key in CONDITIONS if key in point)
     return f"{point['name']} at {node}{where}"
 
 
 # -- one entry ----------------------------------------------------------------------------------------------
 
 def _read_entry(at: str, item: object, known: Known) -> Entry:
-    given = read_as.an_object(at, item)
+    given = read_as.an_object(at, item, known)
     if "f" not in given:
         refuse(at, "has no `f`, which says what to do")
     f = given["f"]
-    args: dict[str, Read]
-    if isinstance(f, str) and f in _ACTS:
-        args = _ACTS[f]
-        needs, on = list(args)[:1] or ["moment"], "cluster"
-    elif isinstance(f, str) and (fault := FAULTS.get(f) or registered_fault(f)) is not None:
-        args, needs, on = {key: _reader(kind) for key, kind in fault.args.items()}, [*fault.needs], fault.on
-        if f not in FAULTS:
-            args = {key: _json_value for key in given if key not in _COMMON}
-        if on != "cluster":
-            args["partition"] = read_as.partition
-    else:
+    fault = None if f in (*_ACTS, *FAULTS) or not isinstance(f, str) else registered_fault(f)
+    if fault is None:
         one_of(*sorted({*_ACTS, *FAULTS}))(f"{at}: f", f, known)
     at = f"{at} ({f})"
-    fields = fields_of(at, given, {**_COMMON, **args}, known, needs=needs, dot=": ")
-    entry = Entry(f=f, nodes=tuple(fields.get("nodes", ())), moment=fields.get("moment"),
-                  timeout_s=fields.get("timeout_s", MOMENT_TIMEOUT_S),
-                  args={key: value for key, value in fields.items() if key not in _COMMON})
+    if f in _ACTS:
+        args = _ACTS[f]
+        needs, on = [*args][:1] or ["moment"], "cluster"
+    elif fault is not None:  # its arguments are its own
+        args, needs, on = {key: _json_value for key in given if key not in _COMMON}, [], fault.on
+    else:
+        args, needs, on = _ARGS[f], [*FAULTS[f].needs], FAULTS[f].on
+    of_partition = {} if on == "cluster" else {"partition": read_as.partition}
+    fields = fields_of(at, given, {**_COMMON, **args, **of_partition}, known, needs=needs, dot=": ")
+    common = {key: fields.pop(key) for key in _COMMON if key in fields}
+    entry = Entry(**{**common, "nodes": tuple(common.get("nodes", ()))}, args=fields)
     if on == "nodes" and not entry.nodes:
         refuse(at, "has no `nodes` (names or roles)")
     if on == "cluster" and entry.nodes:
@@ -146,13 +143,13 @@ def _check_combinations(at: str, entry: Entry, on: str) -> None:
     f, args = entry.f, entry.args
     if on == "links" and bool(entry.nodes) == ("grudge" in args):
         refuse(at, "needs either `grudge` (node -> from whom it receives nothing) or `nodes` (to cut off)")
-    if f == "packet" and not any(key in args for key in QUALITIES):
+    if f == "packet" and not args.keys() & QUALITIES.keys():
         refuse(at, f"has none of {', '.join(QUALITIES)}")
     if f == "packet" and args.get("jitter_ms", 0) > args.get("delay_ms", 0):
         refuse(f"{at}: jitter_ms", "is more than `delay_ms`: a packet would arrive before it was sent")
     if f == "power_cut" and "keep" in args and "keep_share" in args:
         refuse(at, "takes `keep` or `keep_share`, not both")
-    point = POINTS.get(args.get("point", {}).get("name", "")) if f in ("arm", "release") else None
+    point = POINTS.get(args.get("point", {}).get("name")) if f in ("arm", "release") else None
     for node in entry.nodes if point is not None else ():
         there = [one.name for one in POINTS.values() if one.of_controller == (node == CONTROLLER)]
         if point is not None and point.name not in there:
@@ -177,17 +174,16 @@ def _json_value(at: str, value: object, _: Known) -> object:
 
 
 def _grudge(at: str, value: object, known: Known) -> dict[str, list[str]]:
-    pairs = read_as.an_object(at, value)
+    pairs = read_as.an_object(at, value, known)
     if not pairs:
         refuse(at, "is empty: nothing would be cut")
-    read_all = read_as.names(lambda place, name, known: read_as.node(
-        place, name, known, [CLIENTS, *sorted(ROLES)]))
-    read_all(at, list(pairs), known)
+    read_all = read_as.names(read_as.node_or(CLIENTS, *sorted(ROLES)))
+    read_all(at, [*pairs], known)
     return {receiver: read_all(f"{at}.{receiver}", senders, known) for receiver, senders in pairs.items()}
 
 
 def _keep(at: str, value: object, known: Known) -> dict[str, int]:
-    kept = read_as.an_object(at, value)
+    kept: dict[str, int] = read_as.an_object(at, value, known)
     for key in kept:
         if not key.isdecimal():
             refuse(at, f"has the key {quoted(key)}, should be a partition")
@@ -195,40 +191,15 @@ def _keep(at: str, value: object, known: Known) -> dict[str, int]:
     return {key: read_as.number(f"{at}.{key}", leo, known) for key, leo in kept.items()}
 
 
+def _micro_send(at: str, value: object, known: Known) -> dict[str, int]:
+    return fields_of(at, value, _MICRO_SEND, known, needs=[*_MICRO_SEND])
+
+
 def _sends(at: str, value: object, known: Known) -> list[dict[str, int]]:
-    micro: dict[str, Read] = {"partition": read_as.partition, "value": read_as.number}
-    sends: tuple[dict[str, int], ...] = read_as.several(at, value, lambda place, item, known: fields_of(
-        place, item, micro, known, needs=list(micro)), known, of="micro-sends")
+    sends: list[dict[str, int]] = read_as.several(_micro_send, "micro-sends")(at, value, known)
     if len({one["partition"] for one in sends}) > 1:
         refuse(at, "name several partitions: an op sends to one")
-    return list(sends)
-
-
-def _offset_ms(at: str, value: Any, _: Known) -> int:
-    fits = isinstance(value, int) and not isinstance(value, bool) and 0 < abs(value) < 2**40
-    expect(at, value, holds=fits, what="milliseconds, more or less than 0")
-    return int(value)
-
-
-def _timeout_s(at: str, value: Any, _: Known) -> float:
-    fits = read_as.finite(value) and 0 < value <= 3600
-    expect(at, value, holds=fits, what="seconds, more than 0, at most 3600")
-    return float(value)
-
-
-def _peer(at: str, value: Any, known: Known) -> str:
-    return CONTROLLER if value == CONTROLLER else read_as.node(at, value, known)
-
-
-_CONDITIONS: Mapping[str, Read] = {
-    "partition": read_as.partition, "epoch": read_as.number, "peer": _peer, "offset": read_as.number}
-_POINT = one_of(*POINTS)
-_ARM: Mapping[str, Read] = {
-    "name": _POINT, "action": one_of(*ACTIONS), **_CONDITIONS, "times": read_as.number,
-    "skip": read_as.number, "for_ms": read_as.positive, "scope": one_of(*SCOPES)}
-_RELEASE: Mapping[str, Read] = {
-    "name": _POINT, "partition": read_as.partition, "peer": _peer, "through_epoch": read_as.number,
-    "keep": read_as.flag}
+    return sends
 
 
 def _arm(at: str, value: object, known: Known) -> dict[str, Any]:
@@ -252,21 +223,31 @@ def _release(at: str, value: object, known: Known) -> dict[str, Any]:
     return fields
 
 
+_OF_POINT: Mapping[str, Read] = {"name": one_of(*POINTS), "partition": read_as.partition,
+                                 "peer": read_as.node_or(CONTROLLER)}
+_ARM: Mapping[str, Read] = {
+    "name": one_of(*POINTS), "action": one_of(*ACTIONS), "partition": read_as.partition,
+    "epoch": read_as.number, "peer": _OF_POINT["peer"], "offset": read_as.number, "times": read_as.number,
+    "skip": read_as.number, "for_ms": read_as.positive, "scope": one_of(*SCOPES)}
+_RELEASE: Mapping[str, Read] = {**_OF_POINT, "through_epoch": read_as.number, "keep": read_as.flag}
 _COMMON: Mapping[str, Read] = {
-    "f": lambda at, value, _: value, "nodes": read_as.names(read_as.node_or_role),
+    "f": read_as.anything, "nodes": read_as.names(read_as.node_or_role),
     "moment": lambda at, value, known: None if value is None else read_moment(value, at, known),
-    "timeout_s": _timeout_s}
+    "timeout_s": value_that(lambda value: read_as.is_between(value, 0, 3600) and value > 0,
+                            "seconds, more than 0, at most 3600", float)}
 _KINDS: Mapping[str, Read] = {  # of arguments, by their names in harness/faults.py
     "arm": _arm, "flag": read_as.flag, "grudge": _grudge, "keep": _keep, "node or role": read_as.node_or_role,
-    "number": read_as.number, "offset": _offset_ms, "partitions": read_as.partitions,
+    "number": read_as.number, "partitions": read_as.several(read_as.partition, "partitions"),
+    "offset": value_that(lambda value: read_as.is_whole(value, 1 - 2**40) and 0 < abs(value) < 2**40,
+                         "milliseconds, more or less than 0"),
     "positive": read_as.positive, "release": _release, "share": read_as.share, "word": read_as.word}
-_POLL: dict[str, Read] = {"partitions": read_as.partitions, "from": read_as.node_or_role}
-_CLIENT: dict[str, Read] = {"client": read_as.number}
-_ACTS: dict[str, dict[str, Read]] = {  # the first argument of each is needed; of `wait` the moment
+_ARGS: Mapping[str, Mapping[str, Read]] = {f: {
+    key: _KINDS[kind] if isinstance(kind, str) else one_of(*kind) for key, kind in fault.args.items()
+} for f, fault in FAULTS.items()}
+_MICRO_SEND: Mapping[str, Read] = {"partition": read_as.partition, "value": read_as.number}
+_CLIENT: Mapping[str, Read] = {"client": read_as.number}
+_POLL: Mapping[str, Read] = {"partitions": _KINDS["partitions"], "from": read_as.node_or_role}
+_ACTS: Mapping[str, Mapping[str, Read]] = {  # the first argument of each is needed; of `wait` the moment
     "send": {"sends": _sends, "acks": one_of(*ACKS), "to": read_as.node_or_role, "nowait": read_as.flag,
              **_CLIENT},
     "poll": {**_POLL, "offset": read_as.number, **_CLIENT}, "list_offsets": {**_POLL, **_CLIENT}, "wait": {}}
-
-
-def _reader(kind: Kind) -> Read:
-    return _KINDS[kind] if isinstance(kind, str) else one_of(*kind)

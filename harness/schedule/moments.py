@@ -468,7 +468,7 @@ KINDS: Mapping[str, type[Moment]] = {
 
 def read_moment(value: object, place: str = "moment", known: Known = ANYTHING) -> Moment:
     """Check a moment in its JSON form, and read it. UsageError names the bad part."""
-    given = read_as.an_object(place, value)
+    given = read_as.an_object(place, value, known)
     kind = KINDS[one_of(*KINDS)(f"{place}.at", given.get("at"), known)]
     return kind.read(place, given, known)
 
@@ -479,13 +479,9 @@ def _count(place: str, value: Any, known: Known) -> int:
     return int(value)
 
 
-def _several(place: str, value: Any, known: Known) -> tuple[Moment, ...]:
-    return read_as.several(
-        place, value, lambda at, item, _: read_moment(item, at, known), known, of="moments")
-
-
+_OF = read_as.several(lambda at, item, known: read_moment(item, at, known), "moments")
 _READERS: Mapping[str, Read] = {  # of the fields of all kinds
-    "at": lambda _, value, __: value, "of": _several, "count": _count, "partition": read_as.partition,
-    "name": one_of(*POINTS), "node": read_as.node_or_role, "leader": read_as.node_or_role,
-    "peer": read_as.node,
+    "at": read_as.anything, "of": lambda *given: tuple(_OF(*given)), "count": _count,
+    "partition": read_as.partition, "name": one_of(*POINTS), "node": read_as.node_or_role,
+    "leader": read_as.node_or_role, "peer": read_as.node,
     **dict.fromkeys(("time", "after_ns", _THEN, "epoch", "offset"), read_as.number)}

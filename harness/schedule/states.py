@@ -10,10 +10,10 @@ nemesis/README.md describes the JSON form, and nemesis/steps.lark the text.
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from floodmark.harness.schedule import fields as read_as
-from floodmark.harness.schedule.fields import Known, Read, fields_of, one_of, quoted, refuse
+from floodmark.harness.schedule.fields import Known, Read, fields_of, one_of, refuse, value_that
 from floodmark.harness.schedule.stage import EVERY, Stage, players
 from floodmark.harness.schedule.views import UNKNOWN, View
 
@@ -118,7 +118,7 @@ class Condition:
 class Joined:
     """All of these states in one view, or any of them."""
 
-    by: Literal["all", "any"]
+    by: str  # all or any
     states: tuple["State", ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -185,14 +185,10 @@ def implies_healthy(state: State) -> bool:
 
 def read_state(at: str, value: object, known: Known) -> State:
     """Check a state, and read it."""
-    given = read_as.an_object(at, value)
-    by: Literal["all", "any"]
-    for by in ("all", "any"):
-        if by in given:
-            return Joined(by=by, states=fields_of(at, given, {by: _states}, known)[by])
-    if "healthy" in given:
-        fields_of(at, given, {"healthy": _true}, known)
-        return Healthy()
+    given = read_as.an_object(at, value, known)
+    if by := next((by for by in ("all", "any", "healthy") if by in given), None):
+        found = fields_of(at, given, {by: _WHOLES[by]}, known)[by]
+        return Healthy() if by == "healthy" else Joined(by=by, states=tuple(found))
     if missing := [key for key in ("field", "is", "value") if key not in given]:
         refuse(at, f"has no `{missing[0]}` (nor is it all, any or healthy)")
     seen = _read_observation(at, given, known, besides=("is", "value"))
@@ -212,14 +208,6 @@ def read_state(at: str, value: object, known: Known) -> State:
     return Condition(seen=seen, how=how, value=replace(other, partition=literal.get("partition")))
 
 
-def _states(at: str, value: object, known: Known) -> tuple[State, ...]:
-    return read_as.several(at, value, read_state, known, of="states")
-
-
-def _true(at: str, value: object, _: Known) -> None:
-    read_as.expect(at, value, holds=value is True, what="true")
-
-
 def _read_observation(at: str, given: Mapping[str, Any], known: Known, besides: tuple[str, ...] = ()
                       ) -> Observation:
     replica = given.get("replica")
@@ -228,27 +216,30 @@ def _read_observation(at: str, given: Mapping[str, Any], known: Known, besides: 
         refuse(at, f"has no `replica`; the controller knows only {', '.join(allowed)}")
     readers: dict[str, Read] = {
         "partition": read_as.partition, "replica": _replica, "field": one_of(*allowed),
-        **dict.fromkeys(besides, lambda _, value, __: value)}
+        **dict.fromkeys(besides, read_as.anything)}
     found = fields_of(at, {"field": None, **given}, readers, known)
     if found["field"] not in OF_BROKER and "partition" not in found:
         refuse(at, "has no `partition`")
     return Observation(partition=found.get("partition"), replica=replica, field=found["field"])
 
 
-def _replica(at: str, value: Any, known: Known) -> str | None:
+def _replica(at: str, value: Any, known: Known) -> Any:
     return value if value in (None, EVERY) else read_as.node_or_role(at, value, known)
 
 
 def _read_literal(at: str, field: str, how: str, value: Any, known: Known
                   ) -> tuple[str, ...] | str | int | None:
-    if field in NUMBERS:
-        if isinstance(value, bool) or not isinstance(value, int):
-            refuse(at, f"is {quoted(value)}, should be a number or an observation")
-        return value
-    if field in OF_BROKER:
-        return read_as.flag(at, value, known)
-    if field == "isr" and how in SAMENESS:
-        return tuple(read_as.names(read_as.node)(at, value, known))
     if field == "leader" and value is None:
         return None  # no leader
-    return read_as.node(at, value, known)
+    if field == "isr" and how in SAMENESS:
+        return tuple(read_as.names(read_as.node)(at, value, known))
+    read = _NUMBER if field in NUMBERS else read_as.flag if field in OF_BROKER else read_as.node
+    found: str | int = read(at, value, known)
+    return found
+
+
+_NUMBER = value_that(lambda value: isinstance(value, int) and not isinstance(value, bool),
+                     "a number or an observation")
+_WHOLES: Mapping[str, Read] = {
+    **dict.fromkeys(("all", "any"), read_as.several(read_state, "states")),
+    "healthy": value_that(lambda value: value is True, "true")}

@@ -10,7 +10,6 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from floodmark.harness.client import batch
 
 RUN = "0123456789abcdef"
-ENDING = batch.ending(RUN)
 NOW_MS = 1_700_000_000_123
 Header = tuple[str, bytes | None]
 
@@ -33,7 +32,7 @@ def stamped(data: bytes, base_offset: int, epoch: int) -> bytes:
 @given(st.lists(st.integers(0, 2**62), min_size=1, max_size=70))
 def test_a_batch_is_byte_for_byte_what_kafka_python_writes(values: list[int]) -> None:
     """Except the leader epoch, which the leader sets (bytes 12 to 15)."""
-    ours = batch.encode(values, ENDING, NOW_MS)
+    ours = batch.encode(values, RUN, NOW_MS)
     theirs = foreign([(None, b"%d" % value, [("floodmark", RUN.encode())]) for value in values])
     assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
 
@@ -42,14 +41,14 @@ def test_a_batch_is_byte_for_byte_what_kafka_python_writes(values: list[int]) ->
     st.lists(st.integers(0, 2**62), min_size=1, max_size=70), st.integers(0, 2**40), st.integers(0, 2**30))
 def test_a_batch_is_read_back_at_the_stamped_offset_and_epoch(
         values: list[int], base: int, epoch: int) -> None:
-    data = stamped(batch.encode(values, ENDING, NOW_MS), base, epoch)
-    assert list(batch.decode(data, ENDING)) == [batch.Batch(
+    data = stamped(batch.encode(values, RUN, NOW_MS), base, epoch)
+    assert list(batch.decode(data, RUN)) == [batch.Batch(
         last_offset=base + len(values) - 1, epoch=epoch,
         values=tuple((base + index, value) for index, value in enumerate(values)))]
 
 
 def test_kafka_python_reads_our_batches() -> None:
-    records = MemoryRecords(stamped(batch.encode([5, 6], ENDING, NOW_MS), 9, 2))
+    records = MemoryRecords(stamped(batch.encode([5, 6], RUN, NOW_MS), 9, 2))
     read = records.next_batch()
     assert read is not None
     assert read.validate_crc()
@@ -68,55 +67,57 @@ def test_kafka_python_reads_our_batches() -> None:
 ])
 def test_a_record_that_only_resembles_ours_has_no_value(
         record: tuple[bytes | None, bytes | None, list[Header]]) -> None:
-    [read] = batch.decode(foreign([record]), ENDING)
+    [read] = batch.decode(foreign([record]), RUN)
     assert read.values == ((0, None),)
 
 
 def test_a_compressed_batch_is_read_too() -> None:
     data = foreign([(None, b"5", [("floodmark", RUN.encode())]), (None, b"6", [])], compression=1)
-    [read] = batch.decode(data, ENDING)
+    [read] = batch.decode(data, RUN)
     assert read.values == ((0, 5), (1, None))
 
 
 def test_a_control_batch_takes_its_offsets_and_shows_no_record() -> None:
-    data = bytearray(batch.encode([1, 2], ENDING, NOW_MS))
+    data = bytearray(batch.encode([1, 2], RUN, NOW_MS))
     data[22] |= 0x20
     data[17:21] = batch.crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
-    [read] = batch.decode(bytes(data), ENDING)
+    [read] = batch.decode(bytes(data), RUN)
     assert (read.last_offset, read.values) == (1, ())
 
 
 def test_a_last_batch_that_is_cut_off_anywhere_is_left_out() -> None:
-    whole, last = batch.encode([1], ENDING, NOW_MS), batch.encode([2], ENDING, NOW_MS)
+    whole, last = batch.encode([1], RUN, NOW_MS), batch.encode([2], RUN, NOW_MS)
     for length in range(len(last)):
-        assert [one.values for one in batch.decode(whole + last[:length], ENDING)] == [((0, 1),)]
+        assert [one.values for one in batch.decode(whole + last[:length], RUN)] == [((0, 1),)]
 
 
 def test_every_flipped_bit_under_the_crc_is_detected() -> None:
-    data = batch.encode([123], ENDING, NOW_MS)
+    data = batch.encode([123], RUN, NOW_MS)
     for position in range(16, len(data)):
         damaged = bytearray(data)
         damaged[position] ^= 1
         with pytest.raises(batch.Corrupt):
-            list(batch.decode(bytes(damaged), ENDING))
+            list(batch.decode(bytes(damaged), RUN))
 
 
 def test_a_batch_that_claims_more_records_than_it_holds_is_corrupt() -> None:
-    data = bytearray(batch.encode([1], ENDING, NOW_MS))
+    data = bytearray(batch.encode([1], RUN, NOW_MS))
     data[57:61] = (2).to_bytes(4, "big")
     data[17:21] = batch.crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
     with pytest.raises(batch.Corrupt):
-        list(batch.decode(bytes(data), ENDING))
+        list(batch.decode(bytes(data), RUN))
 
 
 # -- message formats v0 and v1, which have no headers ------------------------------------------------------
 
 def old_messages(magic: int, values: list[bytes], *, compression: int = 0, key: bytes | None = None) -> bytes:
-    """Messages of an old format, as kafka-python writes them, from offset 0 on."""
+    """Messages of an old format, as kafka-python writes them, from offset 0 on; a leader gives a wrapper its
+    last message's."""
     builder = LegacyRecordBatchBuilder(magic, compression, 1 << 20)
     for offset, value in enumerate(values):
         builder.append(offset, NOW_MS if magic else None, key, value)
-    return bytes(builder.build())
+    data = bytes(builder.build())
+    return (len(values) - 1).to_bytes(8, "big") + data[8:] if compression else data
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -124,41 +125,41 @@ def old_messages(magic: int, values: list[bytes], *, compression: int = 0, key: 
 def test_messages_of_old_formats_are_read_by_their_values_alone(magic: int, compression: int) -> None:
     data = old_messages(magic, [b"floodmark %s 7" % RUN.encode(), b"8", b"floodmark fedcba9876543210 9"],
                compression=compression)
-    read = list(batch.decode(data, ENDING, RUN))
+    read = list(batch.decode(data, RUN))
     assert [pair for one in read for pair in one.values] == [(0, 7), (1, None), (2, None)]
     assert {one.epoch for one in read} == {-1}
 
 
 def test_an_old_message_with_a_key_is_not_ours() -> None:
-    [read] = batch.decode(old_messages(1, [b"floodmark %s 7" % RUN.encode()], key=b"k"), ENDING, RUN)
+    [read] = batch.decode(old_messages(1, [b"floodmark %s 7" % RUN.encode()], key=b"k"), RUN)
     assert read.values == ((0, None),)
 
 
 def test_a_cut_old_message_is_left_out_and_a_damaged_one_is_corrupt() -> None:
     data = old_messages(1, [b"floodmark %s 7" % RUN.encode()] * 2)
-    assert len(list(batch.decode(data[:-1], ENDING, RUN))) == 1
+    assert len(list(batch.decode(data[:-1], RUN))) == 1
     damaged = data[:-1] + bytes([data[-1] ^ 1])
     with pytest.raises(batch.Corrupt):
-        list(batch.decode(damaged, ENDING, RUN))
+        list(batch.decode(damaged, RUN))
 
 
 @given(st.lists(st.integers(0, 2**62), min_size=1, max_size=70))
 def test_a_batch_written_without_headers_is_read_back(values: list[int]) -> None:
     data = batch.encode_without_headers(values, RUN, NOW_MS)
-    [read] = batch.decode(data, ENDING, RUN)
+    [read] = batch.decode(data, RUN)
     assert read.values == tuple(enumerate(values))
     assert [record.headers for record in MemoryRecords(data).next_batch() or ()] == [[] for _ in values]
-    [other] = batch.decode(data, batch.ending("f" * 16), "f" * 16)
+    [other] = batch.decode(data, "f" * 16)
     assert {value for _, value in other.values} == {None}
 
 
 def test_a_batch_compressed_by_us_is_read_by_us_and_by_the_library() -> None:
     """Gzip, as its attributes state; the same bytes each time."""
     values = list(range(100, 400))
-    data = stamped(batch.encode(values, ENDING, NOW_MS, compressed=True), 7, 2)
-    assert data == stamped(batch.encode(values, ENDING, NOW_MS, compressed=True), 7, 2)
-    assert len(data) < len(batch.encode(values, ENDING, NOW_MS)) / 2
-    (ours,) = batch.decode(data, ENDING)
+    data = stamped(batch.encode(values, RUN, NOW_MS, compressed=True), 7, 2)
+    assert data == stamped(batch.encode(values, RUN, NOW_MS, compressed=True), 7, 2)
+    assert len(data) < len(batch.encode(values, RUN, NOW_MS)) / 2
+    (ours,) = batch.decode(data, RUN)
     assert ours.values == tuple(enumerate(values, start=7))
     read = [record for one in iter(MemoryRecords(data).next_batch, None) for record in one]
     assert [(record.offset, record.value) for record in read] == [

@@ -51,7 +51,7 @@ def run_story(story: Story, **changes: Any) -> Any:
 
 
 def stamped(values: list[int], base_offset: int, epoch: int) -> bytes:
-    data = batch.encode(values, batch.ending(RUN), 1)
+    data = batch.encode(values, RUN, 1)
     return base_offset.to_bytes(8, "big") + data[8:12] + epoch.to_bytes(4, "big") + data[16:]
 
 
@@ -65,7 +65,7 @@ def test_an_acked_send_is_ok_with_its_offsets_and_the_request_has_its_values() -
         assert (request.acks, request.timeout_ms) == (-1, 1000)
         [partition] = request.topic_data[0].partition_data
         assert (request.topic_data[0].name, partition.index) == (TOPIC, 0)
-        [sent] = batch.decode(bytes(partition.records), batch.ending(RUN))
+        [sent] = batch.decode(bytes(partition.records), RUN)
         assert [value for _, value in sent.values] == [17, 18]
         return outcome
 
@@ -300,7 +300,7 @@ def test_an_answer_that_withholds_records_is_no_empty_one(answer: Fetched, error
 
 def test_a_poll_reads_on_over_records_that_are_not_ours() -> None:
     async def story(broker: CannedBroker, client: Client) -> None:
-        theirs = batch.encode([5], batch.ending("another run"), 0)
+        theirs = batch.encode([5], "another run", 0)
         broker.fetch = [Fetched(records=theirs), Fetched(records=stamped([10], 1, 0)), Fetched()]
         client.assign([7])
         assert [(read.offset, read.value) for read in (await client.poll()).reads] == [(1, 10)]

@@ -52,7 +52,7 @@ async def all_send(clients: list[Client], *partitions: int) -> list[Outcome]:
 
 def places(broker: CannedBroker) -> list[dict[int, list[int | None]]]:
     """Of each request: partition -> the values sent to it."""
-    return [{part.index: [value for one in batch.decode(bytes(part.records), batch.ending(RUN))
+    return [{part.index: [value for one in batch.decode(bytes(part.records), RUN)
                           for _, value in one.values]
              for topic in request.topic_data for part in topic.partition_data}
             for request in broker.of(PRODUCE)]

@@ -568,7 +568,7 @@ class OwnCluster:
         asks: list[Stamped] = []
         deadline_s = time.monotonic() + CREATE_S / 6
         while len(asks) < ASKS_OF_A_CLOCK:
-            data = batch.encode([len(asks)], batch.ending(self._prefix), time.time_ns() // 1_000_000)
+            data = batch.encode([len(asks)], self._prefix, time.time_ns() // 1_000_000)
             sent_ns = time.time_ns()
             try:
                 stamp_ms = await self._brokers.stamp(

@@ -26,7 +26,7 @@ from floodmark.harness.report.run_outcome import Ruling, ruling, summary
 from floodmark.harness.report.run_page import write_page_if_invalid
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.report.saved_verdict import read_verdict
-from floodmark.harness.report.verdict_changes import changes
+from floodmark.harness.report.verdict_text import changes
 from floodmark.harness.run import RunAt
 from floodmark.harness.run_location import Place, is_named
 from floodmark.harness.spark_options import HERE, Workers

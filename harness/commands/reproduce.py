@@ -31,12 +31,11 @@ from floodmark.harness.pipeline import judge_all, new_parent, record, say, tidy
 from floodmark.harness.report.case_names import ASKED
 from floodmark.harness.report.phrases import class_text, many
 from floodmark.harness.report.rates import wilson
-from floodmark.harness.report.reproduce_command import read_reproducible
 from floodmark.harness.report.run_outcome import VALID, Ruling, ruling
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.report.saved_verdict import read_verdict
 from floodmark.harness.report.terminal import Screen, table
-from floodmark.harness.report.verdict_text import worst_first
+from floodmark.harness.report.verdict_text import read_reproducible, worst_first
 from floodmark.harness.run import DONE, INTERRUPTED, Run, latest_folder, open_run, write_json
 from floodmark.harness.run_location import is_named
 from floodmark.harness.runner import RunResult

@@ -9,9 +9,8 @@ import click
 
 from floodmark.harness.campaign.state import is_campaign
 from floodmark.harness.errors import UsageError
-from floodmark.harness.report.logs_side_by_side import check_partition, logs_text
 from floodmark.harness.report.run_files import RunFiles
-from floodmark.harness.report.run_shown import finding_text, glance_text
+from floodmark.harness.report.run_shown import check_partition, finding_text, glance_text, logs_text
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.saved_verdict import read_about
 from floodmark.harness.run import latest_folder, open_run, real_folder

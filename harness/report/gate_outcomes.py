@@ -25,8 +25,6 @@ from floodmark.checkers.text.blame_words import blame_in
 from floodmark.harness import __version__
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.bad_lines import bad_lines
-from floodmark.harness.report.broker_exits import died_unquoted
 from floodmark.harness.report.case_names import UNREADABLE, case_name, numbered
 from floodmark.harness.report.model import Json, Reading, text_of
 from floodmark.harness.report.phrases import class_text, many
@@ -42,7 +40,7 @@ from floodmark.harness.report.run_outcome import (
     summary,
 )
 from floodmark.harness.report.safe_text import harmless, harmless_data
-from floodmark.harness.report.saved_verdict import LEFT_OF_SHRUNK
+from floodmark.harness.report.saved_verdict import LEFT_OF_SHRUNK, bad_lines, died_unquoted
 from floodmark.harness.run import SHRUNK, RunAt
 from floodmark.harness.run_location import Place
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Policy, Verdict

@@ -19,10 +19,10 @@ from floodmark.harness.verdict import BUG
 
 if TYPE_CHECKING:
     from floodmark.checkers.stats.seen import Seen
-    from floodmark.harness.report.finding_evidence import Gathering
-    from floodmark.harness.report.html.reproduced import Standing
-    from floodmark.harness.report.html.timeline import Span, Traced
+    from floodmark.harness.report.evidence import Gathering
     from floodmark.harness.report.run_outcome import Ruling
+    from floodmark.harness.report.run_page import Standing
+    from floodmark.harness.report.timeline import Span, Traced
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json, or a line of a file
 Line = dict[str, Any]  # of a file, as JSON
@@ -65,9 +65,8 @@ def mapping(fields: Json, name: str) -> Json:
 class TraceLine:
     """One line of trace.jsonl. Any field may be missing, or be of another type."""
 
-    number: int | None  # from 1
+    number: int  # from 1
     fields: Json
-    begin: int = 0  # the byte it begins at
 
     def whole_number(self, name: str) -> int | None:
         return int_in(self.fields, name)
@@ -92,7 +91,7 @@ class TraceLine:
     @property
     def place(self) -> str:
         """`trace.jsonl:60`."""
-        return TRACE if self.number is None else f"{TRACE}:{self.number}"
+        return f"{TRACE}:{self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,21 +2,23 @@
 line, a record by its offset.
 
 Rules
-1. A file is mapped into memory and never read completely for a look-up. Lines in the order of a key are found
-   by binary search; in a file that is not in order a line may not be found, but a line that is found is a
-   right one. Line numbers count from 1.
+1. A file is mapped into memory when it is first asked for. Lines in the order of a key are found by binary
+   search; in a file that is not in order a line may not be found, but a line that is found is a right one.
+   Line numbers count from 1.
 2. Searches by contents share one budget of bytes a run.
 3. Lines that are missing, torn, or not in format 1 count as absent: the judge reports them. A file that is
    missing or cannot be read has no lines, and its `trouble` says why.
 """
 
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from mmap import ACCESS_READ, mmap
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
@@ -27,34 +29,19 @@ from floodmark.harness.report.safe_text import harmless_data, harmless_op, is_pl
 from floodmark.harness.run import Run
 from floodmark.harness.run_location import Place, is_safe_name, open_inside
 
-BLOCK_BYTES = 1 << 18  # in which line feeds are counted
 KEYLESS = 8  # lines in a row without the key, after which a search gives up at this place
 SEARCH_BYTES = 1 << 29  # of one run, for all searches together
-WINDOW_BYTES = 1 << 23  # of a trace, around one moment
-BACK_BYTES = 1 << 20  # of a history, before one line
+WINDOW_LINES = 60_000  # of a trace, around one moment
+BACK_LINES = 10_000  # of a history, before one line
+MANY = 2_000  # changes of a partition
 ROWS_BYTES = 1 << 24  # a replicas.jsonl above that is not read
 PAGE_BYTES, LINE_BYTES = 1 << 30, 1 << 24  # of a file and of a line, for a page
 CHANGES = ("truncate", "elect", "isr", "become_leader")
-MANY = 2_000  # of these lines
 OF_NEMESIS = re.compile(rb'"process": ?-1\b')
-_INDEX = re.compile(rb'"index": ?(\d+)')
-_TIME = re.compile(rb'"time": ?(-?\d+)')
-_PARTITION = re.compile(rb'"partition": ?(\d+)')
-_OFFSET = re.compile(rb'"offset": ?(\d+)')
+INDEX, TIME, PARTITION, OFFSET = (
+    re.compile(rb'"%b": ?(-?\d+)' % name) for name in (b"index", b"time", b"partition", b"offset"))
 
-Key = TypeVar("Key", int, tuple[int, int])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A line and the byte it begins at."""
-
-    begin: int
-    line: bytes
-
-    @property
-    def end(self) -> int:
-        return self.begin + len(self.line)
+Numbered = tuple[int, bytes]  # a line and its number
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,17 +51,16 @@ class Budget:
     left: int
 
 
-@dataclass(slots=True)
+@dataclass
 class LineFile:
     """A file of lines."""
 
     path: Place
     folder: Place  # it may be untrusted: the file must be inside it
-    trouble: OSError | None = None  # why it could not be read last time
-    _feeds: list[int] = field(default_factory=lambda: [0])  # line feeds before each block counted so far
+    trouble: OSError | None = None  # why it cannot be read; known once it was asked for
 
+    @cached_property
     def data(self) -> bytes | mmap:
-        self.trouble = None
         try:
             with open_inside(self.path, self.folder) as file:
                 return mmap(file.fileno(), 0, access=ACCESS_READ)
@@ -84,62 +70,48 @@ class LineFile:
             pass
         return b""
 
-    def size(self) -> int:
-        return len(self.data())
+    @cached_property
+    def begins(self) -> "array[int]":
+        """The byte at which each line begins."""
+        found = array("q", [0])
+        found.extend(feed.end() for feed in re.finditer(b"\n", self.data))
+        if found[-1] == len(self.data):
+            found.pop()
+        return found
 
-    def lines(self, begin: int = 0, end: int | None = None) -> Iterator[Found]:
-        """Yields the lines that begin at bytes `begin` to `end`; a line must begin at `begin`."""
-        data = self.data()
-        while begin < (len(data) if end is None else min(end, len(data))):
-            found = line_at(data, begin)
-            yield found
-            begin = found.end
-
-    def first_at_or_above(self, key_of: Callable[[bytes], Key | None], wanted: Key) -> Found | None:
-        """The first line whose key is `wanted` or higher, if the lines are in the order of the key."""
-        data = self.data()
-        low, high = 0, len(data)
-        while low < high:
-            middle = (low + high) // 2
-            found = keyed(data, middle, high, key_of)
-            if found is None or found[1] >= wanted:
-                high = middle
-            else:
-                low = found[0].end
-        last = keyed(data, low, len(data), key_of)
-        return last[0] if last is not None and last[1] >= wanted else None
-
-    def numbered(self, number: int) -> Found | None:
+    def line(self, number: int) -> bytes | None:
         """The line with that number."""
-        data, feeds = self.data(), number - 1
-        self._count(data, len(data) // BLOCK_BYTES)
-        block = max(0, bisect_left(self._feeds, feeds) - 1)
-        begin = block * BLOCK_BYTES
-        for _ in range(feeds - self._feeds[block]):
-            begin = data.find(b"\n", begin) + 1
-            if not begin:
-                return None
-        return line_at(data, begin) if feeds >= 0 and begin < len(data) else None
-
-    def number_of(self, begin: int) -> int | None:
-        """The number of the line that begins there."""
-        data, block = self.data(), begin // BLOCK_BYTES
-        self._count(data, block)
-        if begin >= len(data):
+        if not 0 < number <= len(self.begins):
             return None
-        return self._feeds[block] + data[block * BLOCK_BYTES:begin].count(b"\n") + 1
+        return self.data[self.begins[number - 1]:self.begins[number] if number < len(self.begins) else None]
 
-    def _count(self, data: bytes | mmap, blocks: int) -> None:
-        """Counts the line feeds of the first blocks, as far as they are whole: the file may grow."""
-        while len(self._feeds) <= blocks and (end := len(self._feeds) * BLOCK_BYTES) <= len(data):
-            self._feeds.append(self._feeds[-1] + data[end - BLOCK_BYTES:end].count(b"\n"))
+    def lines(self, first: int = 1, behind: int | None = None) -> Iterator[Numbered]:
+        """Yields the lines from one number to before another."""
+        for number in range(first, len(self.begins) + 1)[:None if behind is None else max(0, behind - first)]:
+            yield number, self.line(number) or b""
+
+    def first_at_or_above(self, fields: Sequence[re.Pattern[bytes]], *wanted: int) -> int | None:
+        """The number of the first line whose fields are `wanted` or higher, if the lines are in the order of
+        these fields."""
+
+        def keyed(number: int) -> tuple[int, tuple[int, ...]] | None:
+            """The first line from there on that has the fields."""
+            near = ((at, [one.search(line) for one in fields])
+                    for at, line in self.lines(number, number + KEYLESS))
+            return next(((at, tuple(int(one[1]) for one in found if one)) for at, found in near
+                         if all(found)), None)
+
+        numbers = range(1, len(self.begins) + 1)
+        above = bisect_left(numbers, True, key=lambda at: (one := keyed(at)) is None or one[1] >= wanted)
+        found = keyed(above + 1)
+        return found[0] if found is not None and found[1] >= wanted else None
 
     def containing(
-        self, wanted: bytes | re.Pattern[bytes], budget: Budget | None = None, begin: int = 0
-    ) -> Iterator[Found]:
-        """Yields the lines from `begin` on (the begin of a line) that contain these bytes or have a match,
-        within the budget."""
-        data = self.data()
+        self, wanted: bytes | re.Pattern[bytes], budget: Budget | None = None, first: int = 1
+    ) -> Iterator[Numbered]:
+        """Yields the lines from a number on that contain these bytes or have a match, within the budget."""
+        data = self.data
+        begin = self.begins[first - 1] if first <= len(self.begins) else len(data)
         budget = budget or Budget(left=len(data))
         while budget.left > 0 and begin < len(data):
             end = min(begin + budget.left, len(data))
@@ -147,17 +119,19 @@ class LineFile:
                 at = data.find(wanted, begin, end)
             else:
                 at = match.start() if (match := wanted.search(data, begin, end)) is not None else -1
-            found = line_at(data, start_of(data, at)) if at >= 0 else None
-            budget.left -= (end if found is None else found.end) - begin
-            if found is None:
+            number = bisect_right(self.begins, at)
+            line = self.line(number)
+            behind = end if line is None else self.begins[number - 1] + len(line)
+            budget.left -= behind - begin
+            if line is None:
                 return
-            yield found
-            begin = found.end
+            yield number, line
+            begin = behind
 
-    def with_field(self, name: str, value: object, budget: Budget, begin: int = 0) -> Iterator[Found]:
-        """Yields the lines from `begin` on that contain the field, written with the first line's spaces."""
-        gap = b" " if any(b'": ' in first.line for first in self.lines(0, 1)) else b""
-        return self.containing(b'"%b":%b%b' % (name.encode(), gap, orjson.dumps(value)), budget, begin)
+    def with_field(self, name: str, value: object, budget: Budget, first: int = 1) -> Iterator[Numbered]:
+        """Yields the lines from a number on that contain the field, written with the first line's spaces."""
+        gap = b" " if b'": ' in (self.line(1) or b"") else b""
+        return self.containing(b'"%b":%b%b' % (name.encode(), gap, orjson.dumps(value)), budget, first)
 
     def objects(
         self, problems: list[str], wanted: Callable[[bytes], bool]
@@ -165,55 +139,25 @@ class LineFile:
         """Yields (number, fields) of the lines that are `wanted` and JSON objects; what is wrong with the
         file goes to `problems`, a sentence each."""
         broken, name = 0, self.path.name
-        for number, found in enumerate(self.lines(), 1):
-            if found.end > PAGE_BYTES:
+        for number, line in self.lines():
+            if self.begins[number - 1] + len(line) > PAGE_BYTES:
                 problems.append(f"{name} is longer than {PAGE_BYTES >> 20} MB: what comes after line "
                                 f"{number} is not on this page")
                 break
-            if len(found.line) > LINE_BYTES or not wanted(found.line):
-                broken += len(found.line) > LINE_BYTES
+            if len(line) > LINE_BYTES or not wanted(line):
+                broken += len(line) > LINE_BYTES
                 continue
-            fields = fields_of(found.line)
+            fields = fields_of(line)
             if fields is not None:
                 yield number, fields
             else:
-                broken += found.line.endswith(b"\n") and bool(found.line.strip())
+                broken += line.endswith(b"\n") and bool(line.strip())
         if isinstance(self.trouble, FileNotFoundError):
             problems.append(f"there is no {name}")
         elif self.trouble is not None:
             problems.append(f"{name} cannot be read: {self.trouble.strerror or self.trouble}")
         if broken:
             problems.append(f"{name}: {broken} line(s) are no JSON objects and were skipped")
-
-
-def line_at(data: bytes | mmap, begin: int) -> Found:
-    return Found(begin=begin, line=data[begin:data.find(b"\n", begin) + 1 or len(data)])
-
-
-def start_of(data: bytes | mmap, at: int) -> int:
-    """Where the line begins that this byte belongs to."""
-    return data.rfind(b"\n", 0, at) + 1
-
-
-def next_start(data: bytes | mmap, at: int) -> int:
-    """Where the first line at or after this byte begins."""
-    return 0 if at <= 0 else data.find(b"\n", at - 1) + 1 or len(data)
-
-
-def keyed(
-    data: bytes | mmap, at: int, end: int, key_of: Callable[[bytes], Key | None]
-) -> tuple[Found, Key] | None:
-    """The first line with a key that begins between two bytes, and the key."""
-    begin = next_start(data, at)
-    for _ in range(KEYLESS):
-        if begin >= end:
-            return None
-        found = line_at(data, begin)
-        key = key_of(found.line)
-        if key is not None:
-            return found, key
-        begin = found.end
-    return None
 
 
 @dataclass
@@ -225,39 +169,30 @@ class RunFiles:
     sends: dict[tuple[int, int], tuple[Op, ...]] = field(default_factory=dict)
     dumps: dict[str, LineFile] = field(default_factory=dict)
 
-    @cached_property
-    def history(self) -> LineFile:
-        return LineFile(self.run.history_path, self.run.folder)
-
-    @cached_property
-    def trace(self) -> LineFile:
-        return LineFile(self.run.trace_path, self.run.folder)
-
-    @cached_property
-    def replicas_file(self) -> LineFile:
-        return LineFile(self.run.replicas_path, self.run.folder)
+    def __post_init__(self) -> None:
+        self.history, self.trace, self.replicas_file = (LineFile(path, self.run.folder) for path in (
+            self.run.history_path, self.run.trace_path, self.run.replicas_path))
 
     # -- the history ----------------------------------------------------------------------------------------
 
     def op(self, index: int) -> Op | None:
         """The op with that index."""
-        op = op_in(self.history.first_at_or_above(number_by(_INDEX), index))
+        number = self.history.first_at_or_above([INDEX], index)
+        op = None if number is None else op_in(self.history.line(number))
         return op if op is not None and op.index == index else None
 
     def invocation(self, op: Op) -> Op | None:
         """The invocation that this op completes: the last one of its process before it."""
         if op.type is Type.INVOKE:
             return op
-        found = self.history.first_at_or_above(number_by(_INDEX), op.index)
-        if found is None:
-            return None
-        last: Op | None = None
-        begin = next_start(self.history.data(), found.begin - BACK_BYTES)
-        for each in self.history.lines(begin, found.begin):
-            if b'"invoke"' in each.line and str(op.process).encode() in each.line:
-                invoked = op_in(each)
-                last = invoked if invoked is not None and invoked.process == op.process else last
-        return last
+        number = self.history.first_at_or_above([INDEX], op.index) or 0
+        for at in range(number - 1, max(0, number - BACK_LINES), -1):
+            line = self.history.line(at) or b""
+            if b'"invoke"' in line and b"%d" % op.process in line:
+                invoked = op_in(line)
+                if invoked is not None and invoked.process == op.process:
+                    return invoked
+        return None
 
     def send_of(self, partition: int, value: int) -> tuple[Op, ...]:
         """The first invocation that sends the value to the partition, and its completion."""
@@ -268,8 +203,8 @@ class RunFiles:
 
     def _send_of(self, partition: int, value: int) -> tuple[Op, ...]:
         invoked: Op | None = None
-        for found in self.history.with_field("value", value, self.budget):
-            op = op_in(found)
+        for _, line in self.history.with_field("value", value, self.budget):
+            op = op_in(line)
             if op is None or not any((s.partition, s.value) == (partition, value) for s in op.sends or ()):
                 continue
             if op.type is not Type.INVOKE:
@@ -280,61 +215,55 @@ class RunFiles:
     @cached_property
     def nemesis(self) -> list[Op]:
         """All ops of the nemesis, in order; they are few and quickly found, so this has no budget."""
-        ops = map(op_in, self.history.containing(OF_NEMESIS))
+        ops = (op_in(line) for _, line in self.history.containing(OF_NEMESIS))
         return [op for op in ops if op is not None and op.process == NEMESIS]
 
     # -- the trace ------------------------------------------------------------------------------------------
 
     def event(self, number: int) -> TraceLine | None:
         """The trace's line with that number."""
-        found = self.trace.numbered(number)
-        fields = None if found is None else fields_of(found.line)
-        return None if found is None or fields is None else (
-            TraceLine(number=number, fields=fields, begin=found.begin))
-
-    def numbered(self, line: TraceLine) -> TraceLine:
-        return replace(line, number=self.trace.number_of(line.begin))
+        line = self.trace.line(number)
+        fields = None if line is None else fields_of(line)
+        return None if fields is None else TraceLine(number=number, fields=fields)
 
     def between(self, first_ns: int, last_ns: int, partition: int, *words: str) -> list[TraceLine]:
         """The trace's lines with these events about a partition between two times; none if not all up to the
         second time could be read."""
-        begin = self.trace.first_at_or_above(number_by(_TIME), first_ns)
-        if begin is None:
+        first, found = self.trace.first_at_or_above([TIME], first_ns), list[TraceLine]()
+        if first is None:
             return []
-        lines: list[TraceLine] = []
-        for found in self.trace.lines(begin.begin, begin.begin + WINDOW_BYTES):
-            time = _TIME.search(found.line)
+        for one in self.trace.lines(first, first + WINDOW_LINES):
+            time = TIME.search(one[1])
             if time is not None and int(time[1]) > last_ns:
-                return lines
-            lines += matching(found, partition, words)
-        return lines if begin.begin + WINDOW_BYTES >= self.trace.size() else []
+                return found
+            found += matching(one, partition, words)
+        return found if first + WINDOW_LINES > len(self.trace.begins) else []
 
     def before(self, line: TraceLine, partition: int, *words: str) -> list[TraceLine]:
         """All lines of the trace with these events about a partition before a line; none if they are too
         many."""
-        earlier = self.trace.lines(0, line.begin) if line.begin <= WINDOW_BYTES else ()
+        earlier = self.trace.lines(1, line.number) if line.number <= WINDOW_LINES else ()
         return [match for each in earlier for match in matching(each, partition, words)]
 
-    def after(self, begin: int, partition: int | None, word: str) -> Iterator[TraceLine]:
-        """Yields the events of this name (of a partition; None: of any) from byte `begin` on, within the
-        budget."""
-        for found in self.trace.with_field("event", word, self.budget, begin):
-            yield from matching(found, partition, (word,))
+    def after(self, first: int, partition: int | None, word: str) -> Iterator[TraceLine]:
+        """Yields the events of this name (of a partition; None: of any) from a line on, within the budget."""
+        for one in self.trace.with_field("event", word, self.budget, first):
+            yield from matching(one, partition, (word,))
 
     def changes(self, first_ns: int, last_ns: int | None, partition: int | None) -> list[TraceLine]:
         """Truncations, elections, new leaders and ISR changes of a partition (None: of any) between two times
         (None: to the end), in order. ISR changes are the controller's; a new leader's line has its LEO. Of
         very many the first."""
-        begin = self.trace.first_at_or_above(number_by(_TIME), first_ns)
+        first = self.trace.first_at_or_above([TIME], first_ns)
         found: list[TraceLine] = []
-        for word in CHANGES if begin is not None else ():
-            for line in self.after(begin.begin if begin is not None else 0, partition, word):
+        for word in CHANGES if first is not None else ():
+            for line in self.after(first or 1, partition, word):
                 time = line.whole_number("time")
                 if time is None or (last_ns is not None and time > last_ns) or len(found) == MANY:
                     break  # the lines are in the order of time
                 if word != "isr" or "leo" not in line.fields:
                     found.append(line)
-        return [self.numbered(line) for line in sorted(found, key=lambda one: one.begin)]
+        return sorted(found, key=lambda one: one.number)
 
     # -- the logs -------------------------------------------------------------------------------------------
 
@@ -356,15 +285,13 @@ class RunFiles:
         if not self.run.has(self.run.logs_folder / f"{node}.jsonl"):
             rows = [row for row in self.parquet_rows(node, [offset]) if is_at(row, partition, offset)]
             return record_of(rows[0], f"{place}.parquet") if rows else None
-        found = dump.first_at_or_above(place_of, (partition, offset))
-        if found is None or not is_at(fields_of(found.line), partition, offset):
-            found = next((each for each in dump.with_field("offset", offset, self.budget)
-                          if is_at(fields_of(each.line), partition, offset)), None) if expected else None
-        row = None if found is None else fields_of(found.line)
-        if found is None or row is None:
-            return None
-        number = dump.number_of(found.begin)
-        return record_of(row, f"{place}.jsonl" + ("" if number is None else f":{number}"))
+        first = dump.first_at_or_above([PARTITION, OFFSET], partition, offset)
+        near = () if first is None else dump.lines(first, first + 1)
+        for number, line in chain(near, dump.with_field("offset", offset, self.budget) if expected else ()):
+            row = fields_of(line)
+            if row is not None and is_at(row, partition, offset):
+                return record_of(row, f"{place}.jsonl:{number}")
+        return None
 
     def parquet_rows(
         self, node: str, offsets: Collection[int], complain: Callable[[Exception], None] = lambda _: None
@@ -384,15 +311,15 @@ class RunFiles:
     @cached_property
     def replicas(self) -> Mapping[tuple[str, int], Json]:
         """The rows of replicas.jsonl by node and partition: what each replica believed at the end."""
-        lines = self.replicas_file.lines() if self.replicas_file.size() <= ROWS_BYTES else ()
-        rows = (fields_of(each.line) for each in lines)
+        lines = self.replicas_file.lines() if len(self.replicas_file.data) <= ROWS_BYTES else ()
+        rows = (fields_of(line) for _, line in lines)
         return {(str(row.get("node")), row["partition"]): row
                 for row in rows if row is not None and type(row.get("partition")) is int}
 
 
-def op_in(found: Found | None) -> Op | None:
+def op_in(line: bytes | None) -> Op | None:
     try:
-        return None if found is None else harmless_op(found.line, history.decode_op(found.line))
+        return None if line is None else harmless_op(line, history.decode_op(line))
     except ValueError:
         return None
 
@@ -408,14 +335,15 @@ def fields_of(line: bytes) -> dict[str, Any] | None:
     return fields if is_plain(line) else harmless_data(fields)
 
 
-def matching(found: Found, partition: int | None, words: Collection[str]) -> list[TraceLine]:
+def matching(one: Numbered, partition: int | None, words: Collection[str]) -> list[TraceLine]:
     """The line, if it is one of these events, and of the partition (None: of any)."""
-    if not any(b'"%b"' % word.encode() in found.line for word in words):
+    number, line = one
+    if not any(b'"%b"' % word.encode() in line for word in words):
         return []
-    fields = fields_of(found.line)
+    fields = fields_of(line)
     if fields is None or fields.get("event") not in words or partition not in (None, fields.get("partition")):
         return []
-    return [TraceLine(number=None, fields=fields, begin=found.begin)]
+    return [TraceLine(number=number, fields=fields)]
 
 
 def is_at(row: Json | None, partition: int, offset: int) -> bool:
@@ -428,16 +356,3 @@ def record_of(row: Json, place: str) -> Record:
                                       ("aborted", row.get("aborted") is True)) if is_so]
     return Record(epoch=numbers.get("epoch"), value=numbers.get("value"), crc=numbers.get("crc"),
                   flaw=", ".join(flaws) or None, place=place)
-
-
-def number_by(pattern: re.Pattern[bytes]) -> Callable[[bytes], int | None]:
-    def key_of(line: bytes) -> int | None:
-        found = pattern.search(line)
-        return None if found is None else int(found[1])
-
-    return key_of
-
-
-def place_of(line: bytes) -> tuple[int, int] | None:
-    partition, offset = _PARTITION.search(line), _OFFSET.search(line)
-    return None if partition is None or offset is None else (int(partition[1]), int(offset[1]))

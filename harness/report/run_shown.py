@@ -1,46 +1,63 @@
-"""Shows a run at a glance, and a finding with its history, from the run's folder. Only findings need a
-verdict: runs that were not judged yet can be shown too.
+"""Shows a run at a glance, a finding with the history around it, and the replicas' final logs side by side,
+from the run's folder. Only findings need a verdict: runs that were not judged yet can be shown too.
+
+Theory. A finding names lines of the history, or a place in a log, or both. The ops about it are those lines
+and every other op with its value or its place. The promise is the first of the lines named (else the first op
+about it); the breach is the first later op that saw another record at that place. If no client saw one, only
+the final logs show the breach, and any fault since the promise may be the cause.
+The history is searched once, and only lines that may matter are parsed.
 """
 
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
 
 from floodmark.checkers.text.explain import allowed_by, known_findings
-from floodmark.harness.errors import UsageError, nearest
-from floodmark.harness.op import NEMESIS
-from floodmark.harness.report import reproduce_command
-from floodmark.harness.report.broker_exits import died_unquoted
+from floodmark.harness import history
+from floodmark.harness.errors import FloodmarkError, UsageError, nearest
+from floodmark.harness.faults import LASTING, undoes
+from floodmark.harness.op import NEMESIS, Op, Read, Send, Type
 from floodmark.harness.report.case_names import guarantee_texts
-from floodmark.harness.report.finding_evidence import began
-from floodmark.harness.report.finding_narrative import narrate_finding
-from floodmark.harness.report.history_context import (
-    act_line,
-    ops_of,
-    read_story,
-    story_text,
-    with_trace,
+from floodmark.harness.report.evidence import began, leader_of, replicas_of
+from floodmark.harness.report.model import (
+    SHOWN_EXAMPLES,
+    Course,
+    Evidence,
+    Json,
+    Reading,
+    TraceLine,
+    items,
+    mapping,
 )
-from floodmark.harness.report.logs_side_by_side import AROUND, logs_text
-from floodmark.harness.report.model import SHOWN_EXAMPLES, Evidence, Json, Reading, mapping
-from floodmark.harness.report.phrases import class_text, many, with_heads
-from floodmark.harness.report.run_files import OF_NEMESIS, RunFiles
+from floodmark.harness.report.narrative import narrate_finding
+from floodmark.harness.report.phrases import (
+    change_line,
+    class_text,
+    many,
+    op_line,
+    seconds,
+    where_struck,
+    with_heads,
+)
+from floodmark.harness.report.run_files import OF_NEMESIS, LineFile, RunFiles, fields_of
 from floodmark.harness.report.run_outcome import ruling
-from floodmark.harness.report.safe_text import harmless
-from floodmark.harness.report.saved_verdict import LEFT_OF_SHRUNK, read_verdict
-from floodmark.harness.report.trace_text import change_line
+from floodmark.harness.report.safe_text import harmless, harmless_op
+from floodmark.harness.report.saved_verdict import LEFT_OF_SHRUNK, died_unquoted, read_verdict
 from floodmark.harness.report.verdict_text import (
     findings_text,
     gathering_of,
     ran_text,
     reading_of,
+    reproduce_command,
     struck_text,
     summarised,
 )
 from floodmark.harness.run import SHRUNK, Run
-from floodmark.harness.run_location import is_named
+from floodmark.harness.run_location import is_named, is_safe_name
 from floodmark.harness.verdict import BUG
 
 LINES_SHOWN = 40  # of the nemesis's acts, and of the trace's lines if they are not more
@@ -121,7 +138,7 @@ def finding_text(run: Run, about: Json, name: str) -> Iterator[str]:
     for entry in reasons:
         yield (f"{name}: {click.style('cannot tell', fg='yellow')} whether there is "
                f"{'more' if groups else 'any'}: {entry['reason']}")
-    once_more = reproduce_command.reproduce_command(run.folder, about, name) if groups else None
+    once_more = reproduce_command(run.folder, about, name) if groups else None
     yield f"\nwhy    floodmark explain {name}"
     if once_more:
         yield f"again  {harmless(once_more)}"
@@ -151,3 +168,263 @@ def examples_text(run: Run, about: Json, verdict: Json, found: Json) -> Iterator
         if partition is not None and offset is not None and not seen_already:
             yield from logs_text(gathering.files, about, partition, offset)
             pictured |= {(partition, offset + away) for away in range(-AROUND, AROUND + 1)}
+
+
+NEIGHBOURS = 1  # lines shown before and after each line that the finding names
+SLOW_NS = 50_000_000  # a fault that took longer from its begin to its effect is shown with both times
+SHOWN_HEAD, SHOWN_TAIL = 16, 8  # of more lines than these the middle is left out
+
+
+@dataclass(slots=True, kw_only=True)
+class Story:
+    """The lines to show, each with its mark (> about the finding, ! a fault, ~ of the trace); the promise and
+    the breach among them."""
+
+    lines: list[tuple[str, Op | TraceLine]] = field(default_factory=list)
+    in_force: list[tuple[str, str]] = field(default_factory=list)  # faults and nodes, at the promise's time
+    promise: Op | None = None
+    breach: Op | None = None
+    after: int = 0  # acts of the nemesis left out because they came after the finding's last event
+
+
+def read_story(file: LineFile, evidence: Evidence) -> Story:
+    """Collects the lines of the history to show."""
+    story, force = Story(), list[tuple[str, str]]()
+    named, processes = set(evidence.indexes), probes_of(evidence)
+    near = {index + away for index in named for away in range(-NEIGHBOURS, NEIGHBOURS + 1)}
+    value: int | None = None  # at the place: the finding's, else the first that an op got
+    for op in ops_of(file, pattern_of(evidence, near, processes)):
+        if op.process == NEMESIS:
+            force = in_force_after(op, force)
+            story.lines += [("!", op)] if story.promise is not None and story.breach is None else []
+            continue
+        if not (op.index in named or op.process in processes or any(map(evidence.concerns, records_of(op)))):
+            story.lines += [(" ", op)] if op.index in near else []
+            continue
+        story.lines.append((">", op))
+        if named and story.promise is None and op.index not in named:
+            continue  # it came before the first line that the finding names
+        shown = shown_by(op, evidence)
+        if story.promise is None:
+            story.in_force, story.promise = force, op
+            value = evidence.value if named else shown
+        elif story.promise.type is Type.INVOKE and op.process == story.promise.process:
+            story.promise = op  # its completion: the ack is the promise, not the request
+        value = shown if value is None else value
+        if story.breach is None and shown is not None and shown != value:
+            story.breach = op
+    return story
+
+
+def probes_of(evidence: Evidence) -> set[int]:
+    """If the example names only a partition: the processes that probed it while the cluster settled."""
+    placed = evidence.indexes or evidence.offset is not None or evidence.value is not None
+    probes = mapping(evidence.about, "settle").get("processes") or ()
+    return set() if placed or evidence.partition is None else set(probes)
+
+
+def pattern_of(evidence: Evidence, near: set[int], processes: set[int]) -> re.Pattern[bytes]:
+    """A pattern that every line that may matter contains."""
+    places: dict[str, set[int | None]] = {"index": {*near}, "process": {NEMESIS, *processes},
+                                          "value": {evidence.value}, "offset": {evidence.offset}}
+    numbers = {name: "|".join(str(one) for one in some if one is not None) for name, some in places.items()}
+    fields = (f'"{name}": ?(?:{some})\\b' for name, some in numbers.items() if some)
+    return re.compile("|".join(fields).encode())
+
+
+def shown_by(op: Op, evidence: Evidence) -> int | None:
+    """The value that this op got for the place: by an ack, or by a read of any outcome."""
+    place = evidence.partition, evidence.offset
+    records = records_of(op) if op.type is Type.OK or op.reads else ()
+    return next((one.value for one in records
+                 if one.offset is not None and (one.partition, one.offset) == place), None)
+
+
+def records_of(op: Op) -> tuple[Send | Read, ...]:
+    return (*(op.sends or ()), *(op.reads or ()))
+
+
+def with_trace(story: Story, course: Course) -> Story:
+    """The story with the trace's lines between the promise and the breach, in the order of time, and without
+    the nemesis's acts after the finding's last event. An act is placed at its begin, before its effects."""
+    if story.promise is None:
+        return story
+    since, last = story.promise.time, course.until_ns
+    until = None if story.breach is None else story.breach.time
+    traced = [("~", line) for line in course.changes if (time := line.whole_number("time")) is not None
+              and since <= time and (until is None or time <= until)]
+    kept = [one for one in story.lines if one[0] != "!" or last is None or moment(one[1]) <= last]
+    return replace(story, after=len(story.lines) - len(kept),
+                   lines=sorted([*kept, *traced], key=lambda one: moment(one[1])))
+
+
+def moment(line: Op | TraceLine) -> int:
+    """When it happened; for an act of the nemesis, when it began."""
+    return line.whole_number("time") or 0 if isinstance(line, TraceLine) else began(line)
+
+
+def in_force_after(op: Op, force: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The faults in force, each with its node, after one op of the nemesis."""
+    nodes = [str(node) for node in items(op.fault or {}, "nodes") or ("",)] if op.f != "heal" else []
+    left = [one for one in force if not undoes(op.f, nodes, *one)]
+    return left + [(op.f, node) for node in nodes if op.f in LASTING and (op.f, node) not in left]
+
+
+def ops_of(file: LineFile, pattern: re.Pattern[bytes]) -> Iterator[Op]:
+    """Yields the ops of the lines that match; a line that is no op is reported on stderr and skipped."""
+    for number, line in file.containing(pattern):
+        try:
+            yield harmless_op(line, history.decode_op(line))
+        except ValueError as error:
+            if line.endswith(b"\n"):
+                message = f"floodmark: {file.path}:{number}: {error}"
+                click.echo(harmless(message), err=True)
+    if file.trouble is not None:
+        raise FloodmarkError(f"cannot read the history {file.path}: {file.trouble.strerror}")
+
+
+# -- output -------------------------------------------------------------------------------------------------
+
+
+def story_text(story: Story, evidence: Evidence, *, in_brief: bool) -> Iterator[str]:
+    """Yields since when, and the lines: `>` about the finding, `!` faults in between (in_brief: only `>`)."""
+    if story.promise is None:
+        source = "run.json" if evidence.offset is None else "the final logs"
+        yield f"  since: no line of the history is about it; it is in {source}"
+        return
+    since = f"  since: {seconds(story.promise.time)} (index {story.promise.index})"
+    if story.breach is not None:
+        since += f"; at {seconds(story.breach.time)} (index {story.breach.index}) another record was there"
+    elif evidence.offset is not None:
+        since += "; no client saw another record there"
+    yield since
+    if story.in_force:
+        yield f"  in force then: {', '.join(f'{f} {node}'.rstrip() for f, node in story.in_force)}"
+    traced = ", ~ from the trace" if any(mark == "~" for mark, _ in story.lines) else ""
+    yield f"  history (> about it{'' if in_brief else f', ! struck since{traced}'}):"
+    shown = [line_text(mark, line, evidence) for mark, line in story.lines if not in_brief or mark == ">"]
+    if len(shown) > SHOWN_HEAD + SHOWN_TAIL + 1:
+        left_out = f"    {'...':>8} {len(shown) - SHOWN_HEAD - SHOWN_TAIL} more lines"
+        shown = [*shown[:SHOWN_HEAD], left_out, *shown[-SHOWN_TAIL:]]
+    yield from shown
+    if story.after:
+        yield f"    {many(story.after, 'act')} of the nemesis after that left out"
+
+
+def line_text(mark: str, line: Op | TraceLine, evidence: Evidence) -> str:
+    if isinstance(line, TraceLine):
+        return f"  {mark} {click.style(change_line(line), fg='cyan')}"
+    if mark == "!":
+        return f"  {mark} {click.style(act_line(line) + where_struck(line, evidence.partition), fg='yellow')}"
+    return f"  {mark} {op_line(line, evidence.concerns)}"
+
+
+def act_line(op: Op) -> str:
+    """A fault's line: when it began; if its effect came much later, also when that was."""
+    line = op_line(replace(op, time=began(op)))
+    return line if op.time - began(op) < SLOW_NS else f"{line} (in effect at {seconds(op.time)})"
+
+
+AROUND = 3  # offsets before and after the one asked for
+HEAD = 12  # width of the first column
+NOTHING = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One replica's entry at one offset."""
+
+    text: str  # epoch/value, and its flaws
+    crc: object
+
+
+def check_partition(about: Json, partition: int | None) -> int:
+    """The partition to show; UsageError if the run lacks it, or if none is named and the run has several."""
+    there = sorted(int(key) for key in about.get("partitions") or () if str(key).isdecimal())
+    if partition is None and len(there) == 1:
+        return there[0]
+    valid = f"this run has: {', '.join(map(str, there)) or 'none'}"
+    if partition is None:
+        raise UsageError(f"--offset needs --partition; {valid}")
+    if partition not in there:
+        raise UsageError(f"no partition {partition}; {valid}")
+    return partition
+
+
+def logs_text(files: RunFiles, about: Json, partition: int, offset: int) -> Iterator[str]:
+    """Yields a line for each offset, with a column for each node; then each replica's own LEO and HW."""
+    nodes, leader = replicas_of(about, partition), leader_of(about, partition)
+    wanted = range(max(0, offset - AROUND), offset + AROUND + 1)
+    columns = {node: cells_of(files, node, partition, wanted) for node in nodes}
+    width = max([12, *(len(cell.text) + 2 for log in columns.values() for cell in log.values())])
+    starred = "; * leads" if leader in nodes else ""
+    rows, trouble = files.replicas, files.replicas_file.trouble
+    if trouble is not None and not isinstance(trouble, FileNotFoundError):
+        raise FloodmarkError(f"cannot read {files.run.replicas_path}: {trouble.strerror}")
+    yield f"  final logs of partition {partition}, as epoch/value{starred}:"
+    yield line(" ", "offset", [node + ("*" if node == leader else "") for node in nodes], width)
+    for at in wanted:
+        cells = {node: columns[node].get(at) for node in nodes}
+        if at == offset or any(cells.values()):
+            texts = [cell.text if cell else NOTHING for cell in cells.values()]
+            yield line(">" if at == offset else " ", str(at), texts, width) + difference_remark(cells)
+    for name in ("LEO", "HW"):
+        yield line(" ", name, [str(rows.get((node, partition), {}).get(name.lower(), "?")) for node in nodes],
+                   width)
+    if not any(offset in log for log in columns.values()):
+        yield f"  no replica's dump has offset {offset}"
+
+
+def line(mark: str, head: str, cells: Sequence[str], width: int) -> str:
+    return f"  {mark} {head:>{HEAD - 4}}" + "".join(f"{cell:>{width}}" for cell in cells)
+
+
+def difference_remark(cells: Mapping[str, Cell | None]) -> str:
+    """A remark if the replicas differ at an offset; also if only the bytes differ."""
+    there = {node: cell for node, cell in cells.items() if cell is not None}
+    remarks: list[str] = []
+    if len({cell.text for cell in there.values()}) > 1:
+        remarks.append("they differ")
+    elif len({cell.crc for cell in there.values()}) > 1:
+        crcs = ", ".join(f"{node} {cell.crc}" for node, cell in there.items())
+        remarks.append(f"their CRCs differ: {crcs}")
+    lacking = [node for node in cells if node not in there]
+    remarks += [f"not in {', '.join(lacking)}"] if lacking and there else []
+    return click.style(f"   <- {'; '.join(remarks)}", fg="red") if remarks else ""
+
+
+def cells_of(files: RunFiles, node: str, partition: int, wanted: Collection[int]) -> dict[int, Cell]:
+    """The entries of one node's dump at the wanted offsets."""
+    cells: dict[int, Cell] = {}
+    for row in dump_rows(files, node, wanted):
+        if row.get("partition") == partition and row.get("offset") in wanted:
+            value = "control" if row.get("value") is None else row["value"]
+            remarks = [word for word, is_so in (
+                ("bad crc", row.get("crc_ok") is False), ("aborted", row.get("aborted") is True)) if is_so]
+            text = " ".join([f"{row.get('epoch')}/{value}", *remarks])
+            cells[row["offset"]] = Cell(text=text, crc=row.get("crc"))
+    return cells
+
+
+def dump_rows(files: RunFiles, node: str, wanted: Collection[int]) -> Iterator[Json]:
+    """Yields the rows of a dump that may be wanted; one that cannot be read is reported on stderr."""
+
+    def complain(message: str) -> None:
+        click.echo(harmless(f"floodmark: {message}"), err=True)
+
+    if not is_safe_name(node):
+        complain(f"no file can be named for the replica {node[:60]!a}")
+        return
+    dump, parquet = files.dump(node), files.run.logs_folder / f"{node}.parquet"
+    if is_named(dump.path):
+        offsets = re.compile(rb'"offset": ?(?:%b)\b' % b"|".join(str(each).encode() for each in wanted))
+        yield from (row for _, line in dump.containing(offsets) if (row := fields_of(line)) is not None)
+        if dump.trouble is not None:
+            complain(f"cannot read {dump.path}: {dump.trouble.strerror}")
+    elif is_named(parquet):
+        yield from files.parquet_rows(
+            node, wanted, lambda error: complain(
+                f"cannot read {dump.path}: {error.strerror}" if isinstance(error, OSError) else
+                f"cannot read {parquet}: {error}"))
+    else:
+        complain(f"{dump.path} is missing")

@@ -1,18 +1,26 @@
-"""Reads a run's run.json and verdict.json as mappings, and checks that they have the shape that reports need.
-`read_about` and `is_verdict` check the keys. The folder may come from an untrusted source: every text goes
-through safe_text.py here.
+"""Reads a run's run.json and verdict.json as mappings, and checks that they have the shape that reports need;
+and what the folder says besides: its lines that break format 1, the last words of brokers that ended by
+themselves. The folder may come from an untrusted source: every text goes through safe_text.py here.
 """
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import orjson
 
+from floodmark.checkers.laws.finding_names import BROKER_DIED
 from floodmark.checkers.text.blame_words import with_blame_apart
+from floodmark.harness import history
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.registered import NAME
-from floodmark.harness.report.safe_text import harmless_data
+from floodmark.harness.report.model import Json, mapping, text
+from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.run import FORMAT, SHRUNK, VERDICT_BYTES_AT_MOST, P, Run, RunAt
+from floodmark.harness.run_location import Place, is_safe_name
 
 LEFT_OF_SHRUNK = "only run.json, the verdict and the measures are left: this verdict is the campaign's"
 
@@ -85,3 +93,88 @@ def is_blame(value: Any) -> bool:
 
 def are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+MOST_LINES = 5  # named of one file
+SCAN_LINES = 100_000  # lines read from the first bad one on
+_COMPLAINT = re.compile(r"^(history\.jsonl|logs/[^/]+\.jsonl):(\d+): (\d+) lines? ")
+_ENTRY = {"partition": int, "offset": int, "epoch": int, "crc": int}
+
+
+def bad_lines(run: RunAt[Place], verdict: Json) -> Iterator[str]:
+    """Yields `FILE:LINE: what is wrong`, the first few of each file that the verdict complains about."""
+    for entry in verdict.get("unknown") or ():
+        complaint = _COMPLAINT.match(str(entry["reason"]))
+        if complaint is not None:
+            name, first, count = complaint[1], int(complaint[2]), int(complaint[3])
+            wrong = flaw_of_op if name == "history.jsonl" else flaw_of_log_entry
+            found = islice(lines_from(run, run.folder / name, first), SCAN_LINES)
+            flaws = ((number, wrong(line)) for number, line in found if not line.isspace())
+            bad = (f"{name}:{number}: {flaw}" for number, flaw in flaws if flaw is not None)
+            yield from islice(bad, min(MOST_LINES, count))
+
+
+def lines_from(run: RunAt[Place], path: Place, first: int) -> Iterator[tuple[int, bytes]]:
+    """Yields the lines from line `first` on, with their numbers."""
+    with suppress(OSError), run.open(path) as file:
+        yield from islice(enumerate(file, 1), first - 1, None)
+
+
+def flaw_of_op(line: bytes) -> str | None:
+    """What is wrong with a line of the history; None: nothing, or it is a torn last line."""
+    try:
+        history.decode_op(line)
+    except ValueError as error:
+        return str(error) if line.endswith(b"\n") else None
+    return None
+
+
+def flaw_of_log_entry(line: bytes) -> str | None:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return f"not JSON: {error}"
+    if not isinstance(row, dict):
+        return "not a JSON object"
+    for name, kind in _ENTRY.items():
+        if type(row.get(name)) is not kind:
+            return f"{name} is {'missing' if row.get(name) is None else f'{row[name]!r}, not an integer'}"
+    value = row.get("value")
+    return None if value is None or type(value) is int else f"value is {value!r}, not an integer"
+
+
+TAIL_BYTES = 2000
+LINES = 3
+
+
+def died_unquoted(run: RunAt[P], about: Json, verdict: Json) -> Iterator[str]:
+    """Yields a sentence for each node that died, unless the paragraph of the finding broker-died quotes its
+    lines."""
+    found = any(found["name"] == BROKER_DIED for found in verdict.get("findings") or ())
+    for node in (harmless(str(node)) for node in about.get("died") or ()):
+        saved = [line.strip() for line in saved_log_lines(about, node)]
+        shown = saved if len(saved) <= LINES + 1 else [saved[0], "...", *saved[-LINES:]]
+        if not (found and saved):
+            yield f"{node} ended by itself; its last words: {' | '.join(shown) or log_tail(run, node)}"
+
+
+def saved_log_lines(about: Json, node: str) -> list[str]:
+    """What run.json has of the node's end: how it ended, then the end of its log. Empty: nothing."""
+    words = text(mapping(about, "died_words"), node)
+    return [line.rstrip() for line in words.splitlines() if line.strip()]
+
+
+def log_tail(run: RunAt[P], node: str) -> str:
+    """The last lines of the node's log, and the log."""
+    if not is_safe_name(node):
+        return "none (no broker has such a name)"
+    log = run.work_folder / f"{node}.log"
+    try:
+        with run.open(log) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except FileNotFoundError:
+        return f"none ({log} is not there)"
+    except OSError as error:
+        return f"none ({log} cannot be read: {error.strerror or error})"
+    return harmless(f"{' | '.join(line.strip() for line in lines[-LINES:]) or 'none'} ({log})")

@@ -1,31 +1,37 @@
-"""Formats a verdict as text: what happened, which event is to blame, what is unknown, and the next commands.
-`check`, `run`, `demo` and `show` print it. It is made from the folder alone, so that the report of an old run
-is like that of a new one. A group of findings gets a paragraph about its worst example, made from the few
-lines of the run's files that are about it (finding_narrative.py).
+"""Formats a verdict as text: what happened, which event is to blame, what is unknown, and the next commands;
+and what changed from one verdict of a run to another. `check`, `run`, `demo` and `show` print it. It is made
+from the folder alone, so that the report of an old run is like that of a new one. A group of findings gets a
+paragraph about its worst example, made from the few lines of the run's files that are about it
+(narrative.py).
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from floodmark.checkers.laws import finding_names as checks
-from floodmark.harness.report import reproduce_command
+from floodmark.harness import catalog
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.registered import CLUSTER, WORKLOAD
 from floodmark.harness.report.case_names import guarantee_texts, is_kafka, system_text
-from floodmark.harness.report.finding_evidence import Gathering
-from floodmark.harness.report.finding_groups import group_findings
-from floodmark.harness.report.finding_narrative import narrate_finding
+from floodmark.harness.report.evidence import Gathering, group_findings
 from floodmark.harness.report.model import Account, Evidence, Json, Reading, examples_of
+from floodmark.harness.report.narrative import WIDE, heads_covered_by, narrate_finding, summary
 from floodmark.harness.report.phrases import class_text, cut_text, many, with_heads
-from floodmark.harness.report.record_story import WIDE, heads_covered_by, summary
 from floodmark.harness.report.run_files import RunFiles
 from floodmark.harness.report.run_outcome import Ruling, ruling
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.schedule_outcome import strikes_of, strikes_text
 from floodmark.harness.run import Run, RunAt
 from floodmark.harness.run_location import Place
+from floodmark.harness.saved_run import SavedRun, read_saved, read_schedule
+from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.spec import OPTIONS
 from floodmark.harness.verdict import BUG
 
 GRAVEST = (  # what clients saw, then the state of the logs, then the causes, then what could have followed
@@ -180,7 +186,7 @@ def next_commands(folder: Place, verdict: Json, about: Json | None) -> list[str]
         return [f"  look       {harmless(shlex.join(look))}"]
     name = str(findings[0]["name"])
     typed = [("look", shlex.join([*look, "--finding", name])), ("why", f"floodmark explain {name}")]
-    once_more = reproduce_command.reproduce_command(folder, about) if findings[0]["class"] == BUG else None
+    once_more = reproduce_command(folder, about) if findings[0]["class"] == BUG else None
     typed += [("again", once_more)] if once_more else []
     return [f"  {head:<9}  {harmless(command)}" for head, command in typed]
 
@@ -193,3 +199,84 @@ def worst_first(findings: Sequence[Json]) -> list[Json]:
 def gravity(name: str) -> int:
     """A finding's rank, the gravest is 0; names that are not listed are about orders that clients saw."""
     return GRAVEST.index(name if name in GRAVEST else "")
+
+
+def changes(before: Json | None, now: Json) -> list[str]:
+    """A line for each difference between two verdicts."""
+    then: Json = before if before is not None else {"findings": [], "unknown": []}
+    return [*_findings(then, now), *_unknowns(then, now)]
+
+
+def _findings(then: Json, now: Json) -> Iterator[str]:
+    names = sorted({found["name"] for verdict in (then, now) for found in verdict["findings"]})
+    for name in names:
+        was, has = _groups(then, name), _groups(now, name)
+        for group in sorted(was.keys() & has.keys(), key=str):
+            if was[group]["count"] != has[group]["count"]:
+                yield (f"  count      {name}, {class_text(has[group])}: was {was[group]['count']}, "
+                       f"is {has[group]['count']}")
+        gone = [was[group] for group in sorted(was.keys() - has.keys(), key=str)]
+        new = [has[group] for group in sorted(has.keys() - was.keys(), key=str)]
+        if len(gone) == len(new) == 1:
+            yield (f"  class      {name}: was {class_text(gone[0])} ({gone[0]['count']}), is "
+                   f"{class_text(new[0])} ({new[0]['count']})")
+            continue
+        for found in gone:
+            yield f"  gone       {name}: {many(found['count'], 'finding')}, {class_text(found)}"
+        for found in new:
+            yield f"  new        {name}: {many(found['count'], 'finding')}, {class_text(found)}"
+            yield from (f"               {example['text']}" for example in found.get("examples", ())[:1]
+                        if example.get("text"))
+
+
+def _groups(verdict: Json, name: str) -> dict[tuple[str, str | None], Json]:
+    """The groups of a finding by class and permission."""
+    return {(found["class"], found["permitted_by"]): found
+            for found in verdict["findings"] if found["name"] == name}
+
+
+def _unknowns(then: Json, now: Json) -> Iterator[str]:
+    """Yields, for each reason, the checks that became unknown, and those that no longer are."""
+    was, has = _by_reason(then), _by_reason(now)
+    for reason in sorted(was.keys() | has.keys()):
+        lifted = was.get(reason, Counter()) - has.get(reason, Counter())
+        added = has.get(reason, Counter()) - was.get(reason, Counter())
+        if added:
+            yield f"  unknown    {shortened(sorted(added))}: {reason}"
+        if lifted:
+            yield f"  known now  {shortened(sorted(lifted))}: no longer for: {reason}"
+
+
+def _by_reason(verdict: Json) -> dict[str, Counter[str]]:
+    reasons: dict[str, Counter[str]] = {}
+    for entry in verdict.get("unknown") or ():
+        reasons.setdefault(entry["reason"], Counter()).update(set(entry["names"]))
+    return reasons
+
+
+def reproduce_command(folder: Path, about: Mapping[str, Any], finding: str | None = None) -> str | None:
+    """The command `floodmark reproduce ...`; None if the folder lacks what it needs."""
+    run = Run(folder=folder)
+    try:
+        read_reproducible(about, str(folder))
+    except FloodmarkError:
+        return None  # a damaged run.json, or one of another version
+    words = ["floodmark", "reproduce", str(folder), *(["--finding", finding] if finding else [])]
+    return shlex.join(words) if run.has(run.history_path) else None
+
+
+def read_reproducible(about: Mapping[str, Any], source: str) -> tuple[SavedRun, Schedule]:
+    """What the run was, and its schedule. FloodmarkError if this floodmark cannot make it again."""
+    saved = read_saved(about, source)
+    for kind in ("rules", CLUSTER, WORKLOAD, "links", "acks"):
+        name, names = getattr(saved.spec, kind), OPTIONS[kind].choices or catalog.names(kind)
+        if name not in names:
+            raise FloodmarkError(f"{source} cannot be reproduced: this floodmark has no {kind} {name!r}; "
+                                 f"there are: {', '.join(names)}")
+    usual = saved.spec.node_names
+    if saved.nodes != usual:
+        raise FloodmarkError(f"{source} cannot be reproduced: its nodes are {', '.join(saved.nodes)}, but "
+                             f"a cluster of this size has {', '.join(usual)}")
+    if not saved.spec.assignment:
+        raise FloodmarkError(f"{source} cannot be reproduced: its run.json names no partition")
+    return saved, read_schedule(about["schedule"], saved, source)

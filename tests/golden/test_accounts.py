@@ -11,8 +11,8 @@ import click
 import pytest
 
 from floodmark.harness.report import verdict_text
+from floodmark.harness.report.narrative import WIDE
 from floodmark.harness.report.phrases import WIDTH
-from floodmark.harness.report.record_story import WIDE
 
 RUNS = Path(__file__).parents[2] / "histories" / "golden"
 VERDICTS = sorted((Path(__file__).parent / "accounts").glob("*.json"))

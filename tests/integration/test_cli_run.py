@@ -18,7 +18,7 @@ from run_processes import pid_of_broker, wait_until, wait_until_gone
 
 from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
 from floodmark.harness.commands.run import planned
-from floodmark.harness.report import reproduce_command
+from floodmark.harness.report import verdict_text
 
 pytestmark = pytest.mark.cluster
 
@@ -64,7 +64,7 @@ def test_a_run_is_made_judged_and_reported(tmp_path: Path, monkeypatch: pytest.M
 def assert_it_can_be_had_again(folder: Path) -> None:
     """The command that a report would print exists, and makes the same plan."""
     about = run_json(folder)
-    assert reproduce_command.reproduce_command(folder, about) == f"floodmark reproduce {folder}"
+    assert verdict_text.reproduce_command(folder, about) == f"floodmark reproduce {folder}"
     first = read_first(folder, None)
     spec = spec_of_reproduction(first, folder.parent / "again", 1)
     plan = planned(spec, tuple(one.now for one in first.anchors))

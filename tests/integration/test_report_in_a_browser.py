@@ -13,8 +13,8 @@ from browser import chromium, opened
 from command_line import edit_lines, edit_run
 from judged_runs import VALID, judged, judged_names
 
-from floodmark.harness.report.html.replica_log import ReplicaLog
 from floodmark.harness.report.run_page import write_report
+from floodmark.harness.report.timeline import ReplicaLog
 
 pytestmark = pytest.mark.browser
 LOST = "double-failover"
@@ -222,7 +222,7 @@ def test_odd_fields_of_a_trace_stop_no_viewer(tmp_path: Path, browser: Any) -> N
 
 @pytest.mark.long
 def test_the_viewer_follows_every_saved_run_as_python_does(lost: Path, tmp_path: Path, browser: Any) -> None:
-    """Its logs after each event are those that replica_log.py makes of the trace up to its line."""
+    """Its logs after each event are those that timeline.py makes of the trace up to its line."""
     compared = 0
     with opened(browser, lost) as seen:
         for name in judged_names():

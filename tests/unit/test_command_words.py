@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from floodmark.harness.op import Op, Read, Send, Type
-from floodmark.harness.report import reproduce_command
+from floodmark.harness.report import verdict_text
 from floodmark.harness.report.phrases import op_line
 from floodmark.harness.report.verdict_text import shortened, worst_first
 
@@ -102,14 +102,14 @@ def test_a_run_is_reproduced_from_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "my run"
     folder.mkdir()
     (folder / "history.jsonl").touch()
-    assert reproduce_command.reproduce_command(folder, RUN_JSON) == f"floodmark reproduce '{folder}'"
+    assert verdict_text.reproduce_command(folder, RUN_JSON) == f"floodmark reproduce '{folder}'"
     with_finding = f"floodmark reproduce '{folder}' --finding duplicate"
-    assert reproduce_command.reproduce_command(folder, RUN_JSON, "duplicate") == with_finding
+    assert verdict_text.reproduce_command(folder, RUN_JSON, "duplicate") == with_finding
 
 
 def test_a_run_without_its_history_cannot_be_reproduced(tmp_path: Path) -> None:
     """The history has the times of its faults."""
-    assert reproduce_command.reproduce_command(tmp_path, RUN_JSON) is None
+    assert verdict_text.reproduce_command(tmp_path, RUN_JSON) is None
 
 
 @pytest.mark.parametrize("change", [
@@ -117,7 +117,7 @@ def test_a_run_without_its_history_cannot_be_reproduced(tmp_path: Path) -> None:
     {"guarantees": None}, {"partitions": {"0": {}}}])
 def test_a_run_with_a_foreign_run_json_cannot_be_reproduced(change: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").touch()
-    assert reproduce_command.reproduce_command(tmp_path, RUN_JSON) is not None
-    assert reproduce_command.reproduce_command(tmp_path, {**RUN_JSON, **change}) is None
+    assert verdict_text.reproduce_command(tmp_path, RUN_JSON) is not None
+    assert verdict_text.reproduce_command(tmp_path, {**RUN_JSON, **change}) is None
     incomplete = {key: value for key, value in RUN_JSON.items() if key not in change}
-    assert reproduce_command.reproduce_command(tmp_path, incomplete) is None
+    assert verdict_text.reproduce_command(tmp_path, incomplete) is None

@@ -6,7 +6,7 @@ import pytest
 from trace_laws import FIELDS
 
 from floodmark.harness.report.model import TraceLine
-from floodmark.harness.report.trace_text import clause_of, listed
+from floodmark.harness.report.phrases import clause_of, listed
 
 STATE = {"epoch": 2, "leo": 5, "hw": 4}
 
@@ -50,8 +50,8 @@ def test_the_clause_of_a_replicas_event(event: str, fields: dict[str, Any], clau
 ])
 def test_the_clause_of_a_controllers_event(event: str, fields: dict[str, Any], clause: str) -> None:
     """The controller has neither LEO nor HW."""
-    line = TraceLine(number=None, fields={"node": "controller", "event": event, "epoch": 2, **fields})
-    assert clause_of(line) == f"{clause} (trace.jsonl)"
+    line = TraceLine(number=1, fields={"node": "controller", "event": event, "epoch": 2, **fields})
+    assert clause_of(line) == f"{clause} (trace.jsonl:1)"
 
 
 @pytest.mark.parametrize("event", [*FIELDS, "unheard-of", None, 5])

@@ -14,7 +14,7 @@ from command_line import floodmark
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.gate_outcomes import Outcome, markdown
 from floodmark.harness.report.model import Reading
-from floodmark.harness.report.record_story import WIDE
+from floodmark.harness.report.narrative import WIDE
 from floodmark.harness.report.run_outcome import ruling
 
 ABOUT: dict[str, Any] = {

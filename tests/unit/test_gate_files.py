@@ -19,7 +19,7 @@ from floodmark.checkers.judge import report
 from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import check
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.report import reproduce_command
+from floodmark.harness.report import verdict_text
 from floodmark.harness.report.gate_outcomes import LIMIT, Outcome, junit, markdown, outcome_of, seconds_of
 from floodmark.harness.report.run_outcome import Ruling
 from floodmark.harness.report.safe_text import harmless
@@ -297,7 +297,7 @@ def test_the_page_has_a_row_for_each_run_and_a_section_for_each_that_fails(
 
 def test_the_page_shows_how_to_reproduce_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the folder has what that needs."""
-    monkeypatch.setattr(reproduce_command, "reproduce_command", lambda folder,
+    monkeypatch.setattr(verdict_text, "reproduce_command", lambda folder,
                         *_: f"floodmark reproduce {folder}")
     verdict = {"valid": False, "unknown": [], "findings": [{**outcome_with("").failing[0]}]}
     outcome = Outcome(folder=Path("a"), ruling=BAD, verdict=verdict, about={"nodes": []})

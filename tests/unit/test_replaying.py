@@ -21,7 +21,7 @@ from floodmark.harness.commands.reproduce import (
 )
 from floodmark.harness.errors import UsageError
 from floodmark.harness.report.rates import wilson
-from floodmark.harness.report.verdict_changes import changes
+from floodmark.harness.report.verdict_text import changes
 from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import HEALTHY, read_moment

@@ -17,12 +17,9 @@ from timed_runs import TimedRun
 from floodmark.harness.campaign.plan import case_to_json
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.op import NEMESIS, Op, Type
-from floodmark.harness.report.html.facts import facts_of
-from floodmark.harness.report.html.page import with_gaps
-from floodmark.harness.report.html.replica_log import ReplicaLog, stretches, without
-from floodmark.harness.report.html.timeline import spans_of
 from floodmark.harness.report.render import TEMPLATES
-from floodmark.harness.report.run_page import write_report
+from floodmark.harness.report.run_page import facts_of, with_gaps, write_report
+from floodmark.harness.report.timeline import ReplicaLog, spans_of, stretches, without
 from floodmark.harness.spec import RunSpec
 
 LOST = "double-failover"

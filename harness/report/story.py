@@ -6,7 +6,7 @@ Rules
    election of a leader without the record, the record in its place; then the faults before the line to blame.
    Four to eight are taken. Their sentences are those of `show` for the same lines.
 2. The events begin a few before the first step and end a few after the last; the replicas are those before
-   the first event. Logs are rebuilt by replica_log.py; the viewer only applies what each event changes.
+   the first event. Logs are rebuilt by timeline.py; the viewer only applies what each event changes.
 3. Without a trace there are no events: the viewer shows the final dumps.
 """
 
@@ -20,15 +20,12 @@ from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.text.explain import EXPLANATIONS, FACTS
 from floodmark.harness.faults import FAULTS, MENDS_ROLE
 from floodmark.harness.op import Op
-from floodmark.harness.report.finding_evidence import appends, began, leader_of, replicas_of
-from floodmark.harness.report.finding_narrative import meaning, relevant_facts
-from floodmark.harness.report.html.replica_log import ReplicaLog
-from floodmark.harness.report.html.timeline import DOWN, Shown
+from floodmark.harness.report.evidence import appends, began, leader_of, replicas_of
 from floodmark.harness.report.model import Course, Evidence, Json, Line, TraceLine, int_in, items, text
-from floodmark.harness.report.phrases import Record, cut_text, fault_text, seconds
-from floodmark.harness.report.record_story import short
-from floodmark.harness.report.run_files import RunFiles, fields_of, place_of
-from floodmark.harness.report.trace_text import clause_of
+from floodmark.harness.report.narrative import meaning, relevant_facts, short
+from floodmark.harness.report.phrases import Record, clause_of, cut_text, fault_text, seconds
+from floodmark.harness.report.run_files import OFFSET, PARTITION, RunFiles, fields_of
+from floodmark.harness.report.timeline import DOWN, ReplicaLog, Shown
 
 if TYPE_CHECKING:
     from floodmark.checkers.stats.seen import Acked, Near
@@ -60,7 +57,7 @@ class Step:
     name: str
     sentence: str
     weight: int  # the lower, the more it matters
-    line: tuple[str, int | None]  # `trace` and its number from 1, or `history` and its index
+    line: tuple[str, int]  # `trace` and its number from 1, or `history` and its index
     cure: str = ""
 
 
@@ -133,7 +130,7 @@ def final_story(files: RunFiles, about: Json, partition: int) -> Json | None:
 
 def steps_of(course: Course, events: Sequence[TraceLine]) -> list[Step]:
     """The steps that matter most, at most STEPS, in the order of time. events: those of its partition."""
-    found: dict[tuple[str, int | None], Step] = {}
+    found: dict[tuple[str, int], Step] = {}
     for step in candidates(course, events):
         if step.line not in found or step.weight < found[step.line].weight:
             found[step.line] = step
@@ -143,7 +140,7 @@ def steps_of(course: Course, events: Sequence[TraceLine]) -> list[Step]:
                 step = step_of(course.evidence, line, 5)
                 found.setdefault(step.line, step)
     chosen = sorted(found.values(), key=lambda step: (step.weight, step.time_ns))[:STEPS]
-    return sorted(chosen, key=lambda step: (step.time_ns, step.line[0] == "trace", step.line[1] or 0))
+    return sorted(chosen, key=lambda step: (step.time_ns, step.line))
 
 
 def candidates(course: Course, events: Sequence[TraceLine]) -> Iterator[Step]:
@@ -240,8 +237,7 @@ def overwriting(evidence: Evidence, events: Sequence[TraceLine]) -> list[TraceLi
 def opens_at(evidence: Evidence, steps: Sequence[Step]) -> int:
     """The step to open with: the line to blame, or the loss of a copy; else the last step."""
     at = {step.line: at for at, step in reversed(list(enumerate(steps)))}
-    numbers = [line.number for line in (evidence.event, *evidence.copy_losses)
-               if line is not None and line.number is not None]
+    numbers = [line.number for line in (evidence.event, *evidence.copy_losses) if line is not None]
     return next((at["trace", number] for number in numbers if ("trace", number) in at),
                 max(0, len(steps) - 1))
 
@@ -290,7 +286,7 @@ def replayed(
 def place_in(events: Sequence[Line], step: Step) -> int:
     """The position of the event after which the step has happened."""
     found = next((at for at, event in enumerate(events) if event["of"] == step.line), None)
-    if found is not None and step.line[1] is not None:
+    if found is not None:
         return found
     later = (at for at, event in enumerate(events) if (int_in(event, "time") or 0) > step.time_ns)
     return max(0, next(later, len(events)) - 1)
@@ -349,9 +345,9 @@ def values_in(dumps: Mapping[str, Sequence[Line]]) -> dict[str, int | None]:
 def rows_near(files: RunFiles, node: str, near: "Near") -> Iterator[Line]:
     """Yields the entries of a node's final dump in that range."""
     dump = files.dump(node)
-    found = dump.first_at_or_above(place_of, (near[0], near[1])) if files.readable(node) else None
-    for each in dump.lines(found.begin) if found is not None else ():
-        row = fields_of(each.line)
+    first = dump.first_at_or_above([PARTITION, OFFSET], *near[:2]) if files.readable(node) else None
+    for _, line in dump.lines(first) if first is not None else ():
+        row = fields_of(line)
         if row is None:
             continue
         if int_in(row, "partition") != near[0] or (int_in(row, "offset") or 0) >= near[2]:

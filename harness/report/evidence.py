@@ -1,37 +1,51 @@
 """Collects the evidence for a finding from a run's files: who acked the record, which replicas had it and
-have it now, and what happened in between.
+have it now, and what happened in between; and groups the findings that are about one event.
 
 Theory. An example of a finding names a place (partition, offset), a value, lines of the history, or a line of
 the trace. They are looked up here together with what belongs to them: the leader's ack of that send, the
 appends before it, the final logs at that offset, what removed a copy since, and, for a permitted finding, the
 faults and elections that permit it. The finding's course is the time from the promise to its breach.
+Many checks see one loss: the record is gone, a reader had seen it, a replica truncated it, another became
+leader without it. For a reader that is one event, not six: the gravest is its root, those that follow from it
+get a line each.
 
 Rules
 1. Evidence is what a line says. If two lines are possible, or a window was not read to its end, nothing is
-   claimed.
-2. All evidence is optional: a run without a trace, or with missing files, has less.
+   claimed. All of it is optional: a run without a trace, or with missing files, has less.
+2. A finding joins a graver one only if every example that is shown is about the same record, the same place,
+   or the same line of the trace; a truncation also if it removed that place. When in doubt it stays alone.
+   Both must be of one class: a bug is never printed as part of what a setting permits, nor the reverse.
+3. Only what can follow from the graver one, or lead to it, joins it (OF_ONE_EVENT).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.text.blame_words import knows_blame
+from floodmark.checkers.text.words import without_lines
 from floodmark.harness.faults import UNSEEN
 from floodmark.harness.op import Op, Send, Type
 from floodmark.harness.report.model import (
+    HISTORY,
+    TRACE,
     AckEvent,
     Copy,
     Course,
     Evidence,
+    Follower,
     Json,
     Record,
     TraceLine,
+    examples_of,
     int_in,
     items,
     mapping,
     text,
+    text_of,
 )
+from floodmark.harness.report.phrases import listed, removes
 from floodmark.harness.report.run_files import RunFiles
 
 OPS = 6  # ops looked up, of those that a finding names
@@ -43,7 +57,7 @@ OF_A_RECORD = (  # findings about the record at an offset
     names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION, names.ACK_RULE, names.MALFORMED_LOG,
 )  # fmt: skip
 OF_AN_ENTRY = ("gap", "doubled", "disordered", "crc")  # flaws of a log that one of its entries shows
-BEGIN = attrgetter("begin")
+NUMBER = attrgetter("number")
 OF_A_LOSS = (names.LOST_WRITE, names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS)
 
 
@@ -94,7 +108,7 @@ class Gathering:
     def ack_events(self, evidence: Evidence) -> tuple[AckEvent, ...]:
         """The trace's ack of each acked send among the ops."""
         acks: list[AckEvent] = []
-        for op in evidence.ops if self.files.trace.size() else ():
+        for op in evidence.ops if self.files.trace.begins else ():
             send = next((send for send in op.sends or ()
                          if send.offset is not None and evidence.concerns(send)), None)
             invoked = self.files.invocation(op) if send is not None and op.type is Type.OK else None
@@ -132,15 +146,15 @@ class Gathering:
     def acked_at(
         self, line: TraceLine, window: Iterable[TraceLine], offset: int, index: int | None
     ) -> AckEvent:
-        nodes = {one.name_in("node") for one in window if one.begin < line.begin and appends(one, offset)}
-        return AckEvent(line=self.files.numbered(line), appended_by=tuple(sorted(nodes)), index=index)
+        nodes = {one.name_in("node") for one in window if one.number < line.number and appends(one, offset)}
+        return AckEvent(line=line, appended_by=tuple(sorted(nodes)), index=index)
 
     def copy_losses(self, evidence: Evidence, partition: int, offset: int) -> tuple[TraceLine, ...]:
         """How the copies of a lost record went: for each node that had it, the first truncation or start
         without it."""
         if evidence.name not in OF_A_LOSS or not evidence.ack_events:
             return ()
-        since, had_it = evidence.ack_events[0].line.begin, evidence.ack_events[0].appended_by or ()
+        since, had_it = evidence.ack_events[0].line.number, evidence.ack_events[0].appended_by or ()
         key = partition, offset, since
         if key not in self._losses:
             firsts: dict[str, TraceLine] = {}
@@ -150,11 +164,10 @@ class Gathering:
                     node, end = line.name_in("node"), line.whole_number(key_of_end)
                     if node in left and end is not None and end <= offset:
                         left.discard(node)
-                        firsts[node] = min(line, firsts.get(node, line), key=BEGIN)
+                        firsts[node] = min(line, firsts.get(node, line), key=NUMBER)
                     if not left:
                         break
-            in_order = sorted(firsts.values(), key=BEGIN)[:LOSSES]
-            self._losses[key] = tuple(map(self.files.numbered, in_order))
+            self._losses[key] = tuple(sorted(firsts.values(), key=NUMBER)[:LOSSES])
         return self._losses[key]
 
     def elections(self, evidence: Evidence, partition: int) -> tuple[TraceLine, ...]:
@@ -213,9 +226,9 @@ class Gathering:
         if cause != "unclean.leader.election.enable":
             return ()
         begin = min((op.time for op in evidence.ops), default=None)
-        seen = [line for line in self.files.after(0, partition, "elect") if line.fields.get("clean") is False
+        seen = [line for line in self.files.after(1, partition, "elect") if line.fields.get("clean") is False
                 and (begin is None or reaches(line, "time", begin))]
-        return tuple(map(self.files.numbered, seen[:LOSSES])) or tuple(
+        return tuple(seen[:LOSSES]) or tuple(
             op for op, fault in later if fault.get("unclean") is True and is_of_partition(fault, partition))
 
     # -- its course -----------------------------------------------------------------------------------------
@@ -331,3 +344,151 @@ def leader_of(about: Json, partition: int) -> str | None:
 
 def replicas_of(about: Json, partition: int) -> list[str]:
     return [str(node) for node in items(mapping(mapping(about, "partitions"), str(partition)), "replicas")]
+
+
+Place = tuple[int, int]  # partition, and an offset or a value
+
+PLACES = 3  # lines named after a finding
+# How a record came to be lost.
+_CAUSES = frozenset({
+    names.UNSAFE_TRUNCATION, names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_ISR,
+    names.ACK_RULE, names.UNCLEAN_ELECTION, names.RECOVERY_LOSS,
+})  # fmt: skip
+_AFTER_A_LOSS = _CAUSES | {
+    names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS, names.REALTIME_ORDER, names.NONMONOTONIC_SEND,
+    names.INT_NONMONOTONIC_SEND, names.DUPLICATE, names.END_OFFSET_REGRESSED, names.NONMONOTONIC_POLL,
+    names.INT_NONMONOTONIC_POLL, names.POLL_SKIP, names.INT_POLL_SKIP, names.DIVERGED, names.EPOCH_LINEAGE,
+    names.UNDER_REPLICATED, names.HW_REGRESSED, names.READ_ABOVE_HW, names.END_OFFSET_AHEAD,
+}  # fmt: skip
+OF_ONE_EVENT: Mapping[str, frozenset[str]] = {
+    names.LOST_WRITE: _AFTER_A_LOSS,
+    names.SAW_THEN_LOST: _AFTER_A_LOSS,
+    names.DIVERGED: _CAUSES | {
+        names.EPOCH_LINEAGE, names.UNDER_REPLICATED, names.SAW_THEN_LOST, names.HW_REGRESSED},
+    names.INCONSISTENT_OFFSETS: frozenset({names.REALTIME_ORDER, names.NONMONOTONIC_SEND}),
+    names.MALFORMED_LOG: frozenset({names.UNDER_REPLICATED}),
+    names.EPOCH_LINEAGE: frozenset({names.UNDER_REPLICATED}),
+    names.UNSAFE_TRUNCATION: frozenset({names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE}),
+    names.LEADER_INCOMPLETE: frozenset({names.CANDIDATE_INCOMPLETE}),
+    names.ACK_RULE: frozenset({names.CANDIDATE_INCOMPLETE, names.UNSAFE_ISR}),
+    names.UNSAFE_ISR: frozenset({names.CANDIDATE_INCOMPLETE}),
+    names.RECOVERY_LOSS: frozenset({names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE}),
+}
+_CLAUSES = {  # what a node did with the event's record
+    names.UNSAFE_TRUNCATION: "{} truncated it, although it was committed",
+    names.LEADER_INCOMPLETE: "{} began to lead without it",
+    names.UNCLEAN_ELECTION: "{} was elected uncleanly, which nothing allowed",
+    names.CANDIDATE_INCOMPLETE: "{} could have been elected without it",
+}
+_SKIPS = frozenset({names.POLL_SKIP, names.INT_POLL_SKIP})
+
+
+@dataclass(slots=True, kw_only=True)
+class Event:
+    """One thing that happened: the gravest group of findings, and the groups that belong to it."""
+
+    root: Json
+    followers: list[Follower] = field(default_factory=list)
+    offsets: set[Place] = field(default_factory=set)
+    values: set[Place] = field(default_factory=set)
+    lines: set[int] = field(default_factory=set)  # of the trace, from 0
+
+
+def group_findings(files: RunFiles, findings: Sequence[Json]) -> list[Event]:
+    """The events; findings must be in order, the gravest first."""
+    events: list[Event] = []
+    for found in findings:
+        event = next((event for event in events if belongs_to(files, event, found)), None)
+        if event is None:
+            events.append(event_of(found))
+        else:
+            event.followers.append(Follower(found=found, clause=clause(found), places=places(found)))
+    return events
+
+
+def event_of(found: Json) -> Event:
+    examples = examples_of(found)
+    offsets, values = ({(partition, number) for one in examples
+                        if (partition := int_in(one, "partition")) is not None
+                        and (number := int_in(one, key)) is not None} for key in ("offset", "value"))
+    lines = {line for one in examples if (line := int_in(one, "event")) is not None}
+    return Event(root=found, offsets=offsets, values=values, lines=lines)
+
+
+def belongs_to(files: RunFiles, event: Event, found: Json) -> bool:
+    root, examples = event.root, examples_of(found)
+    if found["name"] not in OF_ONE_EVENT.get(root["name"], ()) or not examples:
+        return False
+    if (found["class"], found.get("permitted_by")) != (root["class"], root.get("permitted_by")):
+        return False
+    return all(is_about(files, event, str(found["name"]), example) for example in examples)
+
+
+def is_about(files: RunFiles, event: Event, name: str, example: Json) -> bool:
+    """Whether an example of a finding called `name` is about the event's record, place or line."""
+    partition, offset, value, number = (
+        int_in(example, key) for key in ("partition", "offset", "value", "event"))
+    if partition is None:
+        return False
+    if number in event.lines or (partition, offset) in event.offsets or (partition, value) in event.values:
+        return True
+    line = None if number is None else files.event(number + 1)
+    if name == names.UNCLEAN_ELECTION and line is not None and is_election(files, line, event):
+        return True
+    if name in _SKIPS and offset is not None:
+        return passed_over(files, example, partition, offset, event)
+    if offset is not None and event.root["count"] > len(examples_of(event.root)):
+        # Only the first of its places are named: any later offset is taken to be one of them.
+        return bool(event.offsets) and (partition, offset) > max(event.offsets)
+    return line is not None and any(of == partition and removes(line, each) for of, each in event.offsets)
+
+
+def is_election(files: RunFiles, line: TraceLine, event: Event) -> bool:
+    """Whether a line of the trace is the election of the leader that one of the event's lines names."""
+    chosen = [line.fields.get(key) for key in ("leader", "epoch", "partition")]
+    roles = filter(None, (files.event(number + 1) for number in event.lines))
+    return line.event == "elect" and any(
+        chosen == [role.fields.get(key) for key in ("node", "epoch", "partition")]
+        for role in roles if role.event == "become_leader")
+
+
+def passed_over(files: RunFiles, example: Json, partition: int, offset: int, event: Event) -> bool:
+    """Whether all offsets that a consumer passed over belong to the event: what is lost cannot be read."""
+    ops = [files.op(index) for index in items(example, "ops") if type(index) is int]
+    last = last_read_before(filter(None, ops), partition, offset)
+    return last is not None and offset - last <= len(event.offsets) + 1 and all(
+        (partition, each) in event.offsets for each in range(last + 1, offset))
+
+
+# -- text ---------------------------------------------------------------------------------------------------
+
+
+def clause(found: Json) -> str:
+    """A clause that says what the finding is about the event's record."""
+    examples = examples_of(found)
+    nodes = sorted({str(node) for example in examples for node in items(example, "nodes")})
+    if found["name"] in _CLAUSES and nodes:
+        return _CLAUSES[found["name"]].format(listed(nodes))
+    sentence = text_of(examples[0]) if examples else ""
+    sentence = sentence.split("; ")[0] if found["name"] == names.SAW_THEN_LOST else sentence
+    return without_lines(sentence).rstrip(".")
+
+
+def places(found: Json) -> str:
+    """`trace.jsonl:58, 64`: the lines to blame; if there are none, the clients' ops. For examples whose blame
+    is on an earlier line, `n1, seq 58; n2, seq 64`: the lines that show them."""
+    examples = examples_of(found)
+    own = [f"{line['node']}, seq {line['seq']}" for example in examples
+           if knows_blame(example) and (line := example["blame"].get("shown_by"))]
+    events = {line + 1 for example in examples
+              if not knows_blame(example) and (line := int_in(example, "event")) is not None}
+    ops = {index + 1 for example in examples[:1] for index in items(example, "ops") if type(index) is int}
+    in_trace = found["name"] in _CAUSES and bool(events or own)
+    file, numbers = (TRACE, events) if in_trace else (HISTORY, ops)
+    lines = first_few(map(str, sorted(numbers)))
+    return "; ".join([*([f"{file}:{', '.join(lines)}"] if lines else []), *first_few(dict.fromkeys(own))])
+
+
+def first_few(names: Iterable[str]) -> list[str]:
+    every = list(names)
+    return [*every[:PLACES], *(["..."] if len(every) > PLACES else [])]

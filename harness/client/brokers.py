@@ -1,7 +1,10 @@
 """Finds the broker to ask, for the client of one process: leaders, addresses, a connection to each.
 
-Brokers that are missing in the metadata (because they were fenced) remain candidates by their bootstrap
-address, under a negative id.
+Rules
+1. A process never uses a lower leader epoch of a partition than it has seen (KIP-320), so an old leader or a
+   broker with old metadata cannot mislead it.
+2. Brokers that are missing in the metadata (because they were fenced) remain candidates by their bootstrap
+   address, under a negative id.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,10 +12,43 @@ from random import Random
 
 from floodmark.harness.client import codec
 from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent
-from floodmark.harness.client.leaders import Leaders
 from floodmark.harness.client.settings import ClientSettings
 
 Address = tuple[str, int]
+_NO_REPLICA = 9  # REPLICA_NOT_AVAILABLE: a replica is missing, but the leader is valid
+
+
+class Leaders:
+    """The leaders that one process knows. keys: the history's partition -> (topic, partition)."""
+
+    def __init__(self, keys: Mapping[int, tuple[str, int]]) -> None:
+        self._keys = keys
+        self._epochs: dict[int, int] = {}
+        self._leaders: dict[int, int] = {}
+
+    def epoch(self, key: int) -> int:
+        """The highest epoch seen; -1 if none."""
+        return self._epochs.get(key, -1)
+
+    def leader(self, key: int) -> int | None:
+        """The leader; None: there is none, or it is in doubt."""
+        return self._leaders.get(key)
+
+    def doubt(self, key: int) -> None:
+        """Forget the leader, because it did not act as one; metadata is requested before the next request."""
+        self._leaders.pop(key, None)
+
+    def learn(self, metadata: codec.ClusterMetadata) -> None:
+        """Use a Metadata response, for partitions in which it is not older than what is known."""
+        for key, place in self._keys.items():
+            led = metadata.partitions.get(place)
+            if led is None or led.epoch < self.epoch(key):
+                continue
+            self._epochs[key] = led.epoch
+            if led.error in (0, _NO_REPLICA) and led.leader >= 0:
+                self._leaders[key] = led.leader
+            else:
+                self.doubt(key)
 
 
 class Brokers:
@@ -65,10 +101,7 @@ class Brokers:
         for node in nodes[:2]:
             try:
                 connection = await self.connect(node, addresses[node])
-                version = codec.choose_version(codec.METADATA, connection.versions)
-                request = codec.build_metadata_request(self._topics, version)
-                answer = await connection.exchange(request, self._config.metadata_timeout_s)
-                metadata = codec.read_metadata_response(answer, version)
+                metadata = await codec.metadata(connection, self._topics, self._config.metadata_timeout_s)
             except (Unsent, Lost, codec.ProtocolError):
                 continue
             self.addresses.update(metadata.brokers)

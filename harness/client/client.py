@@ -186,30 +186,16 @@ class Client:
         try:
             if self._shared is not None and options.acks != "0" and node in self._brokers.addresses:
                 address = self._brokers.addresses[node]
-                error, base_offset = await self._send_shared(address, key, values, options)
-                return self._answered(key, sends, error, base_offset)
+                return self._answered(key, sends, *await self._send_shared(address, key, values, options))
             connection = await self._brokers.connect(node)
-            version = codec.choose_version(codec.PRODUCE, connection.versions)
-            encoder = self._get_encoder(key, options)
-            frame = encoder.encode(self._encode_batch(key, values), version)
-            if options.acks == "0":
-                connection.send_unanswered(frame)
-                return classify.unasked(sends)
-            answer = await connection.exchange(frame, options.client_waits_s(self._config))
-        except Unsent:
-            self._leaders.doubt(key)
-            return classify.unanswered(sends, began=False, error=classify.CONNECTION)
-        except codec.ProtocolError:
-            return classify.unanswered(sends, began=False, error=_UNSUPPORTED)
-        except Lost as lost:
-            self._leaders.doubt(key)
-            return classify.unanswered(sends, began=True, error=_describe_failure(lost))
-        try:
-            error, base_offset = encoder.decode(answer, version)
-        except codec.ProtocolError:
-            connection.abort()
-            return classify.unanswered(sends, began=True, error=classify.CONNECTION)
-        return self._answered(key, sends, error, base_offset)
+            answer = await self._get_encoder(key, options).produce(
+                connection, self._encode_batch(key, values), options.client_waits_s(self._config))
+        except (Unsent, Lost, codec.ProtocolError) as failure:
+            if not isinstance(failure, codec.Unserved):
+                self._leaders.doubt(key)
+            began = not isinstance(failure, Unsent | codec.Unserved)
+            return classify.unanswered(sends, began=began, error=_describe_failure(failure))
+        return classify.unasked(sends) if answer is None else self._answered(key, sends, *answer)
 
     def _answered(self, key: int, sends: tuple[Send, ...], error: int, base_offset: int) -> Outcome:
         if error != NONE:
@@ -245,21 +231,14 @@ class Client:
 
     async def _fetch(self, node: int | str, keys: list[int]) -> _NodeReads:
         config = self._config
-        fetches = []
-        for key in keys:
-            topic, partition = config.keys[key]
-            at = self._positions[key]
-            fetches.append(codec.FetchPartition(
-                topic=topic, partition=partition, leader_epoch=self._leaders.epoch(key), offset=at.offset,
-                last_epoch=at.last_epoch))
+        wanted = {config.keys[key]: codec.FetchFrom(at.offset, self._leaders.epoch(key), at.last_epoch)
+                  for key in keys for at in (self._positions[key],)}
         try:
             connection = await self._brokers.connect(node)
-            version = codec.choose_version(codec.FETCH, connection.versions)
-            request = codec.build_fetch_request(fetches, version, max_wait_ms=config.fetch_wait_ms,
-                                          min_bytes=config.fetch_min_bytes, max_bytes=config.fetch_max_bytes)
-            timeout_s = config.request_timeout_s + config.fetch_wait_ms / 1000
-            answer = await connection.exchange(request, timeout_s)
-            fetched = codec.read_fetch_response(answer, version)
+            fetched = await codec.fetch(
+                connection, wanted, config.request_timeout_s + config.fetch_wait_ms / 1000,
+                max_wait_ms=config.fetch_wait_ms, min_bytes=config.fetch_min_bytes,
+                max_bytes=config.fetch_max_bytes)
         except (Unsent, Lost, codec.ProtocolError) as error:
             for key in keys:
                 self._leaders.doubt(key)
@@ -325,21 +304,19 @@ class Client:
         node = target or await self._brokers.find_leader(key)
         if node is None:
             return _NO_LEADER
-        topic, partition = self._config.keys[key]
+        place = self._config.keys[key]
         try:
-            connection = await self._brokers.connect(node)
-            version = codec.choose_version(codec.LIST_OFFSETS, connection.versions)
-            request = codec.build_list_offsets_request(
-                topic, partition, self._leaders.epoch(key), version, first=first)
-            answer = await connection.exchange(request, self._config.request_timeout_s)
-            error, offset, epoch = codec.read_list_offsets_response(answer, version)
+            found = (await codec.list_offsets(
+                await self._brokers.connect(node), {place: self._leaders.epoch(key)},
+                self._config.request_timeout_s, first=first)).get(place)
         except (Unsent, Lost, codec.ProtocolError) as failure:
             self._leaders.doubt(key)
             return _describe_failure(failure)
-        if error == NONE and offset >= 0:
-            return LogOffset(key, offset, None if first or epoch < 0 else epoch)
+        if found is not None and found.error_code == NONE and found.offset >= 0:
+            epoch = None if first or found.leader_epoch < 0 else found.leader_epoch
+            return LogOffset(key, found.offset, epoch)
         self._leaders.doubt(key)
-        return name_of(error)
+        return classify.CONNECTION if found is None else name_of(found.error_code)
 
 
 def wire_clients(
@@ -351,6 +328,6 @@ def wire_clients(
 
 
 def _describe_failure(failure: Exception) -> str:
-    if isinstance(failure, codec.ProtocolError):
+    if isinstance(failure, codec.Unserved):
         return _UNSUPPORTED
     return classify.TIMEOUT if isinstance(failure, Lost) and failure.timed_out else classify.CONNECTION

@@ -11,11 +11,12 @@ Rules
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from kafka.protocol.producer import InitProducerIdRequest
 
 from floodmark.harness.client import classify, codec
 from floodmark.harness.client.brokers import Brokers
@@ -129,43 +130,37 @@ class IdempotentProducer:
         return self._identity
 
     async def _request_identity(self, key: int) -> tuple[int, tuple[int, int]] | None:
-        try:
-            connection, version = await self._open(key, codec.INIT_PRODUCER_ID)
-        except Unsent:
-            return None
-        request = codec.build_init_producer_id_request(version)
-        return await self._exchange(connection, request, partial(
-            codec.read_init_producer_id_response, version=version))
+        """(error, (producer id, epoch)); None where no answer came."""
+        connection = await _answered(self._connect(key))
+        found: Any = connection and await _answered(codec.ask(
+            connection, InitProducerIdRequest, self._config.request_timeout_s, transactional_id=None,
+            transaction_timeout_ms=-1, producer_id=-1, producer_epoch=-1))
+        return None if found is None else (found.error_code, (found.producer_id, found.producer_epoch))
 
     async def _try(self, key: int, batches: Sequence[_Batch]) -> list[tuple[int, int] | None]:
         """Send each once: (error, base offset) of each, None where no answer came."""
-        try:
-            connection, version = await self._open(key, codec.PRODUCE)
-        except Unsent:
+        connection = await _answered(self._connect(key))
+        if connection is None:
             return [None] * len(batches)
         encoder = codec.ProduceEncoder(
             *self._config.keys[key], _ACKS_ALL, self._config.produce_timeout_ms)
         return await asyncio.gather(*(
-            self._exchange(connection, encoder.encode(batch.data, version),
-                           partial(encoder.decode, version=version)) for batch in batches))
+            _answered(encoder.produce(connection, batch.data, self._config.request_timeout_s))
+            for batch in batches))
 
-    async def _open(self, key: int, api: int) -> tuple[Connection, int]:
-        """The connection to the partition's leader, and the version of this request. Raises Unsent."""
+    async def _connect(self, key: int) -> Connection:
+        """The connection to the partition's leader. Raises Unsent."""
         node = await self._brokers.find_leader(key)
         if node is None:
             raise Unsent
-        connection = await self._brokers.connect(node)
-        try:
-            return connection, codec.choose_version(api, connection.versions)
-        except codec.ProtocolError as error:
-            raise _Refused(UNSUPPORTED_VERSION) from error
+        return await self._brokers.connect(node)
 
-    async def _exchange(self, connection: Connection, frame: bytearray, read: Callable[[bytes], Answer]
-                        ) -> Answer | None:
-        try:
-            return read(await connection.exchange(frame, self._config.request_timeout_s))
-        except (Unsent, Lost):
-            return None
-        except codec.ProtocolError:
-            connection.abort()
-            return None
+
+async def _answered(asked: Awaitable[Answer]) -> Answer | None:
+    """What this returns; None where no answer came."""
+    try:
+        return await asked
+    except codec.Unserved as error:
+        raise _Refused(UNSUPPORTED_VERSION) from error
+    except (Unsent, Lost, codec.ProtocolError):
+        return None

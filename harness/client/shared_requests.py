@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from floodmark.harness.client import codec
+from floodmark.harness.client.codec import Place
 from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent
 
 LINGER_S = 0.002
-Place = tuple[str, int]  # topic, partition
 Answer = tuple[int, int]  # error, base offset
 
 
@@ -106,17 +106,10 @@ class SharedRequests:
         if connection is None or not connection.usable:
             connection = await self._dial(*target.address, target.connect_timeout_s)
         try:
-            version = codec.choose_version(codec.PRODUCE, connection.versions)
-            frame = codec.build_produce_request(batches, version, acks=target.acks,
-                                                timeout_ms=target.timeout_ms)
+            answers = await codec.produce(connection, batches, target.timeout_s, acks=target.acks,
+                                          timeout_ms=target.timeout_ms)
         except codec.ProtocolError:
             connection.abort()
             raise
-        answer = await connection.exchange(frame, target.timeout_s)
-        try:
-            read = codec.read_produce_response(answer, version)
-        except codec.ProtocolError as error:
-            connection.abort()
-            raise Lost(timed_out=False) from error
         idle.append(connection)
-        return read
+        return {place: (part.error_code, part.base_offset) for place, part in answers.items()}

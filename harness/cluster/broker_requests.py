@@ -1,65 +1,50 @@
-"""Sends Kafka's requests to brokers: about topics, settings, elections, reassignments, metadata and features.
+"""Sends Kafka's requests to brokers: about topics, settings, elections, reassignments, metadata, features,
+and the ends of logs.
 
 Rules
-1. A request is asked by an `Ask`, within a time-out. `once` opens a connection for one request, at the newest
-   version of VERSIONS, and uses no link; `Brokers` keeps one connection to each broker, and asks at the
-   newest version that both sides know.
+1. A request is asked by an `Ask`, within a time-out. `once` opens a connection for one request, and uses no
+   link; `Brokers` keeps one connection to each broker.
 2. An error code that means "it is so already" counts as success; the caller decides about any other.
 3. Requests change only what the caller names.
+4. LEO and HW of a replica, a follower's too: LEO by ListOffsets of the latest offset as a debugging consumer
+   (replica_id -2), which every replica answers with the end of its log. HW by Fetch as a consumer at the last
+   known LEO, which from version 11 on (KIP-392) followers may answer too, each with its own HW; at the LEO
+   there is nothing to return. The HW is asked first and the LEO after it, on one connection, so that a
+   replica that only appends never has a HW above its LEO. If one does, it truncated in between and is left
+   out this time, as are replicas that answer with an error, and silent brokers.
 """
 
 import asyncio
-import itertools
-import struct
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 from kafka.errors import for_code
 from kafka.protocol import admin, metadata, producer
 
-from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent
+from floodmark.harness.client import codec
+from floodmark.harness.client.codec import ClusterMetadata, Place, by_topic
+from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent, connect
+from floodmark.harness.client.error_names import UNKNOWN_TOPIC_OR_PARTITION
 from floodmark.harness.client.security import Refused
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import PartitionSpec
 
 ASK_S = 10.0
-VERSIONS: Mapping[Any, tuple[int, int]] = {
-    producer.ProduceRequest: (3, 8), metadata.MetadataRequest: (7, 9), admin.CreateTopicsRequest: (2, 4),
-    admin.DeleteTopicsRequest: (1, 4), admin.DescribeConfigsRequest: (1, 4),
-    admin.ElectLeadersRequest: (1, 2), admin.IncrementalAlterConfigsRequest: (0, 0),
-    admin.AlterPartitionReassignmentsRequest: (0, 0), metadata.ApiVersionsRequest: (3, 3),
-}
-# Those that a user's own cluster is sent.
-OF_OWN_CLUSTERS = tuple(VERSIONS)[:6]
+# What a user's own cluster is sent, with the lowest version there: Metadata has leader epochs from 7 on.
+OF_OWN_CLUSTERS: Mapping[Any, int] = {
+    producer.ProduceRequest: 3, metadata.MetadataRequest: 7, admin.CreateTopicsRequest: 2,
+    admin.DeleteTopicsRequest: 1, admin.DescribeConfigsRequest: 1, admin.ElectLeadersRequest: 1}
 TOPIC, BROKER, SET = 2, 4, 0  # kinds of resource, an operation of IncrementalAlterConfigs
-UNKNOWN_TOPIC = 3
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
-_correlation_ids = itertools.count(1)
+_WAIT_MS = 50  # some systems answer a Fetch that does not wait without its partitions
+_ASKS = 4  # for the HW of a replica, the first of them possibly without a LEO
+_ONE_BYTE = 1  # of records: none are wanted; one batch may come if the HW has passed the last known LEO
 
 Address = tuple[str, int]
-Place = tuple[str, int]  # topic, partition
-# (request's class, response's class, time-out in seconds, the request's fields) -> response
-Ask = Callable[..., Awaitable[Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
-    """One partition in a Metadata answer, by broker ids; leader -1: there is none."""
-
-    leader: int
-    epoch: int
-    isr: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metadata:
-    brokers: Mapping[int, Address]  # those that are not fenced
-    controller: int  # where to create topics; in KRaft mode any broker, which forwards; -1: none is known
-    unknown: frozenset[str]  # topics that were asked for and that the broker does not know
-    partitions: Mapping[Place, PartitionState]
+Ask = Callable[..., Awaitable[Any]]  # (request's class, time-out in s, its fields) -> response
+Ends = Mapping[tuple[str, int], tuple[int, int]]  # (node, the history's key of the partition) -> (LEO, HW)
+Answer = TypeVar("Answer")
 
 
 # -- topics and settings ------------------------------------------------------------------------------------
@@ -83,7 +68,7 @@ async def create_topics(
     of its replicas, preferred leader first. configs: topic name -> Kafka's keys."""
     creatable = admin.CreateTopicsRequest.CreatableTopic
     answer = await ask(
-        admin.CreateTopicsRequest, admin.CreateTopicsResponse, timeout_s,
+        admin.CreateTopicsRequest, timeout_s,
         topics=[
             creatable(
                 name=name, num_partitions=-1, replication_factor=-1,
@@ -101,10 +86,10 @@ async def create_topics(
 
 async def delete_topic(ask: Ask, name: str, *, timeout_s: float) -> None:
     """Deletes a topic; a missing one is no error."""
-    answer = await ask(admin.DeleteTopicsRequest, admin.DeleteTopicsResponse, timeout_s,
+    answer = await ask(admin.DeleteTopicsRequest, timeout_s,
                        topic_names=[name], timeout_ms=int(timeout_s * 1000))
     for one in answer.responses:
-        if one.error_code not in (0, UNKNOWN_TOPIC):
+        if one.error_code not in (0, UNKNOWN_TOPIC_OR_PARTITION):
             raise _refused(f"the topic {name} is not deleted", one)
 
 
@@ -114,7 +99,7 @@ async def alter_topic_configs(ask: Ask, configs: Mapping[str, Mapping[str, str]]
     keys."""
     resource = admin.IncrementalAlterConfigsRequest.AlterConfigsResource
     answer = await ask(
-        admin.IncrementalAlterConfigsRequest, admin.IncrementalAlterConfigsResponse, timeout_s,
+        admin.IncrementalAlterConfigsRequest, timeout_s,
         resources=[
             resource(resource_type=TOPIC, resource_name=name,
                      configs=[resource.AlterableConfig(name=key, config_operation=SET, value=value)
@@ -130,7 +115,7 @@ async def settings(ask: Ask, kind: int, name: str) -> Mapping[str, str]:
     """The settings in force for a topic or a broker."""
     resource = admin.DescribeConfigsRequest.DescribeConfigsResource
     answer = await ask(
-        admin.DescribeConfigsRequest, admin.DescribeConfigsResponse, ASK_S,
+        admin.DescribeConfigsRequest, ASK_S,
         resources=[resource(resource_type=kind, resource_name=name, configuration_keys=None)],
         include_synonyms=False, include_documentation=False)
     for one in answer.results:
@@ -155,14 +140,11 @@ async def elect(ask: Ask, specs: Sequence[PartitionSpec], *, unclean: bool, time
     """Elects preferred leaders, or unclean ones. Returns Kafka's name of each partition's error, by key;
     None: a leader was elected."""
     keys = {(spec.topic, spec.partition): spec.key for spec in specs}
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(keys):
-        by_topic.setdefault(topic, []).append(partition)
     answer = await ask(
-        admin.ElectLeadersRequest, admin.ElectLeadersResponse, timeout_s,
+        admin.ElectLeadersRequest, timeout_s,
         election_type=int(unclean), timeout_ms=int(timeout_s * 1000),
         topic_partitions=[admin.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=indexes)
-                          for topic, indexes in by_topic.items()])
+                          for topic, indexes in by_topic(sorted(keys)).items()])
     if answer.error_code:
         raise _refused("no election", answer)
     return {keys[place]: _error_or_none(one) for result in answer.replica_election_results
@@ -174,14 +156,13 @@ async def reassign(ask: Ask, orders: Mapping[Place, Sequence[int]], *, timeout_s
     """Reassigns partitions. orders: (topic, partition) -> the ids of its new replicas, preferred leader
     first. Returns (topic, partition) -> Kafka's name of the error; None: no error."""
     reassignable = admin.AlterPartitionReassignmentsRequest.ReassignableTopic
-    by_topic: dict[str, list[Any]] = {}
-    for (topic, partition), replicas in sorted(orders.items()):
-        by_topic.setdefault(topic, []).append(
-            reassignable.ReassignablePartition(partition_index=partition, replicas=list(replicas)))
+    topics = by_topic(
+        (topic, reassignable.ReassignablePartition(partition_index=partition, replicas=list(replicas)))
+        for (topic, partition), replicas in sorted(orders.items()))
     answer = await ask(
-        admin.AlterPartitionReassignmentsRequest, admin.AlterPartitionReassignmentsResponse, timeout_s,
+        admin.AlterPartitionReassignmentsRequest, timeout_s,
         timeout_ms=int(timeout_s * 1000),
-        topics=[reassignable(name=topic, partitions=partitions) for topic, partitions in by_topic.items()])
+        topics=[reassignable(name=topic, partitions=partitions) for topic, partitions in topics.items()])
     if answer.error_code:
         raise _refused("no reassignment", answer)
     return {(topic.name, one.partition_index): _error_or_none(one)
@@ -200,7 +181,7 @@ def election_result(errors: Mapping[int, str | None]) -> dict[str, Any]:
 async def finalized_features(ask: Ask, *, timeout_s: float) -> Mapping[str, int] | None:
     """The finalized level of each feature, without those of level 0 (KIP-584); None: the broker knows none
     yet."""
-    answer = await ask(metadata.ApiVersionsRequest, metadata.ApiVersionsResponse, timeout_s,
+    answer = await ask(metadata.ApiVersionsRequest, timeout_s,
                        client_software_name="floodmark", client_software_version="1")
     if answer.error_code:
         raise _refused("no ApiVersions", answer)
@@ -225,25 +206,12 @@ def _error_or_none(result: Any) -> str | None:
 
 def once(to: Address) -> Ask:
     """Asks that broker over a connection for this one request."""
-    async def ask(kind: Any, answer: Any, timeout_s: float, **fields: Any) -> Any:
-        version = VERSIONS[kind][1]
-        request = kind[version](**fields)
-        action = f"{request.name} to {to[0]}:{to[1]}"
-        request.with_header(correlation_id=next(_correlation_ids), client_id="floodmark")
+    async def ask(kind: Any, timeout_s: float, **fields: Any) -> Any:
+        brokers = Brokers()
         try:
-            async with asyncio.timeout(timeout_s):
-                reader, writer = await asyncio.open_connection(*to)
-                try:
-                    writer.write(bytes(request.encode(header=True, framed=True)))
-                    (size,) = struct.unpack(">i", await reader.readexactly(4))
-                    frame = await reader.readexactly(size)
-                finally:
-                    writer.close()
-        except TimeoutError:
-            raise FloodmarkError(f"{action}: no answer in {timeout_s:g} s") from None
-        except (OSError, asyncio.IncompleteReadError) as error:
-            raise FloodmarkError(f"{action}: {error}") from None
-        return answer.decode(frame, version=version, header=True)
+            return await brokers.to(to)(kind, timeout_s, **fields)
+        finally:
+            brokers.close()
 
     return ask
 
@@ -251,39 +219,36 @@ def once(to: Address) -> Ask:
 class Brokers:
     """One connection to each broker, by address; one that missed an answer is closed and opened again."""
 
-    def __init__(self, dial: Dial) -> None:
+    def __init__(self, dial: Dial = connect) -> None:
         self._dial = dial
         self._connections: dict[Address, Connection] = {}
-        self._locks: dict[Address, asyncio.Lock] = {}
+        self._dialling: dict[Address, asyncio.Lock] = {}
+        self._leos: dict[Address, dict[Place, int]] = {}  # the last known ones
 
     def close(self) -> None:
         """Closes all connections. Safe to call twice."""
         for connection in self._connections.values():
             connection.abort()
         self._connections.clear()
-        self._locks.clear()
+        self._dialling.clear()
 
     def to(self, address: Address) -> Ask:
-        return partial(self._ask, address)
+        """Asks that broker. FloodmarkError if it does not answer, or does not serve the request."""
+        async def ask(kind: Any, timeout_s: float, **fields: Any) -> Any:
+            with _explained(kind, address):
+                return await codec.ask(await self._connect(address, timeout_s), kind, timeout_s, **fields)
 
-    async def metadata(self, to: Address, topics: Sequence[str], timeout_s: float = ASK_S) -> Metadata:
+        return ask
+
+    async def metadata(self, to: Address, topics: Sequence[str], timeout_s: float = ASK_S) -> ClusterMetadata:
         """The metadata of the brokers, and of these topics."""
-        named = [metadata.MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-        answer = await self._ask(to, metadata.MetadataRequest, metadata.MetadataResponse, timeout_s,
-                                 topics=named, allow_auto_topic_creation=False)
-        return Metadata(
-            brokers={one.node_id: (one.host, one.port) for one in answer.brokers},
-            controller=answer.controller_id,
-            unknown=frozenset(topic.name for topic in answer.topics if topic.error_code == UNKNOWN_TOPIC),
-            partitions={
-                (topic.name, one.partition_index): PartitionState(
-                    leader=one.leader_id, epoch=one.leader_epoch, isr=tuple(one.isr_nodes))
-                for topic in answer.topics if not topic.error_code for one in topic.partitions})
+        with _explained(metadata.MetadataRequest, to):
+            return await codec.metadata(await self._connect(to, timeout_s), topics, timeout_s)
 
     async def metadata_of_each(self, reached: Mapping[str, Address], topics: Sequence[str], timeout_s: float
-                               ) -> dict[str, Metadata]:
+                               ) -> dict[str, ClusterMetadata]:
         """The metadata of each broker by node, without brokers that are silent for timeout_s."""
-        async def ask(address: Address) -> Metadata | None:
+        async def ask(address: Address) -> ClusterMetadata | None:
             with suppress(FloodmarkError, TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     return await self.metadata(address, topics, timeout_s)
@@ -292,11 +257,35 @@ class Brokers:
         answers = await asyncio.gather(*map(ask, reached.values()))
         return {node: answer for node, answer in zip(reached, answers, strict=True) if answer is not None}
 
+    async def replica_ends(self, reached: Mapping[str, Address], partitions: Sequence[PartitionSpec],
+                           timeout_s: float) -> Ends:
+        """LEO and HW of every replica of these partitions that answers within timeout_s; all brokers at once.
+
+        reached: the address of each broker; leave out brokers that are known not to run.
+        """
+        return await self._of_each(self._ends, reached, partitions, timeout_s)
+
+    async def log_starts(self, reached: Mapping[str, Address], partitions: Sequence[PartitionSpec],
+                         timeout_s: float) -> Mapping[tuple[str, int], int]:
+        """The first offset of every replica's log, as in replica_ends."""
+        async def starts(to: Address, places: Sequence[Place]) -> dict[Place, int]:
+            found = await codec.list_offsets(
+                await self._connect(to, timeout_s), dict.fromkeys(places, -1), timeout_s, first=True,
+                replica_id=codec.DEBUGGING_CONSUMER)
+            return {place: part.offset for place, part in found.items() if not part.error_code}
+
+        return await self._of_each(starts, reached, partitions, timeout_s)
+
     async def unserved(self, to: Address) -> Mapping[str, str]:
         """What this broker does not serve of OF_OWN_CLUSTERS: name -> a sentence's end."""
-        connection = await self._connection(to, ASK_S)
-        return {_name(request): why for request in OF_OWN_CLUSTERS
-                if (why := _version(request, connection)[1]) is not None}
+        connection = await self._connect(to, ASK_S)
+        lacks = {}
+        for request, lowest in OF_OWN_CLUSTERS.items():
+            try:
+                codec.choose_version(request, connection, lowest)
+            except codec.Unserved as why:
+                lacks[codec.name_of_request(request)] = str(why)
+        return lacks
 
     async def is_up(self, at: Address, timeout_s: float) -> bool:
         """Whether a broker answers there now, over a new connection. A refusal is an answer."""
@@ -309,58 +298,70 @@ class Brokers:
         connection.close()
         return True
 
-    async def stamp(self, to: Address, topic: str, partition: int, batch: bytes) -> int | None:
+    async def stamp(self, to: Address, place: Place, batch: bytes) -> int | None:
         """Appends a batch with acks=1; returns the leader's LogAppendTime in ms. None: it gave none."""
-        data = producer.ProduceRequest.TopicProduceData
-        answer = await self._ask(
-            to, producer.ProduceRequest, producer.ProduceResponse, ASK_S, transactional_id=None, acks=1,
-            timeout_ms=int(1000 * ASK_S), topic_data=[data(name=topic, partition_data=[
-                data.PartitionProduceData(index=partition, records=batch)])])
-        placed = answer.responses[0].partition_responses[0]
+        with _explained(producer.ProduceRequest, to):
+            placed = (await codec.produce(await self._connect(to, ASK_S), {place: batch}, ASK_S, acks=1,
+                                          timeout_ms=int(1000 * ASK_S)))[place]
         if placed.error_code:
-            raise _refused(f"{topic}-{partition} takes no record", placed)
+            raise _refused(f"{place[0]}-{place[1]} takes no record", placed)
         stamp: int = placed.log_append_time_ms
         return stamp if stamp >= 0 else None
 
-    async def _ask(self, to: Address, kind: Any, answer: Any, timeout_s: float, **fields: Any) -> Any:
-        action = f"{_name(kind)} to {to[0]}:{to[1]}"
-        try:
-            async with self._locks.setdefault(to, asyncio.Lock()):
-                connection = await self._connection(to, timeout_s)
-                version, why = _version(kind, connection)
-                if why is not None:
-                    raise FloodmarkError(f"{action}: it {why}")
-                request = kind(version=version, **fields)
-                request.with_header(0, "floodmark")
-                frame = bytearray(request.encode(version=version, header=True, framed=True))
-                received = await connection.exchange(frame, timeout_s)
-            return answer.decode(b"\0\0\0\0" + received, version=version, header=True)
-        except Unsent as error:
-            raise FloodmarkError(f"{action}: {str(error) or 'nothing answers there'}") from None
-        except Lost as lost:
-            raise FloodmarkError(f"{action}: {lost}") from None
-        except (ValueError, IndexError, TypeError, KeyError, AttributeError) as error:
-            raise FloodmarkError(f"{action}: an answer that cannot be read: {error}") from error
+    async def _ends(self, to: Address, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """LEO and HW of these replicas. If no LEO was known, the log was cut below it, or an answer was empty
+        (by a quota), the HW is asked for again after the LEO."""
+        connection, leos = await self._connect(to, ASK_S), self._leos.setdefault(to, {})
+        hws: dict[Place, int] = {}
+        missing = places
+        for _ in range(_ASKS):
+            if known := {place: codec.FetchFrom(leos[place]) for place in missing if place in leos}:
+                fetched = await codec.fetch(connection, known, ASK_S, max_wait_ms=_WAIT_MS, min_bytes=0,
+                                            max_bytes=_ONE_BYTE)
+                hws |= {place: part.hw for place, part in fetched.items() if not part.error}
+            ends = await codec.list_offsets(connection, dict.fromkeys(missing, -1), ASK_S,
+                                            replica_id=codec.DEBUGGING_CONSUMER)
+            for place in missing:
+                leos.pop(place, None)
+            leos |= {place: part.offset for place, part in ends.items() if not part.error_code}
+            missing = [place for place in missing if place in leos and place not in hws]
+            if not missing:
+                break
+        return {place: (leos[place], hws[place]) for place in places
+                if place in leos and hws.get(place, -1) in range(leos[place] + 1)}
 
-    async def _connection(self, to: Address, timeout_s: float) -> Connection:
-        connection = self._connections.get(to)
-        if connection is None or not connection.usable:
-            connection = self._connections[to] = await self._dial(*to, timeout_s)
-        return connection
+    async def _of_each(self, ask: Callable[[Address, Sequence[Place]], Awaitable[Mapping[Place, Answer]]],
+                       reached: Mapping[str, Address], partitions: Sequence[PartitionSpec], timeout_s: float
+                       ) -> dict[tuple[str, int], Answer]:
+        async def of(node: str, address: Address) -> dict[tuple[str, int], Answer]:
+            keys = {(spec.topic, spec.partition): spec.key for spec in partitions if node in spec.replicas}
+            try:
+                async with asyncio.timeout(timeout_s):
+                    answers = await ask(address, list(keys)) if keys else {}
+            except (TimeoutError, Unsent, Lost, codec.ProtocolError):
+                if (silent := self._connections.pop(address, None)) is not None:
+                    silent.abort()
+                return {}
+            return {(node, keys[place]): value for place, value in answers.items()}
+
+        found = await asyncio.gather(*(of(*one) for one in reached.items()))
+        return {replica: value for one in found for replica, value in one.items()}
+
+    async def _connect(self, to: Address, timeout_s: float) -> Connection:
+        async with self._dialling.setdefault(to, asyncio.Lock()):
+            connection = self._connections.get(to)
+            if connection is None or not connection.usable:
+                connection = self._connections[to] = await self._dial(*to, timeout_s)
+            return connection
 
 
-def _name(request: Any) -> str:
-    return str(request.__name__).removesuffix("Request")
-
-
-def _version(request: Any, connection: Connection) -> tuple[int, str | None]:
-    """The newest version of a request that both sides know; or why there is none."""
-    least, most = VERSIONS[request]
-    lowest, highest = connection.versions.get(request.API_KEY, (0, -1))
-    version = min(most, highest)
-    if highest < 0:
-        return version, f"does not serve {_name(request)}"
-    if version < max(least, lowest):
-        return version, (f"serves {_name(request)} in versions {lowest} to {highest}, and floodmark needs "
-                         f"{least} to {most}")
-    return version, None
+@contextmanager
+def _explained(request: Any, to: Address) -> Iterator[None]:
+    """Raises FloodmarkError where the request gets no answer."""
+    action = f"{codec.name_of_request(request)} to {to[0]}:{to[1]}"
+    try:
+        yield
+    except codec.Unserved as error:
+        raise FloodmarkError(f"{action}: it {error}") from error
+    except (Unsent, Lost, codec.ProtocolError) as error:
+        raise FloodmarkError(f"{action}: {str(error) or 'nothing answers there'}") from error

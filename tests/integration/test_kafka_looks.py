@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 from real_kafka import RealKafka, quiet, skip_without
 
-from floodmark.harness.cluster.kafka.wire_looks import WireLooks
+from floodmark.harness.cluster.broker_requests import Brokers
 from floodmark.harness.protocols import PartitionSpec
 
 pytestmark = pytest.mark.kafka
@@ -29,7 +29,7 @@ def test_leo_and_hw(version: str, tmp_path: Path) -> None:
         assert producer.flush(60) == 0
 
         async def looks() -> None:
-            wire = WireLooks()
+            wire = Brokers()
             for _ in range(2):
                 assert await wire.replica_ends(reached, specs, 30.0) == {("n1", 0): (7, 7), ("n1", 1): (0, 0)}
             wire.close()

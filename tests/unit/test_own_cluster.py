@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_processes import state_of, wait_until
 
+from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
 from floodmark.harness.client.security import Security, read_client_config
-from floodmark.harness.cluster.broker_requests import Metadata, PartitionState
 from floodmark.harness.cluster.own.cluster import (
     MS_NS,
     Ahead,
@@ -227,9 +227,9 @@ def test_bounds_of_two_times_are_joined() -> None:
 
 # -- metadata ---------------------------------------------------------------------------------------------
 
-def metadata(leader: int, epoch: int, isr: tuple[int, ...]) -> Metadata:
-    return Metadata(brokers={}, controller=1, unknown=frozenset(),
-                    partitions={("t", 0): PartitionState(leader=leader, epoch=epoch, isr=isr)})
+def metadata(leader: int, epoch: int, isr: tuple[int, ...]) -> ClusterMetadata:
+    state = PartitionMetadata(error=0, leader=leader, epoch=epoch, isr=isr)
+    return ClusterMetadata(brokers={}, partitions={("t", 0): state})
 
 
 def test_the_highest_epoch_wins_and_among_equals_the_leaders_own_metadata() -> None:

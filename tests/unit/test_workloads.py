@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from floodmark.harness import catalog
+from floodmark.harness.client.brokers import Leaders
 from floodmark.harness.client.client import wire_clients
 from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
-from floodmark.harness.client.leaders import Leaders
 from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.op import Intent, Send, Type
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, PartitionSpec, Workload, WorkloadSettings

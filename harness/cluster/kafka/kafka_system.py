@@ -32,12 +32,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from floodmark.harness import logdir
-from floodmark.harness.client.connection import connect
+from floodmark.harness.client.codec import ClusterMetadata
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import (
     Ask,
     Brokers,
-    Metadata,
+    Ends,
     chosen,
     elect,
     election_result,
@@ -49,7 +49,6 @@ from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
 from floodmark.harness.cluster.kafka.log_lines import read_line
 from floodmark.harness.cluster.kafka.settings import effective, keeps_all, write_hosts
-from floodmark.harness.cluster.kafka.wire_looks import Ends, WireLooks
 from floodmark.harness.cluster.layout import Address, Layout
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
@@ -168,7 +167,7 @@ class KafkaSystem:
         self._kafka, self._form, self._topic_config = kafka, form, dict(topic_config or {})
         self._topics = topics or {}
         self._names = {number: node for node, number in ids.items()}
-        self._wire_looks, self._metadata = WireLooks(), Brokers(connect)
+        self._wire_looks, self._metadata = Brokers(), Brokers()
         self._starts: dict[str, _Start] = {}  # of each process, the last
         self._attached: Place | None = None
         self._clock = Clock.now()
@@ -431,7 +430,7 @@ class KafkaSystem:
         keys = {(spec.topic, spec.partition): spec.key for spec in specs}
         return {keys[where]: error for where, error in results.items() if where in keys}
 
-    def _replicas(self, ends: Ends, metadata: Mapping[str, Metadata],
+    def _replicas(self, ends: Ends, metadata: Mapping[str, ClusterMetadata],
                   starts: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], ReplicaView]:
         """starts: first offsets of the logs in containers; for other logs they are read from the files."""
         places = {spec.key: (spec.topic, spec.partition) for spec in self.partitions}

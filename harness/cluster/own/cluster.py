@@ -27,13 +27,13 @@ from typing import Any
 from floodmark.harness import logdir
 from floodmark.harness.client import batch
 from floodmark.harness.client.client import Client
+from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
 from floodmark.harness.client.connection import Dial, Lost, Unsent
 from floodmark.harness.client.security import Security
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.client.shared_requests import SharedRequests
 from floodmark.harness.cluster import broker_requests
-from floodmark.harness.cluster.broker_requests import Address, Brokers, Metadata, PartitionState
-from floodmark.harness.cluster.kafka.wire_looks import WireLooks
+from floodmark.harness.cluster.broker_requests import Address, Brokers
 from floodmark.harness.cluster.layout import host_port
 from floodmark.harness.cluster.own.fault_commands import ABILITIES, FaultCommands
 from floodmark.harness.cluster.waiting import healthy, wait_until
@@ -227,7 +227,7 @@ class OwnCluster:
         self._dial: Dial = (security or Security()).dial()
         self._shared = SharedRequests(self._dial)
         self._brokers = Brokers(self._dial)
-        self._looks = WireLooks(self._dial)
+        self._looks = Brokers(self._dial)
         self._topics: set[str] = set()  # our topics, which must be removed
         self._clocks: dict[str, Ahead] = {}
         self._down: set[str] = set()  # by our commands, like the next three
@@ -486,7 +486,7 @@ class OwnCluster:
 
         await wait_until(answers, f"{node}, {how}, to answer no more", GONE_S)
 
-    async def _metadata(self, topics: Sequence[str]) -> dict[str, Metadata]:
+    async def _metadata(self, topics: Sequence[str]) -> dict[str, ClusterMetadata]:
         return await self._brokers.metadata_of_each(self._found.addresses, topics, LOOK_S)
 
     async def _controllers(self) -> Sequence[Address]:
@@ -530,7 +530,7 @@ class OwnCluster:
                                  f"guarantees are unknown: {why}, or tell it by {tell}")
         return settings
 
-    def _replicas(self, answers: Mapping[str, Metadata], truth: Mapping[int, PartitionState],
+    def _replicas(self, answers: Mapping[str, ClusterMetadata], truth: Mapping[int, PartitionMetadata],
                   ends: Mapping[tuple[str, int], tuple[int, int]], names: Mapping[int, str]
                   ) -> Mapping[tuple[str, int], ReplicaView]:
         """The replicas of the nodes that answer. See rule 4 for a LEO that is not shown."""
@@ -572,7 +572,7 @@ class OwnCluster:
             sent_ns = time.time_ns()
             try:
                 stamp_ms = await self._brokers.stamp(
-                    self._found.addresses[node], self._clocks_topic, partition, data)
+                    self._found.addresses[node], (self._clocks_topic, partition), data)
             except FloodmarkError:  # a new partition has no leader at once
                 if time.monotonic() > deadline_s:
                     raise
@@ -585,8 +585,8 @@ class OwnCluster:
         return asks
 
 
-def _latest(answers: Mapping[str, Metadata], place: tuple[str, int], names: Mapping[int, str]
-            ) -> PartitionState | None:
+def _latest(answers: Mapping[str, ClusterMetadata], place: tuple[str, int], names: Mapping[int, str]
+            ) -> PartitionMetadata | None:
     """A partition's state by rule 4; None: no broker has it."""
     states = [(state.epoch, names.get(state.leader) == node, node, state)
             for node, answer in answers.items() if (state := answer.partitions.get(place)) is not None]

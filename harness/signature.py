@@ -19,6 +19,11 @@ def in_value(run_id: bytes, value: int) -> bytes:
     return b"%b %b %d" % (HEADER, run_id, value)
 
 
+def header_ending(run_id: bytes) -> bytes:
+    """The end of a record of format v2 that has our header alone; each length is a zig-zag varint."""
+    return b"\x02" + bytes([2 * len(HEADER)]) + HEADER + bytes([2 * len(run_id)]) + run_id
+
+
 def value_of(value: bytes | None, headers: Sequence[tuple[bytes, bytes | None]], run_id: bytes) -> int | None:
     """The op's value, for a record of this run; None for any other record."""
     if value is None:

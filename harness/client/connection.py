@@ -135,16 +135,19 @@ class Connection(asyncio.Protocol):
 Dial = Callable[[str, int, float], Awaitable[Connection]]  # host, port, time-out in seconds; as connect
 
 
-async def connect(host: str, port: int, timeout_s: float, *, tls: ssl.SSLContext | None = None
-                  ) -> Connection:
-    """Open a connection and wait for its first response. Raises Unsent: nothing of an op was sent."""
+async def connect(host: str, port: int, timeout_s: float, *, tls: ssl.SSLContext | None = None,
+                  versions: Mapping[int, tuple[int, int]] | None = None) -> Connection:
+    """Open a connection and wait for its first response, except where the versions are known. Raises Unsent:
+    nothing of an op was sent."""
     connection: Connection | None = None
     try:
         async with asyncio.timeout(timeout_s):
             _, connection = await asyncio.get_running_loop().create_connection(
                 Connection, host, port, ssl=tls)
-            answer = await connection.exchange(bytearray(_API_VERSIONS_REQUEST), timeout_s)
-        connection.versions = _read_version_ranges(answer)
+            if versions is None:
+                answer = await connection.exchange(bytearray(_API_VERSIONS_REQUEST), timeout_s)
+                versions = _read_version_ranges(answer)
+        connection.versions = versions
     except (OSError, Unsent, Lost, struct.error) as error:
         if connection is not None:
             connection.abort()

@@ -17,6 +17,7 @@ Rules
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from kafka.errors import for_code
@@ -40,6 +41,8 @@ NOT_NEEDED = "ELECTION_NOT_NEEDED"
 _WAIT_MS = 50  # some systems answer a Fetch that does not wait without its partitions
 _ASKS = 4  # for the HW of a replica, the first of them possibly without a LEO
 _ONE_BYTE = 1  # of records: none are wanted; one batch may come if the HW has passed the last known LEO
+
+_NEWEST = {kind.API_KEY: versions for kind, versions in codec.VERSIONS.items()}
 
 Address = tuple[str, int]
 Ask = Callable[..., Awaitable[Any]]  # (request's class, time-out in s, its fields) -> response
@@ -205,9 +208,10 @@ def _error_or_none(result: Any) -> str | None:
 # -- how a request is asked ---------------------------------------------------------------------------------
 
 def once(to: Address) -> Ask:
-    """Asks that broker over a connection for this one request."""
+    """Asks that broker, which is ours and serves the newest versions, over a connection for this one
+    request."""
     async def ask(kind: Any, timeout_s: float, **fields: Any) -> Any:
-        brokers = Brokers()
+        brokers = Brokers(partial(connect, versions=_NEWEST))
         try:
             return await brokers.to(to)(kind, timeout_s, **fields)
         finally:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from floodmark.harness.logdir.record_batches import CRC_FROM, Frame, frame
+from floodmark.harness.record_batches import CRC_FROM, Frame, frame
 
 _SEGMENT = "[0-9]" * 20 + ".log"
 FLIPPED = 0x40

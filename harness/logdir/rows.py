@@ -7,6 +7,11 @@ Rules
    last batch with a wrong CRC, because recovery would remove it. Any other wrong CRC is reported.
 3. A log that cannot be read is a FloodmarkError, never an empty log: a missing record would be judged as a
    loss.
+4. `resent` are the values that their own producer repeated under another producer id or epoch. A broker
+   recognizes a repeated batch by its producer's id, epoch and sequence, so these repeats are not its fault.
+   librdkafka makes them: when a broker refuses a batch as out of order, it takes a new epoch and sends again
+   what is in flight, also what was appended before (confluentinc/librdkafka issue 4953). A repeat with the
+   same id and epoch is the broker's fault, and is not among these.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,18 +20,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from floodmark.harness.logdir.checkpoints import UNREADABLE, Epochs, read_epochs, read_offsets
-from floodmark.harness.logdir.record_batches import (
-    BatchError,
-    Frame,
-    frame,
-    own_values,
-    record_ending,
-    records,
-)
-from floodmark.harness.logdir.resends import Resends
 from floodmark.harness.logdir.segments import Segment, batches_of, end_of, refuse, segments_of
 from floodmark.harness.logdir.transactions import Transactions, transactions_of
-from floodmark.harness.signature import value_of
+from floodmark.harness.record_batches import (
+    NO_PRODUCER,
+    BatchError,
+    Frame,
+    Producer,
+    frame,
+    read_own_batch,
+    records,
+)
+from floodmark.harness.signature import header_ending, value_of
 
 
 class Place(Protocol):
@@ -55,17 +60,15 @@ class LogState:
 def dump(log_dir: Path, partitions: Sequence[Place], run_id: str, node: str, *,
          running: bool = True, resent: set[int] | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of logs/NODE.jsonl, in order. A partition without a folder here has no rows. resent: the
-    values that their producer itself repeated (resends.py) are added to it."""
+    values of rule 4 are added to it."""
     starts = read_offsets(log_dir / "log-start-offset-checkpoint")
     for spec in sorted(partitions, key=lambda spec: spec.key):
         segments = segments_of(_folder(log_dir, spec))
         if segments:
             start = _log_start(segments, starts, spec)
-            resends = Resends()
-            for row in _rows(segments, start, run_id.encode(), resends, running=running):
+            found = _Resent(set() if resent is None else resent)
+            for row in _rows(segments, start, run_id.encode(), found, running=running):
                 yield {"node": node, "partition": spec.key, **row}
-            if resent is not None:
-                resent |= resends.values
 
 
 def describe(log_dir: Path, spec: Place, *, running: bool = True) -> LogState:
@@ -87,18 +90,34 @@ def describe(log_dir: Path, spec: Place, *, running: bool = True) -> LogState:
 
 # -- rows ---------------------------------------------------------------------------------------------------
 
-def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resends: Resends, *,
+class _Resent:
+    """Adds the values of rule 4 in one replica's log to `values`."""
+
+    def __init__(self, values: set[int]) -> None:
+        self._values = values
+        self._producers: dict[int, Producer] = {}  # value -> of its first copy
+
+    def note(self, value: int | None, producer: Producer) -> None:
+        """A record of the log, in the order of offsets."""
+        if value is None or producer[0] == NO_PRODUCER:
+            return
+        if self._producers.setdefault(value, producer) != producer:
+            self._values.add(value)
+
+
+def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resent: _Resent, *,
           running: bool) -> Iterator[dict[str, Any]]:
-    ending = record_ending(run_id)
+    ending = header_ending(run_id)
     transactions: Transactions | None = None
     for segment in segments:
         last = segment is segments[-1]
         for data, at, size in batches_of(segment, drop_bad_last=last and not running):
-            if (plain := own_values(data, at, size, ending)) is not None:
-                for offset, value in enumerate(plain.values, plain.base_offset):
-                    resends.note(value, plain.producer)
+            own = read_own_batch(data, at, size, ending)
+            if own is not None:
+                for offset, value in enumerate(own.values, own.base_offset):
+                    resent.note(value, own.producer)
                     if offset >= start:
-                        yield {"offset": offset, "epoch": plain.epoch, "value": value, "crc": plain.crc}
+                        yield {"offset": offset, "epoch": own.epoch, "value": value, "crc": own.crc}
                 continue
             header = frame(data, at)
             assert header is not None, (segment.path, at)  # batches_of yields only what frame() accepts
@@ -106,7 +125,7 @@ def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resends: Resen
                 transactions = transactions_of(segments, running=running)
             aborted = transactions is not None and transactions.aborted(header)
             for offset, own_value, fits in _values(data, at, header, run_id, segment.path):
-                resends.note(own_value, (header.producer_id, header.producer_epoch))
+                resent.note(own_value, (header.producer_id, header.producer_epoch))
                 if offset >= start:
                     yield _row(offset, own_value, header, fits=fits, aborted=aborted)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.logdir.record_batches import MAGIC, MAGIC_AT, frame, last_offset, size_of
+from floodmark.harness.record_batches import MAGIC, MAGIC_AT, frame, last_offset, size_of
 
 SUFFIX = ".log"
 WINDOW_BYTES = 4 << 20  # read at a time; more for a larger batch

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.logdir.record_batches import Frame, aborts, frame, records
 from floodmark.harness.logdir.segments import SUFFIX, Segment, batches_of, refuse
+from floodmark.harness.record_batches import Frame, aborts, frame, records
 
 _ENTRY = struct.Struct(">hqqqq")  # version, producer, first offset, last offset (the marker's), last stable
 _VERSION = 0

@@ -19,9 +19,9 @@ from kafka_logs import (
     topics_of,
 )
 
-from floodmark.harness.logdir.record_batches import frame
 from floodmark.harness.logdir.segments import batches_of, segments_of
 from floodmark.harness.logdir.transactions import Transactions, aborted_index, transactions_of
+from floodmark.harness.record_batches import frame
 
 HERE = Path(__file__).parent / "kafka_logs"
 VERSIONS = ("2.8.2", "4.3.1")

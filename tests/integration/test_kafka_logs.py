@@ -28,10 +28,10 @@ from kafka_logs import (
 from real_kafka import RealKafka, dump_log_segments, skip_without
 
 from floodmark.harness.logdir import describe
-from floodmark.harness.logdir.record_batches import frame
 from floodmark.harness.logdir.segments import batches_of, segments_of
 from floodmark.harness.logdir.transactions import aborted_index, transactions_of
 from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.record_batches import frame
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 RECORDS = 10_200  # of each format and compression, by two or three writers

@@ -21,8 +21,8 @@ from real_kafka import skip_without
 from floodmark.checkers.judge.report import as_json
 from floodmark.harness import catalog, runner
 from floodmark.harness.client.client import wire_clients
-from floodmark.harness.logdir.record_batches import HEADER, frame
 from floodmark.harness.protocols import WorkloadSettings
+from floodmark.harness.record_batches import HEADER, frame
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import Ack, After
 from floodmark.harness.spec import RunPlan, RunSpec

@@ -20,9 +20,9 @@ from confluent_kafka import Producer
 from real_kafka import RealKafka, dump_log_segments, quiet
 
 from floodmark.harness.logdir import dump
-from floodmark.harness.logdir.record_batches import MAGIC, frame, records
 from floodmark.harness.logdir.segments import Segment, batches_of, segments_of
 from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.record_batches import MAGIC, frame, records
 from floodmark.harness.signature import HEADER, in_value, value_of
 
 RUN = "0123456789abcdef"

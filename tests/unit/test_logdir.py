@@ -26,8 +26,8 @@ from floodmark.harness.logdir import (
     why_no_log,
 )
 from floodmark.harness.logdir import rows as logdir_rows
-from floodmark.harness.logdir.record_batches import HEADER_BYTES
 from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.record_batches import HEADER_BYTES
 from floodmark.harness.signature import in_value
 
 RUN = "0123456789abcdef"
@@ -187,7 +187,7 @@ def test_plain_batches_are_read_as_all_others(tmp_path_factory: pytest.TempPathF
             return str(error)
 
     fast = read()
-    with patch.object(logdir_rows, "own_values", lambda *_: None):
+    with patch.object(logdir_rows, "read_own_batch", lambda *_: None):
         assert read() == fast
 
 

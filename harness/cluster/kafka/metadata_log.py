@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.logdir.record_batches import HEADER, BatchError, frame, records
+from floodmark.harness.record_batches import HEADER, BatchError, frame, records
 
 FOLDER = "__cluster_metadata-0"
 SEGMENT = "00000000000000000000.log"

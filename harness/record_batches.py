@@ -1,4 +1,4 @@
-"""Reads what Kafka stores: record batches v2, and messages of formats v0 and v1.
+"""Reads what Kafka stores and sends: record batches v2, and messages of formats v0 and v1.
 
 It is written from the format's description and shares nothing with the broker's codec, so that the two check
 each other.
@@ -15,16 +15,17 @@ Rules
    any number after compaction), and v0 has absolute ones.
 """
 
+import gzip
 import struct
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import cramjam
 from crc32c import crc32c
 
-from floodmark.harness.logdir.compression import decompress
 from floodmark.harness.signature import DIGITS_AT_MOST
-from floodmark.harness.signature import HEADER as OWN_HEADER
 
 MAGIC = 2
 HEADER = struct.Struct(">qiibIhiqqqhii")  # of a batch v2
@@ -42,9 +43,11 @@ _OLD_CRC_FROM = 16  # the CRC of a message covers everything from the magic on
 _OLD_BYTES = {0: 26, 1: 34}  # the size of a message without key and value; v1 has a timestamp
 _KEY_AT = {0: 18, 1: 26}
 _DELTA_AT = 23  # in a batch v2: the offset delta of its last record
-_NOT_PLAIN = CODEC_BITS | CONTROL_BIT | TRANSACTIONAL_BIT  # attributes that own_values does not handle
-_FEW = 64  # records, so that each offset's delta is one byte
 _CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+_NOT_PLAIN = CODEC_BITS | CONTROL_BIT | TRANSACTIONAL_BIT
+_FEW = 64  # records, so that each offset's delta is one byte
+
+Producer = tuple[int, int]  # the producer's id and epoch
 
 
 class BatchError(ValueError):
@@ -83,16 +86,6 @@ class Frame:
     @property
     def transactional(self) -> bool:
         return self.magic == MAGIC and bool(self.attributes & TRANSACTIONAL_BIT)
-
-
-class OwnValues(NamedTuple):
-    """The values of a batch whose records all are this run's."""
-
-    base_offset: int
-    epoch: int
-    values: list[int]
-    crc: int
-    producer: tuple[int, int]  # its id and epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,17 +148,31 @@ def records(data: bytes, position: int, header: Frame) -> list[Record]:
         if header.codec is not None:
             body = decompress(header.codec, body, magic=MAGIC)
         return _parsed(body, header)
-    except (IndexError, ValueError, struct.error) as error:  # a DecompressionError is a ValueError
-        raise BatchError(f"the records of the batch at offset {header.base_offset}: {error}") from error
+    except (IndexError, ValueError, struct.error, cramjam.DecompressionError, EOFError, OSError,
+            zlib.error) as error:
+        why = error if header.codec is None else f"{header.codec}: {error}"
+        raise BatchError(f"the records of the batch at offset {header.base_offset}: {why}") from error
 
 
-def record_ending(run_id: bytes) -> bytes:
-    """The end of each record of a run: one header, its name and its value, each after its zigzag length."""
-    return b"\x02" + bytes([2 * len(OWN_HEADER)]) + OWN_HEADER + bytes([2 * len(run_id)]) + run_id
+def aborts(marker: Record) -> bool:
+    """Whether a control record is an abort marker (type 0), not a commit marker (type 1)."""
+    key = marker.key
+    return key is not None and len(key) >= 4 and key[2:4] == b"\0\0"
 
 
-def own_values(data: bytes, at: int, size: int, ending: bytes) -> OwnValues | None:
-    """Read a batch of few plain, valid records that end so, fast; None: it is another batch."""
+class OwnBatch(NamedTuple):
+    """A batch of records of ours; the offset of each value is base_offset and its index."""
+
+    base_offset: int
+    epoch: int
+    values: list[int]
+    crc: int
+    producer: Producer
+
+
+def read_own_batch(data: bytes, at: int, size: int, ending: bytes) -> OwnBatch | None:
+    """Read a batch of few plain, valid records that all end so (signature.header_ending); None: it is another
+    batch. It is fast, for what nearly all batches of a run are."""
     if data[at + MAGIC_AT] != MAGIC:
         return None
     (base, _, epoch, _, crc, attributes, delta, _, _, producer, producer_epoch, _, count
@@ -195,13 +202,7 @@ def own_values(data: bytes, at: int, size: int, ending: bytes) -> OwnValues | No
         body = record_end
     if body != end or crc32c(data[at + CRC_FROM:end]) != crc:
         return None
-    return OwnValues(base, epoch, values, crc, (producer, producer_epoch))
-
-
-def aborts(marker: Record) -> bool:
-    """Whether a control record is an abort marker (type 0), not a commit marker (type 1)."""
-    key = marker.key
-    return key is not None and len(key) >= 4 and key[2:4] == b"\0\0"
+    return OwnBatch(base, epoch, values, crc, (producer, producer_epoch))
 
 
 # -- formats v0 and v1 --------------------------------------------------------------------------------------
@@ -315,3 +316,64 @@ def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
     if at + length > len(data):
         raise BatchError("a field runs past the end")
     return data[at:at + length], at + length
+
+
+# -- compression --------------------------------------------------------------------------------------------
+# gzip, snappy, lz4 and zstd, in the framings that Kafka's clients and brokers use.
+
+_XERIAL = b"\x82SNAPPY\x00"  # Java's framing of snappy: separate blocks, each with its length
+_LZ4_FRAME = b"\x04\x22\x4d\x18"
+_LZ4_INDEPENDENT, _LZ4_BLOCK_SUMS, _LZ4_SIZE, _LZ4_DICTIONARY = 0x20, 0x10, 0x08, 0x01  # flags of a frame
+_LZ4_PLAIN = 0x80000000  # the block is stored uncompressed
+
+
+def decompress(codec: str, body: bytes, *, magic: int) -> bytes:
+    """magic: the format of the batch; lz4 is framed differently in format v0."""
+    if codec == "lz4" and magic == 0:
+        return _lz4_of_v0(body)
+    if codec not in _DECOMPRESS:
+        raise BatchError(f"compressed with {codec}, which Kafka's format does not have")
+    return _DECOMPRESS[codec](body)
+
+
+def _snappy(body: bytes) -> bytes:
+    """Decompress Java's frame of blocks, or one raw block, which librdkafka writes."""
+    if not body.startswith(_XERIAL):
+        return bytes(cramjam.snappy.decompress_raw(body))
+    blocks, at = [], len(_XERIAL) + 8  # then come two versions, four bytes each
+    while at < len(body):
+        (size,) = struct.unpack_from(">i", body, at)
+        blocks.append(bytes(cramjam.snappy.decompress_raw(body[at + 4:at + 4 + size])))
+        at += 4 + size
+    return b"".join(blocks)
+
+
+def _lz4_of_v0(body: bytes) -> bytes:
+    """Decompress a frame block by block, without checking its header's checksum.
+
+    In format v0, Kafka and its clients compute that checksum over the wrong bytes (KAFKA-3160), so lz4
+    libraries refuse the frame. As in Kafka, blocks must be independent.
+    """
+    flags, sizes = body[4], body[5]
+    if body[:4] != _LZ4_FRAME or not flags & _LZ4_INDEPENDENT or flags & _LZ4_DICTIONARY:
+        raise BatchError("lz4: not a frame of independent blocks")
+    at = 7 + (8 if flags & _LZ4_SIZE else 0)
+    buffer = bytearray(1 << (8 + 2 * (sizes >> 4 & 7)))
+    blocks: list[bytes] = []
+    while True:
+        (size,) = struct.unpack_from("<I", body, at)
+        if size == 0:
+            return b"".join(blocks)
+        block = body[at + 4:at + 4 + (size & ~_LZ4_PLAIN)]
+        if not size & _LZ4_PLAIN:
+            block = bytes(buffer[:cramjam.lz4.decompress_block_into(block, buffer)])
+        blocks.append(block)
+        at += 4 + (size & ~_LZ4_PLAIN) + (4 if flags & _LZ4_BLOCK_SUMS else 0)
+
+
+_DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.decompress,
+    "snappy": _snappy,
+    "lz4": lambda body: bytes(cramjam.lz4.decompress(body)),
+    "zstd": lambda body: bytes(cramjam.zstd.decompress(body)),
+}

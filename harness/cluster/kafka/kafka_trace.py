@@ -100,8 +100,6 @@ def broker_events(parsed: Iterator[LogLine]) -> Iterator[tuple[int, Line]]:
             yield one.time_ms, {"event": "start", "clean": clean}
             replicas, clean = {}, False
             continue
-        assert one.topic is not None
-        assert one.partition is not None
         line = _replica_event(replicas, (one.topic, one.partition), one)
         if line is not None:
             yield one.time_ms, {"topic": one.topic, "partition": one.partition, **line}
@@ -110,9 +108,6 @@ def broker_events(parsed: Iterator[LogLine]) -> Iterator[tuple[int, Line]]:
 def _replica_event(replicas: dict[tuple[str, int], _Replica], place: tuple[str, int], parsed: LogLine
                    ) -> Line | None:
     if parsed.kind in ("leader", "follower"):
-        assert parsed.epoch is not None
-        assert parsed.leo is not None
-        assert parsed.hw is not None
         replicas[place] = _Replica(parsed.epoch, parsed.leo, parsed.hw)
         state = {"epoch": parsed.epoch, "leo": parsed.leo, "hw": parsed.hw}
         if parsed.isr is not None:
@@ -122,10 +117,9 @@ def _replica_event(replicas: dict[tuple[str, int], _Replica], place: tuple[str, 
     known = replicas.get(place)
     if known is None:
         return None  # a recovery: the process had no role yet
-    if parsed.kind == "cause":
+    if parsed.kind in WHY:
         known.cut = parsed
         return None
-    assert parsed.leo is not None
     if parsed.leo >= known.leo:
         known.cut = None
         return None  # it cut records without a line: their number is unknown
@@ -136,10 +130,11 @@ def _replica_event(replicas: dict[tuple[str, int], _Replica], place: tuple[str, 
 
 
 def _cause(cut: LogLine | None) -> Line:
-    if cut is None or cut.cause is None:
+    if cut is None:
         return {"cause": "other"}
-    answer = {} if cut.answer is None else {"answer": dict(zip(("epoch", "end"), cut.answer, strict=True))}
-    return {"cause": cut.cause, **answer, "why": WHY[cut.cause]}
+    answer = {"epoch": cut.answer_epoch, "end": cut.answer_end}
+    return {"cause": cut.kind, **({} if cut.answer_epoch is None else {"answer": answer}),
+            "why": WHY[cut.kind]}
 
 
 # -- the controller -----------------------------------------------------------------------------------------

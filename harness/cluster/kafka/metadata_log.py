@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.record_batches import HEADER, BatchError, frame, records
@@ -22,10 +23,12 @@ from floodmark.harness.record_batches import HEADER, BatchError, frame, records
 FOLDER = "__cluster_metadata-0"
 SEGMENT = "00000000000000000000.log"
 NO_LEADER = -1
-_FENCE, _UNFENCE = 1, -1  # values in BrokerRegistrationChange
+_FENCED = {1: True, -1: False}  # values in BrokerRegistrationChange
+_OF_PARTITION_CHANGE = {0: ("isr", "a"), 1: ("leader", "i"), 5: ("recovering", "b"), 6: ("elr", "a")}
 _RECOVERING = 1  # the leader was elected uncleanly and has not recovered yet
 _MIGRATING = 2  # RegisterBrokerRecord: from this version on
 _MAX_TIMESTAMP = 8  # in a batch's header
+_UNREADABLE = (BatchError, LookupError, struct.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,26 +84,25 @@ class MetadataLog:
             return self._decisions
         except OSError as error:
             raise FloodmarkError(f"the controller's log {self._folder} cannot be read: {error}") from error
-        at = 0
-        while (header := frame(data, at)) is not None and header.size:
-            if not header.control:
-                try:
-                    for record in records(data, at, header):
-                        apply_record(self._decisions, record.value or b"")
-                        if self._on_record is not None:
-                            self._on_record(_batch_time_ms(data, at), self._decisions)
-                except (BatchError, LookupError, struct.error) as error:
-                    raise FloodmarkError(f"the controller's log {self._folder} has a record at offset "
-                                         f"{header.base_offset} that cannot be read: {error}") from error
-            at += header.size
-        self._at += at
+        try:
+            self._at += _apply_batches(self._decisions, data, self._on_record)
+        except _UNREADABLE as error:
+            raise FloodmarkError(f"the controller's log {self._folder} has a record that cannot be read: "
+                                 f"{error}") from error
         return self._decisions
 
 
-def _batch_time_ms(data: bytes, at: int) -> int:
-    """When the batch was appended: all its records have the same time."""
-    time_ms: int = HEADER.unpack_from(data, at)[_MAX_TIMESTAMP]
-    return time_ms
+def _apply_batches(decisions: Decisions, data: bytes, on_record: OnRecord | None = None) -> int:
+    """Apply the records of the complete batches; returns the batches' size."""
+    at = 0
+    while (header := frame(data, at)) is not None:
+        appended_ms = HEADER.unpack_from(data, at)[_MAX_TIMESTAMP]  # of all its records
+        for record in () if header.control else records(data, at, header):
+            apply_record(decisions, record.value or b"")
+            if on_record is not None:
+                on_record(appended_ms, decisions)
+        at += header.size
+    return at
 
 
 # -- records ------------------------------------------------------------------------------------------------
@@ -110,132 +112,90 @@ class _Reader:
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
-        self.version = 0  # of the record
 
-    def number(self, code: str) -> int:
-        (value,) = struct.unpack_from(f">{code}", self._data, self._at)
-        self._at += struct.calcsize(f">{code}")
-        return int(value)
+    def read(self, codes: str) -> list[Any]:
+        """A field for each code: one of struct's numbers, v: a varint, s: a string, u: a UUID, a: int32s."""
+        return [self._read(code) for code in codes]
 
-    def uvarint(self) -> int:
+    def tagged(self) -> dict[int, "_Reader"]:
+        return {self._varint(): _Reader(self._bytes(self._varint())) for _ in range(self._varint())}
+
+    def _read(self, code: str) -> Any:
+        match code:
+            case "v":
+                return self._varint()
+            case "s":
+                return self._bytes(self._varint() - 1).decode()
+            case "u":
+                return self._bytes(16)
+            case "a":
+                count = self._varint() - 1
+                return struct.unpack(f">{count}i", self._bytes(4 * count))
+        return struct.unpack(f">{code}", self._bytes(struct.calcsize(f">{code}")))[0]
+
+    def _varint(self) -> int:
         value = shift = 0
         while True:
-            byte = self._data[self._at]
-            self._at += 1
+            (byte,) = self._bytes(1)
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
             shift += 7
 
-    def bytes_of(self, count: int) -> bytes:
+    def _bytes(self, count: int) -> bytes:
         data = self._data[self._at:self._at + count]
         if len(data) < count:
             raise IndexError("a field runs past the end")
         self._at += count
         return data
 
-    def uuid(self) -> bytes:
-        return self.bytes_of(16)
-
-    def string(self) -> str:
-        return self.bytes_of(self.uvarint() - 1).decode()
-
-    def int32s(self) -> tuple[int, ...]:
-        return tuple(self.number("i") for _ in range(self.uvarint() - 1))
-
-    def tagged(self) -> dict[int, "_Reader"]:
-        found = {}
-        for _ in range(self.uvarint()):
-            tag = self.uvarint()
-            found[tag] = _Reader(self.bytes_of(self.uvarint()))
-        return found
-
 
 def apply_record(decisions: Decisions, value: bytes) -> None:
     reader = _Reader(value)
-    reader.uvarint()  # the version of the frame
-    apply = _APPLY.get(reader.uvarint())
-    reader.version = reader.uvarint()  # later versions add fields, mostly after those that are read
-    if apply is not None:
-        apply(decisions, reader)
-
-
-def _topic(decisions: Decisions, reader: _Reader) -> None:
-    name = reader.string()
-    decisions.topics[reader.uuid()] = name
-
-
-def _remove_topic(decisions: Decisions, reader: _Reader) -> None:
-    decisions.topics.pop(reader.uuid(), None)
-
-
-def _partition(decisions: Decisions, reader: _Reader) -> None:
-    number, topic = reader.number("i"), reader.uuid()
-    reader.int32s()  # replicas
-    isr = reader.int32s()
-    reader.int32s()  # being removed
-    reader.int32s()  # being added
-    decisions.partitions[topic, number] = PartitionState(
-        isr=isr, leader=reader.number("i"), epoch=reader.number("i"), partition_epoch=reader.number("i"))
-
-
-def _partition_change(decisions: Decisions, reader: _Reader) -> None:
-    number, topic = reader.number("i"), reader.uuid()
-    tags = reader.tagged()
-    state = decisions.partitions[topic, number]
-    if 0 in tags:
-        state = replace(state, isr=tags[0].int32s())
-    if 1 in tags:
-        state = replace(state, leader=tags[1].number("i"), epoch=state.epoch + 1)
-    if 5 in tags:
-        state = replace(state, recovering=tags[5].number("b") == _RECOVERING)
-    if 6 in tags:
-        state = replace(state, elr=tags[6].int32s())
-    decisions.partitions[topic, number] = replace(state, partition_epoch=state.partition_epoch + 1)
-
-
-def _register(decisions: Decisions, reader: _Reader) -> None:
-    """Applies a registration; the broker is fenced at first (Kafka: ClusterControlManager.registerBroker)."""
-    broker = reader.number("i")
-    if reader.version >= _MIGRATING:
-        reader.number("b")  # whether it migrates from ZooKeeper
-    reader.uuid()  # the incarnation id
-    decisions.broker_epochs[broker] = reader.number("q")
-    decisions.fenced[broker] = True
-
-
-def _registration_change(decisions: Decisions, reader: _Reader) -> None:
-    broker = reader.number("i")
-    reader.number("q")  # its epoch
-    tags = reader.tagged()
-    change = tags[0].number("b") if 0 in tags else 0
-    if change in (_FENCE, _UNFENCE):
-        decisions.fenced[broker] = change == _FENCE
-
-
-def _fence(decisions: Decisions, reader: _Reader) -> None:
-    decisions.fenced[reader.number("i")] = True
-
-
-def _unfence(decisions: Decisions, reader: _Reader) -> None:
-    decisions.fenced[reader.number("i")] = False
-
-
-def _unregister(decisions: Decisions, reader: _Reader) -> None:
-    broker = reader.number("i")
-    decisions.fenced.pop(broker, None)
-    decisions.broker_epochs.pop(broker, None)
-
-
-def _feature(decisions: Decisions, reader: _Reader) -> None:
-    name = reader.string()
-    decisions.features[name] = reader.number("h")
-
-
-_APPLY: dict[int, Callable[[Decisions, _Reader], None]] = {
-    0: _register, 1: _unregister, 2: _topic, 3: _partition, 5: _partition_change, 7: _fence, 8: _unfence,
-    9: _remove_topic, 12: _feature, 17: _registration_change,
-}
+    _, kind, version = reader.read("vvv")  # the first is the frame's version
+    match kind:  # later versions add fields, mostly after those that are read
+        case 0:  # RegisterBroker: fenced at first (Kafka: ClusterControlManager.registerBroker)
+            broker, *_, epoch = reader.read("ibuq" if version >= _MIGRATING else "iuq")
+            decisions.broker_epochs[broker], decisions.fenced[broker] = epoch, True
+        case 1:  # UnregisterBroker
+            (broker,) = reader.read("i")
+            decisions.fenced.pop(broker, None)
+            decisions.broker_epochs.pop(broker, None)
+        case 2:  # Topic
+            name, topic = reader.read("su")
+            decisions.topics[topic] = name
+        case 3:  # Partition, with replicas, isr, and those being removed and added
+            number, topic, _, isr, _, _, leader, epoch, partition_epoch = reader.read("iuaaaaiii")
+            decisions.partitions[topic, number] = PartitionState(
+                isr=isr, leader=leader, epoch=epoch, partition_epoch=partition_epoch)
+        case 5:  # PartitionChange
+            number, topic = reader.read("iu")
+            state = decisions.partitions[topic, number]
+            changes: dict[str, Any] = {}
+            for tag, field in reader.tagged().items():
+                if tag in _OF_PARTITION_CHANGE:
+                    key, code = _OF_PARTITION_CHANGE[tag]
+                    (changes[key],) = field.read(code)
+            if "leader" in changes:
+                changes["epoch"] = state.epoch + 1
+            if "recovering" in changes:
+                changes["recovering"] = changes["recovering"] == _RECOVERING
+            decisions.partitions[topic, number] = replace(
+                state, **changes, partition_epoch=state.partition_epoch + 1)
+        case 7 | 8:  # FenceBroker, UnfenceBroker
+            (broker,) = reader.read("i")
+            decisions.fenced[broker] = kind == 7
+        case 9:  # RemoveTopic
+            (topic,) = reader.read("u")
+            decisions.topics.pop(topic, None)
+        case 12:  # FeatureLevel
+            name, level = reader.read("sh")
+            decisions.features[name] = level
+        case 17:  # BrokerRegistrationChange
+            broker, _ = reader.read("iq")
+            change = reader.tagged().get(0)
+            if change is not None and (fenced := _FENCED.get(*change.read("b"))) is not None:
+                decisions.fenced[broker] = fenced
 
 
 # -- features -----------------------------------------------------------------------------------------------
@@ -247,12 +207,8 @@ def formatted_features(log_dir: Path) -> Mapping[str, int]:
     decisions = Decisions()
     for path in sorted((*log_dir.glob("*.checkpoint"), *(log_dir / FOLDER).glob("*.checkpoint"))):
         try:
-            data, at = path.read_bytes(), 0
-            while (header := frame(data, at)) is not None and header.size:
-                for record in () if header.control else records(data, at, header):
-                    apply_record(decisions, record.value or b"")
-                at += header.size
-        except (OSError, BatchError, LookupError, struct.error) as error:
+            _apply_batches(decisions, path.read_bytes())
+        except (OSError, *_UNREADABLE) as error:
             raise FloodmarkError(f"{path}, which Kafka's format wrote, cannot be read: {error}") from error
     return decisions.features
 

@@ -10,11 +10,14 @@ Rules
 4. A function that is gone, or has other parameters, is an error that names it.
 """
 
+import dataclasses
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+
+from msgspec import Struct, structs
 
 Replacement = Callable[[Any], Any]  # from the right function to the wrong one
 
@@ -33,6 +36,12 @@ class HuntBug:
 
 
 BUGS: dict[str, HuntBug] = {}
+
+
+def replace(value: Any, **changes: Any) -> Any:
+    """A copy of a message, or of another value, with these changes."""
+    copied = structs.replace if isinstance(value, Struct) else dataclasses.replace
+    return copied(value, **changes)
 
 
 def bug(name: str, where: str, area: str, hard: int, does: str, *,

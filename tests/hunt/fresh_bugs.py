@@ -4,12 +4,11 @@ The rules are those of bugs.py. The author read only the broker, as its maintain
 made without knowing the checks. `make hunt ARGS=--fresh` measures them.
 """
 
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from bugs import HuntBug, bug
+from bugs import HuntBug, bug, replace
 
 FRESH: dict[str, HuntBug] = {}
 fresh = partial(bug, into=FRESH)

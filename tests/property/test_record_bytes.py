@@ -1,10 +1,9 @@
 """For any bytes the codec finds batches or reports that they are corrupt; it never fails otherwise."""
 
-from dataclasses import replace
-
 from disk import batch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from floodmark.broker.protocol.messages import Batch
 from floodmark.broker.wire.record_batch import CorruptBatch, parse_batches, stamp_batch

@@ -1,8 +1,7 @@
 """Followers that request the end of their last epoch before fetching: KIP-101, KIP-279, KIP-320 until 2.6."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.leader_epoch_cache import LeaderEpochFileCache

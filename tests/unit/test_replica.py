@@ -1,10 +1,10 @@
 """A replica's answers one by one: errors in Kafka's order, acks, fencing, what it drops and refuses."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.errors import IllegalEvent

@@ -14,6 +14,8 @@ Rules
 
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.messages import AlterPartitionResponse, ProposeIsr
 from floodmark.broker.protocol.rules import Rules
@@ -114,5 +116,5 @@ class Isr:
         proposal = pending.proposal
         if member_refused:
             members = tuple(one for one in proposal.isr if one[0] in self.committed)
-            proposal = replace(proposal, isr=members)
+            proposal = structs.replace(proposal, isr=members)
         return replace(pending, proposal=proposal, to_send=True, unanswered=pending.unanswered or lost)

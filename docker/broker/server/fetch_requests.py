@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from floodmark.broker.process_log import halt_process
 from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.messages import CONSUMER, Fetch, FetchAnswer
@@ -28,8 +30,7 @@ from floodmark.broker.wire.codec import RequestHeader
 from floodmark.broker.wire.fast_codec import FetchedPartition, write_fetch_response
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestedPartition:
+class RequestedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """One partition of a fetch; `hosted` is None where `error` says why it cannot be read here."""
 
     topic: str  # as in the response: name or id

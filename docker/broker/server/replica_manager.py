@@ -7,8 +7,10 @@ Rules
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from floodmark.broker import runtime
 from floodmark.broker.process_log import halt_process, log

@@ -14,11 +14,12 @@ import datetime
 import io
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, get_args
 
+import msgspec
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
@@ -36,8 +37,7 @@ class WireError(Exception):
     """The bytes are no request or response."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestHeader:
+class RequestHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The fixed part of a request header, and the position after it."""
 
     key: int

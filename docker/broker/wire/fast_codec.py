@@ -8,7 +8,8 @@ Rules
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from floodmark.broker.protocol.messages import EpochEnd
 from floodmark.broker.wire.api_keys import FETCH
@@ -61,8 +62,7 @@ def write_produce_response(version: int, correlation: int, topics: Sequence[Prod
 # -- the Fetch response ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedPartition:
+class FetchedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """One partition of a response. Without transactions the last stable offset is the HW."""
 
     partition: int
@@ -128,8 +128,7 @@ def _append_compact_partition(parts: list[bytes], each: FetchedPartition) -> Non
 # -- a follower's Fetch ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPartition:
+class FetchPartition(msgspec.Struct, frozen=True, kw_only=True):
     """One partition of a follower's request."""
 
     partition: int

@@ -219,7 +219,7 @@ def test_progress_is_reported(
     size = size_text((tmp_path / "history.edn").stat().st_size)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("read ")]
     assert len(lines) > 2
-    assert f" of {size}, " in lines[0]
+    assert f" of {size}" in lines[0]
     assert lines[-1] == f"read {size} of {size}"
 
 

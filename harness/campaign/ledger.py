@@ -7,8 +7,7 @@
                          "known": {"reason": ..., "since": ...} | null, "notes": []}}}
 
 Rules
-1. Counts are kept by campaign, so adding the same campaign again, or merging two files that both have it,
-   counts nothing twice. merged(a, b) == merged(b, a).
+1. Counts are kept by campaign, so adding the same campaign again counts nothing twice.
 2. A signature keeps its first id. It is found by its fields, in which findings have their current names.
 3. Keys are sorted and every value has a line of its own, so that git can merge what two nights added.
 4. A writer holds the lock beside the file. The file is replaced by rename, after its data is on disk.
@@ -34,7 +33,6 @@ from floodmark.harness.run import write_whole
 
 FORMAT = 1
 RENAMED: Mapping[str, str] = {}  # old name of a finding, as in ledgers -> current name
-UPDATE_ADVICE = "a newer version of floodmark wrote it: update floodmark, or name another --ledger"
 
 
 class Night(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,14 +100,17 @@ class Ledger:
         """With the current state of this campaign, which replaces its earlier state."""
         return replace(self, nights={**self.nights, name: night})
 
-    def with_finding(self, signature: Signature, night: str, runs: int, *,
-                     faults: Mapping[str, int] | None = None, smallest: Smallest | None = None) -> "Ledger":
+    def with_finding(self, signature: Signature, night: str, runs: int, *, faults: Mapping[str, int] = {},
+                     smallest: Smallest | None = None) -> "Ledger":
         """With what a campaign has found of a cause so far."""
         entry = self.of(signature) or Entry(id=signature.id, signature=signature)
+        seen = [one for one in (entry.smallest, smallest) if one is not None]
         known = replace(self, entries={**self.entries, entry.id: entry})
-        return known.changed(entry.id, found={**entry.found, night: runs},
-                             faults=_most(faults or {}, entry.faults),
-                             smallest=_smaller(entry.smallest, smallest))
+        return known.changed(
+            entry.id, found={**entry.found, night: runs},
+            faults={name: max(faults.get(name, 0), entry.faults.get(name, 0))
+                    for name in {*faults, *entry.faults}},
+            smallest=min(seen, key=lambda one: (one.size_bytes, one.folder), default=None))
 
     def changed(self, id_: str, **changes: Any) -> "Ledger":
         """With other values in this signature's entry."""
@@ -136,46 +137,6 @@ def with_findings(ledger: Ledger, state: State, about: Mapping[str, Any], folder
     return ledger
 
 
-def merged(one: Ledger, other: Ledger) -> Ledger:
-    """Merge two ledgers. For a campaign in both, the larger counts are used; for a cause with two ids, the
-    first id in alphabetical order."""
-    nights = dict(one.nights)
-    for name, night in other.nights.items():
-        nights[name] = _later(nights[name], night) if name in nights else night
-    by_cause: dict[Signature, Entry] = {}
-    for entry in (*one.entries.values(), *other.entries.values()):
-        before = by_cause.get(entry.signature)
-        by_cause[entry.signature] = entry if before is None else _both(before, entry)
-    return Ledger(nights=nights, entries={entry.id: entry for entry in by_cause.values()})
-
-
-def _later(one: Night, other: Night) -> Night:
-    later = max(one, other, key=lambda night: (night.began, night.version))
-    return msgspec.structs.replace(later, runs=_most(one.runs, other.runs))
-
-
-def _both(one: Entry, other: Entry) -> Entry:
-    first, second = sorted((one, other), key=lambda entry: entry.id)
-    marks = [dict(entry.known) for entry in (first, second) if entry.known is not None]
-    return Entry(
-        id=first.id, signature=first.signature,
-        found=_most(first.found, second.found), faults=_most(first.faults, second.faults),
-        smallest=_smaller(first.smallest, second.smallest),
-        reproduced=max(first.reproduced, second.reproduced, key=lambda pair: (pair[1], pair[0])),
-        known=max(marks, key=lambda mark: (mark["since"], mark["reason"]), default=None),
-        notes=tuple(dict.fromkeys(sorted((*first.notes, *second.notes)))),
-    )  # fmt: skip
-
-
-def _most(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {*one, *other}}
-
-
-def _smaller(one: Smallest | None, other: Smallest | None) -> Smallest | None:
-    there = [each for each in (one, other) if each is not None]
-    return min(there, key=lambda each: (each.size_bytes, each.folder), default=None)
-
-
 # -- the file -----------------------------------------------------------------------------------------------
 
 
@@ -193,14 +154,23 @@ def load(path: Path) -> Ledger:
         raise FloodmarkError(f"the ledger {path} {why}") from error
     form = data.get("format") if isinstance(data, dict) else None
     if isinstance(form, int) and form > FORMAT:
-        raise FloodmarkError(
-            f"the ledger {path} is of format {form}, this floodmark reads {FORMAT}: {UPDATE_ADVICE}")
+        raise FloodmarkError(f"the ledger {path} is of format {form}, this floodmark reads {FORMAT}: a newer "
+                             "version of floodmark wrote it: update floodmark, or name another --ledger")
     try:
         if form != FORMAT:
             raise ValueError(f"its format is {form!r}")
-        return _of_json(data)
+        nights = msgspec.convert(data["campaigns"], dict[str, Night])
+        for id_, row in data["signatures"].items():
+            cause = row["signature"]
+            row |= {"id": id_, "signature": {**cause, "finding": RENAMED.get(cause["finding"],
+                                                                             cause["finding"])}}
+        entries = msgspec.convert(data["signatures"], dict[str, Entry])
+        if strange := {night for entry in entries.values() for night in entry.found} - nights.keys():
+            raise ValueError("it counts runs of campaigns that it does not list: "
+                             f"{', '.join(sorted(strange))}")
     except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
         raise FloodmarkError(f"{path} is not a ledger: {error!r}") from error
+    return Ledger(nights=nights, entries=entries)
 
 
 def save(path: Path, ledger: Ledger) -> None:
@@ -226,19 +196,3 @@ def locked(path: Path) -> Iterator[None]:
         for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}"):
             left.unlink(missing_ok=True)  # from a writer that was killed: a running one would hold the lock
         yield
-
-
-def _of_json(data: Mapping[str, Any]) -> Ledger:
-    nights = msgspec.convert(data["campaigns"], dict[str, Night])
-    entries = msgspec.convert(
-        {id_: {**row, "id": id_, "signature": _renamed(row["signature"])}
-         for id_, row in data["signatures"].items()}, dict[str, Entry])
-    unknown_nights = {night for entry in entries.values() for night in entry.found} - nights.keys()
-    if unknown_nights:
-        raise ValueError("it counts runs of campaigns that it does not list: "
-                         f"{', '.join(sorted(unknown_nights))}")
-    return Ledger(nights=nights, entries=entries)
-
-
-def _renamed(signature: Mapping[str, str]) -> Mapping[str, str]:
-    return {**signature, "finding": RENAMED.get(signature["finding"], signature["finding"])}

@@ -81,10 +81,10 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "cluster": ("cluster", "nodes", "links"),
     "nemesis": ("nemesis", "scenario", "interval", "overspend", "duration", "systems"),
 }
-_TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "settings", "gates", "except", *AXES)
+_TABLES = ("except", *AXES)  # [[NAME]]
+_TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "settings", "gates", *_TABLES)
 VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")  # of Apache Kafka
-_BOUNDS = {"for": "budget_s", "disk": "disk_bytes", "at_once": "at_once", "reproduce": "reproduce",
-           "bank": "bank"}  # a key at the top -> the field of Plan
+_FIELDS = {"for": "budget_s", "disk": "disk_bytes"}  # a key at the top -> a field of Plan with another name
 _PARSED: Mapping[str, Callable[[str], float]] = {"for": seconds, "disk": size_bytes}
 _KINDS: Mapping[str, Any] = {  # of the keys that are no option of a run
     "at_once": Annotated[int, Meta(ge=1)], "systems": tuple[str, ...],
@@ -225,79 +225,62 @@ class _Reader:
         self._data, self._lines = tomllib.loads(text), places(text)
 
     def plan(self) -> Plan:
-        self._only("a plan", "", self._data, _TOP)
-        axes = [self._axis(name) for name in AXES]
-        exceptions = self._tables("except")
+        found = self._values("a plan", "", self._data, _TOP, read=_value_at_top)
+        gates = self._values("[gates]", "gates", found.pop("gates", {}), GATES)
+        axes = [self._axis(name, found.pop(name, ())) for name in AXES]
+        exceptions = found.pop("except", [])
         for index, one in enumerate(exceptions):
-            self._only("[[except]]", "except", one, CASE_KEYS, index)
-        gates = self._data.get("gates", {})
-        if not isinstance(gates, dict):
-            self._refuse(self._lines.of("", "gates"), "gates should be a table, [gates]")
-        self._only("[gates]", "gates", gates, GATES)
-        bounds = {field: self._valid(self._lines.of("", key), key, self._data[key])
-                  for key, field in _BOUNDS.items() if key in self._data}
-        return Plan(
-            cases=self._cases(axes, exceptions), text=self._text, **bounds,
-            gates={key: self._valid(self._lines.of("gates", key), key, gates[key]) for key in gates})
+            self._values("[[except]]", "except", one, CASE_KEYS, index, read=lambda _, value: value)
+        usual = {key: found.pop(key) for key in ("settings", "duration") if key in found}
+        return Plan(cases=self._cases(axes, exceptions, **usual), text=self._text, gates=gates,
+                    **{_FIELDS.get(key, key): value for key, value in found.items()})
 
-    def _refuse(self, line: int, what: object) -> NoReturn:
-        raise UsageError(f"{self._source}:{line}: {what}")
+    def _refuse(self, table: str, key: str, index: int, what: object) -> NoReturn:
+        raise UsageError(f"{self._source}:{self._lines.of(table, key, index)}: {what}")
 
-    def _valid(self, line: int, key: str, value: Any) -> Any:
-        try:
-            return _valid(key, value)
-        except ValueError as error:
-            self._refuse(line, error)
-
-    def _only(self, where: str, table: str, found: Mapping[str, Any], valid: Sequence[str],
-              index: int = 0) -> None:
-        for key in found:
-            if key not in valid:
-                line = self._lines.of(table, key, index)
-                self._refuse(line, f"{where} does not know {key!r}; valid: {', '.join(valid)}")
-
-    def _tables(self, name: str) -> Sequence[Mapping[str, Any]]:
-        found = self._data.get(name, [])
-        if not (isinstance(found, list) and all(isinstance(one, dict) for one in found)):
-            self._refuse(self._lines.of("", name), f"{name} should be tables, [[{name}]]")
-        return found
+    def _values(self, where: str, table: str, found: Mapping[str, Any], known: Sequence[str], index: int = 0,
+                *, read: Callable[[str, Any], Any] | None = None) -> dict[str, Any]:
+        """The values of a table; only the known keys may be in it."""
+        values = {}
+        for key, value in found.items():
+            if key not in known:
+                self._refuse(table, key, index, f"{where} does not know {key!r}; valid: {', '.join(known)}")
+            try:
+                values[key] = (read or _valid)(key, value)
+            except ValueError as error:
+                self._refuse(table, key, index, error)
+        return values
 
     # -- the matrix -------------------------------------------------------------------------------------
 
-    def _axis(self, name: str) -> list[_Entry]:
+    def _axis(self, name: str, tables: Sequence[Mapping[str, Any]]) -> list[_Entry]:
         entries: list[_Entry] = []
-        for index, found in enumerate(self._tables(name)):
-            self._only(f"[[{name}]]", name, found, (*AXES[name], "weight"), index)
-            options = {key: self._valid(self._lines.of(name, key, index), key, value)
-                       for key, value in found.items()}
+        for index, found in enumerate(tables):
+            options = self._values(f"[[{name}]]", name, found, (*AXES[name], "weight"), index)
             weight = options.pop("weight", 1.0)
             if options.get("scenario") and "nemesis" in options:
-                self._refuse(self._lines.of(name, "nemesis", index),
-                             "an entry has a nemesis or a scenario, not both")
+                self._refuse(name, "nemesis", index, "an entry has a nemesis or a scenario, not both")
             if weight:
                 entries.append((options, weight))
         if name in self._data and not entries:
-            self._refuse(self._lines.of("", name), f"no [[{name}]] has a weight above 0, so nothing would "
-                         "run: give one a weight, or remove the table")
+            self._refuse("", name, 0, f"no [[{name}]] has a weight above 0, so nothing would run: give one a "
+                         "weight, or remove the table")
         return entries or [({}, 1.0)]
 
     def _refuse_unknown_systems(self, systems: Sequence[_Entry]) -> None:
         """Refuse unknown names in `systems`: a misspelled name would silently leave out a nemesis."""
         there = sorted({RunSpec(**{**options, "config": ()}).system for options, _ in systems})
-        for index, found in enumerate(self._tables("nemesis")):
+        for index, found in enumerate(self._data.get("nemesis", ())):
             for system in found.get("systems", ()):
                 if system not in there:
-                    self._refuse(self._lines.of("nemesis", "systems", index),
+                    self._refuse("nemesis", "systems", index,
                                  f"no [[system]] is {system!r}; there are: {', '.join(there)}")
 
-    def _cases(self, axes: Sequence[Sequence[_Entry]], exceptions: Sequence[Mapping[str, Any]]
-               ) -> tuple[Weighted, ...]:
+    def _cases(self, axes: Sequence[Sequence[_Entry]], exceptions: Sequence[Mapping[str, Any]], *,
+               settings: str = DRAWN, **usual: Any) -> tuple[Weighted, ...]:
         size = math.prod(map(len, axes))
         if size > MOST_CASES:
-            self._refuse(1, f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
-        usual: dict[str, Any] = {key: self._valid(self._lines.of("", key), key, self._data[key])
-                                 for key in ("settings", "duration") if key in self._data}
-        settings = usual.pop("settings", DRAWN)
+            self._refuse("", "", 0, f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
         self._refuse_unknown_systems(axes[0])
         cases = []
         for entries in itertools.product(*axes):
@@ -312,14 +295,22 @@ class _Reader:
                     _agrees(case, one) for one in exceptions):
                 cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
         if not cases:
-            self._refuse(self._lines.of("", "except"),
-                         "every combination is excepted, so nothing would run: remove an [[except]], or "
-                         "`systems` of a [[nemesis]]")
+            self._refuse("", "except", 0, "every combination is excepted, so nothing would run: remove an "
+                         "[[except]], or `systems` of a [[nemesis]]")
         return tuple(cases)
 
 
+def _value_at_top(key: str, value: Any) -> Any:
+    """The value of a key at the top; ValueError where it is not valid."""
+    if key == "gates" and not isinstance(value, dict):
+        raise ValueError("gates should be a table, [gates]")
+    if key in _TABLES and not (isinstance(value, list) and all(isinstance(one, dict) for one in value)):
+        raise ValueError(f"{key} should be tables, [[{key}]]")
+    return value if key == "gates" or key in _TABLES else _valid(key, value)
+
+
 def _valid(key: str, value: Any) -> Any:
-    """The value of a key, in whichever table; ValueError where it is not valid."""
+    """The value of any other key; ValueError where it is not valid."""
     if key in _PARSED:
         if not isinstance(value, str):
             raise ValueError(f"{key} is {value!r}, should be a text such as \"20min\" or \"20 GB\"")

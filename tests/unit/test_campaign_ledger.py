@@ -1,15 +1,14 @@
-"""The ledger of causes: mergeable, never counting twice; and the differences between two nights."""
+"""The ledger of causes, which never counts twice; and the differences between two nights."""
 
 from dataclasses import asdict
 from pathlib import Path
-from random import Random
 
 import orjson
 import pytest
 from nights import empty_state
 
 from floodmark.harness.campaign import ledger as ledgers
-from floodmark.harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, merged, save
+from floodmark.harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, save
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.night import GONE, LESS, MORE, NEW, NOT_RUN, SAME, Results, changes
@@ -45,36 +44,6 @@ def test_the_same_campaign_again_counts_nothing_twice() -> None:
     assert again == two_nights()
     entry = again.entries[LOST.id]
     assert (sum(entry.found.values()), again.nights_with(entry)) == (7, ["one", "two"])
-
-
-def test_merging_is_a_union_in_any_order() -> None:
-    ledger = two_nights()
-    one = Ledger().with_night("one", NIGHT).with_finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
-    other = (Ledger().with_night("two", LATER)
-             .with_finding(LOST, "two", 4, faults={"crash": 1})
-             .with_finding(ACK, "two", 1)
-            .changed(LOST.id, reproduced=(2, 5), known={"reason": "KAFKA-1", "since": "2026-01-04"},
-                     notes=("only with four partitions",)))
-    assert merged(one, other) == merged(other, one) == ledger
-    assert merged(ledger, ledger) == ledger
-
-
-def test_merging_three_ledgers_does_not_depend_on_their_order() -> None:
-    rng = Random(3)
-    for _ in range(50):
-        three = []
-        for _ in range(3):
-            made = Ledger()
-            for name, night in (("one", NIGHT), ("two", LATER)):
-                if rng.random() < 0.7:
-                    made = made.with_night(name, night)
-                    for signature in (LOST, ACK):
-                        if rng.random() < 0.6:
-                            made = made.with_finding(signature, name, rng.randrange(1, 9), faults={},
-                                                smallest=RUN if rng.random() < 0.5 else None)
-            three.append(made)
-        a, b, c = three
-        assert merged(merged(a, b), c) == merged(a, merged(b, c)) == merged(c, merged(b, a))
 
 
 def test_a_renamed_finding_keeps_its_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,10 +81,11 @@ def last_words(log: Path, *besides: str) -> str:
 
 
 def is_stopped(process: Path) -> bool:
-    """Whether the kernel has stopped a process. process: its folder in /proc."""
+    """Whether the kernel has stopped all threads of a process. process: its folder in /proc."""
     with contextlib.suppress(OSError):
         # pid (name, which may contain anything) state ...
-        return (process / "stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+        return all((thread / "stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+                   for thread in (process / "task").iterdir())
     return False
 
 

@@ -29,9 +29,10 @@ from floodmark.harness.cluster.containers.ability_probe import (
     NEEDED_BY,
     ONE_CLOCK,
     Abilities,
+    Facts,
+    facts,
 )
 from floodmark.harness.cluster.containers.engine_client import address, connect
-from floodmark.harness.cluster.containers.engine_facts import Facts, facts
 from floodmark.harness.cluster.containers.images import BASE_VARIABLE, tools_image
 from floodmark.harness.cluster.ports import HIGHEST, HOST, LOWEST, Ports
 from floodmark.harness.commands.broker_questions import scenario_words

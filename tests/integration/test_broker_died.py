@@ -105,7 +105,7 @@ def test_who_never_became_ready_is_the_harnesss_trouble(
     ending = "print('error AssertionError: HW fell', flush=True); raise SystemExit(70)"
 
     async def spawn(self: LocalPlace, name: str) -> None:
-        await self._start("spawn", name, argv=[sys.executable, "-c", ending])
+        await self._start(name, [sys.executable, "-c", ending])
 
     monkeypatch.setattr(LocalPlace, "spawn", spawn)
     folder = tmp_path / "run"

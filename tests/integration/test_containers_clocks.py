@@ -13,10 +13,9 @@ from confluent_kafka import Producer
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
-from floodmark.harness.cluster.containers.clocks import Clocks
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.containers.memory_limits import HIGHEST, WHY
 from floodmark.harness.cluster.containers.place import ContainersPlace
+from floodmark.harness.cluster.containers.process_faults import HIGHEST, WHY, Clocks
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CONTROLLER

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from container_stage import WAIT_S, Stage, left
 
-from floodmark.harness.cluster.containers import loop_devices
+from floodmark.harness.cluster.containers import disks
 from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.log_extents import log_extents
 from floodmark.harness.errors import FloodmarkError
@@ -132,7 +132,7 @@ def test_a_power_cut_may_spare_what_was_not_fsynced_and_finds_a_dead_broker(
 def test_without_disks_of_their_own_brokers_lose_the_same_and_it_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(loop_devices, "DISK_BYTES", 4096)  # no file system is so small
+    monkeypatch.setattr(disks, "DISK_BYTES", 4096)  # no file system is so small
 
     async def story(stage: Stage, volumes: Volumes) -> None:
         await stage.write(10)

@@ -27,10 +27,10 @@ from floodmark.harness.cluster.containers.ability_probe import (
     RESET,
     Abilities,
     abilities_of,
+    facts,
     probe,
 )
 from floodmark.harness.cluster.containers.engine_client import connect
-from floodmark.harness.cluster.containers.engine_facts import facts
 from floodmark.harness.cluster.containers.images import tools_image
 from floodmark.harness.cluster.containers.sweep import LABEL_RUN
 from floodmark.harness.commands.doctor import examine_machine

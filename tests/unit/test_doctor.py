@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.harness.cluster.containers.ability_probe import DELAY, LOOPS, NAMES, Ability
-from floodmark.harness.cluster.containers.engine_facts import Facts
+from floodmark.harness.cluster.containers.ability_probe import DELAY, LOOPS, NAMES, Ability, Facts
 from floodmark.harness.commands import doctor
 from floodmark.harness.commands.doctor import (
     Engine,

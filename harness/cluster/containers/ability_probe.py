@@ -1,4 +1,5 @@
-"""Tests which faults this machine's container engine can apply, in two short-lived containers.
+"""Tests which faults this machine's container engine can apply, in two short-lived containers; describes the
+engine and our images in it.
 
 Rules
 1. Abilities are tested (docker/faults/probe.py, in the image that clusters run from), not guessed from a
@@ -13,23 +14,37 @@ import hashlib
 import json
 import os
 import secrets
-import threading
+import shutil
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from concurrent.futures import wait
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from docker.errors import APIError
-from docker.types import LogConfig, Mount
+from docker.types import Mount
 
 import docker
-from floodmark.harness.cluster.containers.engine_client import address, engine_errors
+from floodmark.harness.cluster.containers.engine_client import (
+    address,
+    asked,
+    engine_errors,
+    in_daemon_thread,
+    run_alone,
+)
+from floodmark.harness.cluster.containers.images import (
+    BASE_VARIABLE,
+    OFFICIAL_BASE,
+    found_base,
+    found_image,
+)
 from floodmark.harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import MORE_NEMESES, NEMESES
-from floodmark.harness.run_location import temporary_folder
+from floodmark.harness.run_location import replacing, temporary_folder
 from floodmark.harness.user_cache import cache_folder
 
 # The abilities, in the order in which they are listed.
@@ -62,6 +77,7 @@ _SLOW = "modprobe sch_netem, or xt_NFQUEUE and nfnetlink_queue"
 _LOOP = "modprobe loop, and use an engine that runs as root: others may not have devices"
 
 Answer = Mapping[str, Any]  # of docker/faults/probe.py, and what the engine did; or {"refused": why}
+REGISTRY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,29 +117,12 @@ def offers(abilities: Abilities) -> frozenset[str]:
 def _test_all(client: docker.DockerClient, image: str) -> Abilities:
     """Runs both containers at once: most of the time is the engine's."""
     run = secrets.token_hex(4)
-    network, disks = _at_once(lambda: _test_network(client, image, run),
-                              lambda: _test_disks(client, image, run))
-    return abilities_of(network, disks)
-
-
-def _at_once(*trials: Callable[[], Answer]) -> list[Answer]:
-    """Runs the tests in daemon threads: an engine that hangs must not block the harness at its end."""
-    futures = [Future[Answer]() for _ in trials]
-
-    def run(trial: Callable[[], Answer], future: Future[Answer]) -> None:
-        try:
-            future.set_result(trial())
-        except BaseException as error:
-            future.set_exception(error)
-
-    for trial, future in zip(trials, futures, strict=True):
-        threading.Thread(target=run, args=(trial, future), name="probe", daemon=True).start()
-    deadline = time.monotonic() + PROBE_S
-    try:
-        return [future.result(max(0.0, deadline - time.monotonic())) for future in futures]
-    except TimeoutError:
+    trials = [in_daemon_thread(partial(test, client, image, run), "probe")
+              for test in (_test_network, _test_disks)]
+    if wait(trials, PROBE_S).not_done:
         raise FloodmarkError(
-            f"waited {PROBE_S:g} s for the containers that test what the engine can do") from None
+            f"waited {PROBE_S:g} s for the containers that test what the engine can do")
+    return abilities_of(*(trial.result() for trial in trials))
 
 
 def _test_network(client: docker.DockerClient, image: str, run: str) -> Answer:
@@ -156,25 +155,16 @@ def _run_test(
     client: docker.DockerClient, image: str, run: str, what: str, options: Mapping[str, Any]
 ) -> Answer:
     """The program's answer, or {"refused": the engine's reason}."""
-    api = client.api
-    made = ""
+    labels = {LABEL: "1", LABEL_RUN: run, LABEL_ROLE: "probe"}
     try:
-        made = api.create_container(
-            image, [_PROGRAM, what], entrypoint=["python"], user="0",
-            labels={LABEL: "1", LABEL_RUN: run, LABEL_ROLE: "probe"},
-            host_config=api.create_host_config(log_config=LogConfig(type="json-file"), **options))["Id"]
-        api.start(made)
-        code = api.wait(made)["StatusCode"]
-        said = api.logs(made)
+        code, printed = run_alone(client, image, ["python", _PROGRAM, what], labels, network_disabled=False,
+                                  **options)
     except APIError as error:
         return {"refused": str(error.explanation or error).strip()}
-    finally:
-        if made:
-            api.remove_container(made, force=True, v=True)
     if code:
-        text = said.decode(errors="replace").strip()[-500:]
-        raise FloodmarkError(f"the container that tests {what} ended with code {code}: {text}")
-    answer: Answer = json.loads(said)
+        raise FloodmarkError(
+            f"the container that tests {what} ended with code {code}: {printed.strip()[-500:]}")
+    answer: Answer = json.loads(printed)
     return answer
 
 
@@ -252,6 +242,12 @@ def _key(client: docker.DockerClient, image: str) -> str:
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cache:
+    key: str
+    abilities: dict[str, Ability]
+
+
 def _file() -> Path:
     return cache_folder() / "abilities.json"
 
@@ -259,21 +255,54 @@ def _file() -> Path:
 def _cached(key: str) -> Abilities | None:
     """The cached abilities; None: there are none for this engine, boot, image and version."""
     try:
-        kept = json.loads(_file().read_text(encoding="utf-8"))
-        found = {name: Ability(**one) for name, one in kept["abilities"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        cache = msgspec.json.decode(_file().read_bytes(), type=_Cache)
+    except (OSError, msgspec.DecodeError):
         return None
-    return found if kept["key"] == key and tuple(found) == NAMES else None
+    return cache.abilities if cache.key == key and tuple(cache.abilities) == NAMES else None
 
 
 def _cache(key: str, found: Abilities) -> None:
     """Writes the cache; if that fails, the next run tests again."""
-    if not found[LOOPS].can:
-        return
-    file = _file()
-    content = {"key": key, "abilities": {name: asdict(one) for name, one in found.items()}}
-    with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        new = file.with_suffix(f".{os.getpid()}")
-        new.write_text(json.dumps(content, indent=1), encoding="utf-8")
-        os.replace(new, file)
+    if found[LOOPS].can:
+        with contextlib.suppress(OSError):
+            _file().parent.mkdir(parents=True, exist_ok=True)
+            with replacing(_file()) as new:
+                new.write(msgspec.json.format(msgspec.json.encode(_Cache(key=key, abilities=dict(found)))))
+
+
+# -- the engine and its images ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    name: str  # and version
+    storage: str  # the storage driver, and the version of control groups
+    tools: str | None  # the image that clusters run from; None: it is not built
+    base: str | None  # the image it is built on; None: it is not in the engine
+    wanted_base: str  # the name of the base image to use
+    base_available: bool | None  # whether it can be fetched or made; None: not asked
+    base_why_not: str = ""  # the registry's answer
+
+
+def facts(client: docker.DockerClient) -> Facts:
+    """The facts. A registry is asked only if the base image is missing; it has REGISTRY_S to answer."""
+    with engine_errors():
+        about, version = client.info(), client.version()
+        base = found_base(client)
+        wanted = base or os.environ.get(BASE_VARIABLE) or OFFICIAL_BASE
+        said = None if base else asked(lambda: client.images.get_registry_data(wanted), REGISTRY_S)
+        return Facts(
+            name=f"Docker {version.get('Version', '?')}, API {version.get('ApiVersion', '?')}",
+            storage=f"{about.get('Driver', '?')}, control groups v{about.get('CgroupVersion', '1')}",
+            tools=found_image(client, "tools"),
+            base=base,
+            wanted_base=wanted,
+            base_available=None if base else said is None or _can_make_stand_in(),
+            base_why_not=said or "",
+        )
+
+
+def _can_make_stand_in() -> bool:
+    """Whether docker/base.sh has what it needs."""
+    programs = all(map(shutil.which, ("apt-get", "docker")))
+    return programs and os.getuid() == 0 and not os.environ.get(BASE_VARIABLE)

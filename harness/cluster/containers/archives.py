@@ -1,25 +1,23 @@
-"""Copies files in and out of containers, running, paused or dead, as the engine's tar archives.
-An archive is read as a stream: 100 MB take half a second; as the output of a program in a helper they take
-five.
+"""Copies files in and out of containers, running, paused or dead, as the engine's tar archives: 100 MB take
+half a second; as the output of a program in a helper they take five.
 
 Rules
 1. Only plain files and folders below the target folder are unpacked, whatever else the archive contains.
 2. A copy is complete or absent: it gets its name when all of it has arrived.
-3. Everything here blocks; a caller with an event loop uses Lab.call.
+3. Everything here blocks; a caller with an event loop uses EngineResources.call.
 """
 
 import io
 import shutil
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from tempfile import TemporaryFile
 
 from docker.errors import NotFound
 
 import docker
-
-PIECE_BYTES = 64 << 10  # larger ones do not fit the processor's cache and are four times slower
 
 
 def fetch(client: docker.DockerClient, container: str, source: str, target: Path, *, without: str) -> None:
@@ -45,32 +43,25 @@ def read(client: docker.DockerClient, container: str, source: str) -> str | None
         pieces, _ = client.api.get_archive(container, source)
     except NotFound:
         return None
-    try:
-        with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
-            member = archive.next()
-            content = None if member is None else archive.extractfile(member)
-            return None if content is None else content.read().decode(errors="replace")
-    except tarfile.TarError as error:
-        raise OSError(f"{source} did not arrive complete: {error}") from error
+    with _opened(pieces) as archive:
+        member = archive.next()
+        content = None if member is None else archive.extractfile(member)
+        return None if content is None else content.read().decode(errors="replace")
 
 
 def unpack(pieces: Iterable[bytes], target: Path, *, without: str) -> None:
     """Unpacks a tar of one folder, without that folder's name. OSError if it is no tar, or incomplete."""
-    try:
-        reader = cast(IO[bytes], _Pieces(pieces))
-        with tarfile.open(fileobj=reader, mode="r|", bufsize=PIECE_BYTES) as archive:
-            for member in archive:
-                name = PurePosixPath(member.name)
-                parts = name.parts[1:]
-                if not parts or name.is_absolute() or ".." in parts or parts[0].startswith(without):
-                    continue
-                path = target.joinpath(*parts)
-                if member.isdir():
-                    path.mkdir(parents=True, exist_ok=True)
-                elif member.isfile():
-                    _write(archive, member, path)
-    except tarfile.TarError as error:
-        raise OSError(f"the archive of it cannot be read: {error}") from error
+
+    def renamed(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+        name = PurePosixPath(member.name)
+        parts = name.parts[1:]
+        if (not parts or name.is_absolute() or ".." in parts or parts[0].startswith(without)
+                or not (member.isfile() or member.isdir())):
+            return None
+        return tarfile.data_filter(member.replace(name="/".join(parts), deep=False), path)
+
+    with _opened(pieces) as archive:
+        archive.extractall(target, filter=renamed)
 
 
 def put(
@@ -87,30 +78,13 @@ def put(
     client.api.put_archive(container, target, packed.getvalue())
 
 
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
-    content = archive.extractfile(member)
-    assert content is not None, "a plain file has content"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        shutil.copyfileobj(content, file, PIECE_BYTES)
-
-
-class _Pieces:
-    """A file for tarfile to read, made from an iterator of bytes."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces: Iterator[bytes] = iter(pieces)
-        self._left = b""
-
-    def read(self, size: int) -> bytes:
-        """At most `size` bytes; less only at the end."""
-        parts, missing = [], size
-        while missing > 0:
-            piece = self._left or next(self._pieces, b"")
-            if not piece:
-                self._left = b""
-                break
-            parts.append(piece[:missing])
-            self._left = piece[missing:]
-            missing -= len(parts[-1])
-        return b"".join(parts)
+@contextmanager
+def _opened(pieces: Iterable[bytes]) -> Iterator[tarfile.TarFile]:
+    try:
+        with TemporaryFile() as file:
+            file.writelines(pieces)
+            file.seek(0)
+            with tarfile.open(fileobj=file) as archive:
+                yield archive
+    except tarfile.TarError as error:
+        raise OSError(f"the archive of it cannot be read: {error}") from error

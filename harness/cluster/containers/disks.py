@@ -1,19 +1,26 @@
 """Fails, fills, wipes and reads the disks of brokers in containers, and makes power cuts.
 
 Rules
-1. If brokers have disks of their own (loop_devices.py), the kernel makes the power cut: the broker is paused,
-   its disk shut down, and only then it is killed. Else, and if the broker is dead or `keep` is given, the
-   system's PowerLoss simulates it on files. The result's `how` says which.
+1. If brokers have disks of their own (Loops), the kernel makes the power cut: the broker is paused, its disk
+   shut down, and only then it is killed. Else, and if the broker is dead or `keep` is given, the system's
+   PowerLoss simulates it on files. The result's `how` says which.
 2. Losses are counted: the logs right before are compared with what the disk has afterwards.
 3. After every loss the side file is reset: everything left is durable.
 4. Log directories are read as the engine's archives, also from paused and dead brokers.
 5. A failing or read-only disk is repaired by mounting it again, which needs its broker's end, like switching
    a machine off and on. Until then the end of its broker is excused.
+6. A disk of its own is a small ext4 in a file, on a loop device of the engine's machine. One privileged
+   container of the run, the disks container, makes the disks, shuts them down and removes them; it mounts
+   nothing. The engine mounts a disk when a container with its volume starts, and unmounts it when that ends.
+7. A disk flushes by itself only once a minute (commit=60), so that a power cut has something to lose.
+8. Loop devices outlive containers. Their files are in a folder named after the run, so that a sweep finds
+   them. There are few, and all runs share them: a lack of them is no error of the run.
 """
 
 import asyncio
 import contextlib
 import errno
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +28,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from docker.errors import NotFound
+
+import docker
 from floodmark.harness.cluster.containers import archives
 from floodmark.harness.cluster.containers.addresses import DATA
-from floodmark.harness.cluster.containers.engine_resources import EngineResources, PastFault
-from floodmark.harness.cluster.containers.loop_devices import Loops
+from floodmark.harness.cluster.containers.engine_client import run_alone
+from floodmark.harness.cluster.containers.engine_resources import NO_LOG, EngineResources, PastFault
 from floodmark.harness.cluster.log_extents import (
     LogExtents,
     Lost,
@@ -49,7 +59,146 @@ DYING_S = 60.0  # for a broker to end after a write found no room: Kafka closes 
 ENGINE_S = 10.0  # for the engine's work after a container's end
 OURS = ".floodmark-"  # begins our own file names on a broker's disk
 MOUNT = "/disk"  # where helpers mount the disk
+
+DISK_BYTES = 2 << 30  # sparse: what is not written takes no space
+TOOLS = "floodmark-tools"  # the image, without its tag
+IMAGES = "/images"  # where the volume of the files is mounted
+MAKE_S = 30.0
+MEND_S = 20.0
+PRIVILEGES: Mapping[str, Any] = {  # for loop devices, and the device that allocates them
+    "cap_add": ["SYS_ADMIN", "SYS_PTRACE", "DAC_OVERRIDE"],
+    "device_cgroup_rules": ["b 7:* rwm", "c 10:237 rwm"]}
+OPTIONS = "commit=60,errors=remount-ro"
+FAULTY = frozenset({"ro", "emergency_ro", "shutdown"})  # kernels differ in which one they show
+_SHUTDOWN = ("python3", "-I", "-S", "/opt/floodmark/faults/shutdown.py")
 _DISKS = ("sh", "/opt/floodmark/faults/disks.sh")
+
+
+# A device that is still mounted is released when it is unmounted.
+_RELEASE = """
+for backing in /sys/block/loop*/loop/backing_file; do
+  if grep -q "/$1/" "$backing" 2>/dev/null; then
+    device=${backing#/sys/block/}; losetup -d "/dev/${device%%/*}" || exit 1
+  fi
+done
+rm -rf "/images/$1"
+"""
+
+
+class Loops:
+    """The disks of their own of one run's brokers. `devices`: node -> its device; empty before make()."""
+
+    def __init__(self, lab: EngineResources) -> None:
+        self.devices: dict[str, str] = {}
+        self._lab = lab
+        self._is_running = False  # the disks container
+        lab.hooks.append(self.sweep)
+
+    async def make(self, nodes: Sequence[str]) -> None:
+        """Makes a disk and a volume for each node. FloodmarkError if that is impossible; no device is left
+        then."""
+        await self._lab.call("start the disks container", self._start)
+        self._is_running = True
+        folder = f"{IMAGES}/{_folder(self._lab.run)}"
+        argv = [*_DISKS, "make", folder, str(DISK_BYTES), self._lab.user, *nodes]
+        made = await self._run(argv, timeout_s=MAKE_S)
+        self.devices = dict(zip(nodes, made.split(), strict=True))
+        await asyncio.gather(*(
+            self._lab.call(f"make the volume of {node}", self._lab.client.api.create_volume,
+                           self._lab.volume(node), driver="local", labels=self._lab.labels("volume"),
+                           driver_opts={"type": "ext4", "device": device, "o": OPTIONS})
+            for node, device in self.devices.items()))
+
+    async def strike(self, node: str, how: str, fsynced: Mapping[str, int] | None
+                     ) -> Mapping[str, tuple[int, int, int]]:
+        """Shuts a disk down (how: power or read-only); returns docker/faults/shutdown.py's report on its
+        logs."""
+        report = await self._run([*_SHUTDOWN, how, self.devices[node]],
+                               env={"FSYNCED": json.dumps(fsynced)})
+        return {log: tuple(extents) for log, extents in json.loads(report).items()}
+
+    async def check(self, node: str) -> None:
+        """Repairs a broken file system. It must be unmounted, or about to be."""
+
+        async def in_use() -> str | None:
+            try:
+                await self._run([*_DISKS, "check", self.devices[node]], timeout_s=MEND_S)
+            except FloodmarkError as error:
+                return str(error)
+            return None
+
+        await wait_until(in_use, f"the disk of {node} to be checked", ENGINE_S)
+
+    async def check_mounts(self) -> list[str]:
+        """A sentence for each mounted disk or device that is not in order."""
+        if not self.devices:
+            return []
+        options_by_device: Mapping[str, list[str] | None] = json.loads(
+            await self._run([*_SHUTDOWN, "look", *self.devices.values()]))
+        wrong = []
+        for node, device in self.devices.items():
+            options = options_by_device[device]
+            if options is not None and ("rw" not in options or FAULTY & {*options}):
+                wrong.append(f"the disk of {node}, {device}, is mounted {','.join(options)}")
+        return wrong
+
+    async def release(self) -> None:
+        """Releases all devices. One in use becomes free when its last container has ended. Safe to call
+        twice."""
+        if self._is_running:
+            await self._run(["sh", "-c", _RELEASE, "release", _folder(self._lab.run)])
+            self._is_running = False
+            self.devices = {}
+
+    def sweep(self, client: docker.DockerClient, run: str) -> None:
+        """A hook of sweep.py: releases the devices of a run whose containers are gone."""
+        if run == self._lab.run and not self._is_running:
+            return
+        images = self._lab.volume("images").replace(self._lab.run, run)
+        try:
+            client.api.inspect_volume(images)
+        except NotFound:
+            return
+        # The sweep at a start comes before the image is known; any image of the same kind will do.
+        image = self._lab.image or next((tag for one in client.images.list(TOOLS) for tag in one.tags), None)
+        if image is None:
+            raise FloodmarkError(f"there is no image {TOOLS} to release the loop devices of run {run} with")
+        code, printed = run_alone(
+            client, image, ["sh", "-c", _RELEASE, "release", _folder(run)], self._lab.labels("helper"),
+            binds=[f"{images}:{IMAGES}", "/dev:/dev"], **PRIVILEGES)
+        if code:
+            raise FloodmarkError(f"the loop devices of run {run} cannot be released: {printed.strip()}")
+        if run == self._lab.run:
+            self._is_running = False
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    @property
+    def _container(self) -> str:
+        return self._lab.broker("disks")
+
+    def _start(self) -> None:
+        """Starts the disks container in the keeper's process namespace: it ends with the run and sees its
+        processes."""
+        lab, api = self._lab, self._lab.client.api
+        api.create_volume(lab.volume("images"), labels=lab.labels("volume"))
+        made: Mapping[str, Any] = api.create_container(
+            lab.image, ["infinity"], entrypoint=["sleep"], name=self._container, user="0",
+            labels=lab.labels("disks"), network_disabled=True,
+            host_config=api.create_host_config(
+                binds=["/dev:/dev", "/sys:/host/sys", f"{lab.volume('images')}:{IMAGES}"],
+                pid_mode=f"container:{lab.keeper}", cap_drop=["ALL"], log_config=NO_LOG, **PRIVILEGES))
+        api.start(made["Id"])
+
+    async def _run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout_s: float = 10.0
+                   ) -> str:
+        return await self._lab.exec(self._container, argv, env=env, timeout_s=timeout_s)
+
+
+def _folder(run: str) -> str:
+    """The folder of a run's backing files, the only part of their path that is the same in every
+    namespace."""
+    return f"floodmark-{run}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,20 +420,14 @@ class Volumes:
         """If the broker has ended, waits until its end is known, while it is still excused."""
 
         async def unheard() -> str | None:
-            runs = (await self._state(name))["Running"]
+            runs = (await self._lab.inspect(name))["State"]["Running"]
             return "the engine has not reported it" if self._place.lives(name) and not runs else None
 
         await wait_until(unheard, f"the end of {name}", ENGINE_S)
 
     async def _started(self, name: str) -> str:
         """The time of the broker's last start."""
-        return str((await self._state(name))["StartedAt"])
-
-    async def _state(self, name: str) -> Mapping[str, Any]:
-        seen: Mapping[str, Any] = await self._lab.call(
-            f"look at {name}", self._lab.client.api.inspect_container, self._lab.broker(name))
-        state: Mapping[str, Any] = seen["State"]
-        return state
+        return str((await self._lab.inspect(name))["State"]["StartedAt"])
 
     async def _in_helper(self, name: str, do: str, *arguments: str) -> None:
         await self._lab.helper([*_DISKS, do, *arguments],

@@ -1,19 +1,25 @@
-"""Connects to the container engine, or explains why it cannot.
+"""Connects to the container engine, or explains why it cannot; runs programs in containers of their own.
 
 Rules
 1. Only DOCKER_HOST selects the engine; the docker command's contexts are not read.
 2. The engine is on this machine: published ports are reached on 127.0.0.1, run folders are mounted.
 3. Every request has a time-out.
+4. Whoever waits for the engine with a time-out does so in a daemon thread, for which the interpreter does not
+   wait at its end: an engine that hangs must not block the harness.
 """
 
 import contextlib
 import errno
 import os
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from docker.errors import APIError, DockerException
+from docker.errors import APIError, DockerException, NotFound
+from docker.types import LogConfig
 
 import docker
 from floodmark.harness.errors import FloodmarkError
@@ -24,6 +30,8 @@ _ANY_API = "1.24"  # so that docker-py sends no request of its own; our own ques
 _SOCKET = "unix://"
 _DEFAULT = f"{_SOCKET}/var/run/docker.sock"
 _HERE = frozenset({"127.0.0.1", "localhost", "::1"})
+
+T = TypeVar("T")
 
 
 def address() -> str:
@@ -48,6 +56,49 @@ def connect() -> docker.DockerClient:
     raise FloodmarkError(f"the container engine at {where} {reason}")
 
 
+def in_daemon_thread(act: Callable[[], T], name: str = "docker-call") -> "Future[T]":
+    outcome = Future[T]()
+    outcome.set_running_or_notify_cancel()  # it cannot be cancelled
+
+    def work() -> None:
+        try:
+            result = act()
+        except BaseException as error:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(result)
+
+    threading.Thread(target=work, daemon=True, name=name).start()
+    return outcome
+
+
+def asked(act: Callable[[], object], timeout_s: float) -> str | None:
+    """Why the engine, or the registry that it asks, refuses this; None: it does not."""
+    try:
+        in_daemon_thread(act).result(timeout_s)
+    except TimeoutError:
+        return f"no answer in {timeout_s:g} s"
+    except (DockerException, OSError) as error:
+        return str(getattr(error, "explanation", None) or error).strip()
+    return None
+
+
+def run_alone(client: docker.DockerClient, image: str, argv: Sequence[str], labels: Mapping[str, str], *,
+              network_disabled: bool = True, **host: Any) -> tuple[int, str]:
+    """Runs argv as root in a container of its own, which is removed; returns its exit code and its output,
+    which must be short. host: as of docker-py's create_host_config."""
+    api = client.api
+    made = api.create_container(
+        image, list(argv[1:]), entrypoint=[argv[0]], user="0", labels=dict(labels),
+        network_disabled=network_disabled, host_config=api.create_host_config(  # whatever the default log is
+            log_config=LogConfig(type="json-file"), **host))["Id"]
+    try:
+        api.start(made)
+        return api.wait(made)["StatusCode"], api.logs(made).decode(errors="replace")
+    finally:
+        with contextlib.suppress(NotFound):
+            api.remove_container(made, force=True, v=True)
+
 
 @contextlib.contextmanager
 def engine_errors(about: str = "") -> Iterator[None]:
@@ -56,6 +107,7 @@ def engine_errors(about: str = "") -> Iterator[None]:
         yield
     except (DockerException, OSError) as error:  # requests' errors are OSErrors
         raise FloodmarkError(f"{about}{why_not(error, address())}") from error
+
 
 def _check_connection(where: str) -> None:
     """Raises OSError if nothing listens; docker-py would leave its half-made socket to the garbage

@@ -10,8 +10,6 @@ Rules
 3. Every call to the engine has a time-out; an error is a FloodmarkError that says what was wanted.
 4. Containers that need no network are made without one (network_disabled): for any other, also for `none`,
    the engine starts a process of its own, which doubles the time of a start.
-5. Calls run in daemon threads, which the interpreter does not wait for at its end: an engine that hangs must
-   not block the harness.
 """
 
 import asyncio
@@ -19,9 +17,8 @@ import contextlib
 import ipaddress
 import os
 import secrets
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +26,7 @@ from typing import Any, TypeVar
 
 import requests
 import urllib3
-from docker.errors import APIError, DockerException, NotFound
+from docker.errors import APIError, DockerException
 from docker.types import IPAMConfig, IPAMPool, LogConfig, Mount
 
 import docker
@@ -94,7 +91,7 @@ class EngineResources:
         self._client: docker.DockerClient | None = None
         self._subnet: ipaddress.IPv4Network | None = None
         self._keeper_stdin: Any = None
-        self._threads: set[threading.Thread] = set()  # threads of open calls
+        self._open_calls: set[Future[Any]] = set()
 
     # -- names and addresses ------------------------------------------------------------------------------
 
@@ -142,8 +139,11 @@ class EngineResources:
     async def call(self, action: str, fn: Callable[..., T], *args: Any, timeout_s: float = CALL_S,
                    **kwargs: Any) -> T:
         """Calls fn in a thread. action: a verb and its object ("start n1"), for the error message."""
+        opened = engine_client.in_daemon_thread(partial(fn, *args, **kwargs))
+        self._open_calls.add(opened)
+        opened.add_done_callback(self._open_calls.discard)
         try:
-            return await asyncio.wait_for(self._in_thread(partial(fn, *args, **kwargs)), timeout_s)
+            return await asyncio.wait_for(asyncio.wrap_future(opened), timeout_s)
         except TimeoutError:
             raise FloodmarkError(f"waited {timeout_s:g} s for the Docker engine to {action}") from None
         except (DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
@@ -152,37 +152,24 @@ class EngineResources:
     async def exec(self, container: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None,
                    user: str = "0", timeout_s: float = 10) -> str:
         """Runs argv in a running container; returns its output. FloodmarkError if its exit code is not 0."""
-        api = self.client.api
-
-        def run() -> tuple[int, str]:
-            made = api.exec_create(container, list(argv), environment=dict(env or {}), user=user)["Id"]
-            printed = api.exec_start(made)
-            return api.exec_inspect(made)["ExitCode"], printed.decode(errors="replace")
-
-        code, printed = await self.call(f"run {argv[0]} in {container}", run, timeout_s=timeout_s)
-        return _printed(argv, f"in {container}", code, printed)
+        ran: Any = await self.call(
+            f"run {argv[0]} in {container}", lambda: self.client.containers.get(container).exec_run(
+                list(argv), environment=dict(env or {}), user=user), timeout_s=timeout_s)
+        return _printed(argv, f"in {container}", ran.exit_code, ran.output.decode(errors="replace"))
 
     async def helper(self, argv: Sequence[str], *, volume: str, mounted_at: str, timeout_s: float) -> str:
-        """Runs argv as root in a container of its own, without network; returns its output, which must be
-        short. FloodmarkError if its exit code is not 0."""
-        api = self.client.api
-        host = api.create_host_config(  # whatever the default log is: the output is read
-            binds=[f"{volume}:{mounted_at}"], log_config=LogConfig(type="json-file"))
-
-        def run() -> tuple[int, str]:
-            made = api.create_container(
-                self.image, list(argv[1:]), entrypoint=[argv[0]], user="0", labels=self.labels("helper"),
-                network_disabled=True, host_config=host)["Id"]
-            try:
-                api.start(made)
-                code = api.wait(made, timeout=round(timeout_s))["StatusCode"]
-                return code, api.logs(made).decode(errors="replace")
-            finally:
-                with contextlib.suppress(NotFound):
-                    api.remove_container(made, force=True)
-
-        code, printed = await self.call(f"run {argv[0]} in a helper", run, timeout_s=timeout_s)
+        """Runs argv as root in a container of its own, without network; returns its output. FloodmarkError if
+        its exit code is not 0."""
+        code, printed = await self.call(
+            f"run {argv[0]} in a helper", engine_client.run_alone, self.client, self.image, argv,
+            self.labels("helper"), binds=[f"{volume}:{mounted_at}"], timeout_s=timeout_s)
         return _printed(argv, "in a helper", code, printed)
+
+    async def inspect(self, name: str) -> dict[str, Any]:
+        """What the engine knows about the container of a process."""
+        seen: dict[str, Any] = await self.call(
+            f"look at {name}", self.client.api.inspect_container, self.broker(name))
+        return seen
 
     # -- begin and end ------------------------------------------------------------------------------------
 
@@ -211,7 +198,8 @@ class EngineResources:
             return
         try:
             if self._keeper_stdin is not None:  # else nothing was made
-                await self.call("end its open calls", self._wait_for_calls, timeout_s=END_S)
+                # Those that go on without a waiter must not make anything after the removal.
+                await self.call("end its open calls", wait, tuple(self._open_calls), CALL_S, timeout_s=END_S)
             await self.call("remove what the cluster made", remove_run, client, self.run, self.hooks,
                             timeout_s=END_S)
         finally:
@@ -249,40 +237,6 @@ class EngineResources:
                 init=True, cap_drop=["ALL"], log_config=NO_LOG, mounts=[self.mount()]))["Id"]
         self._keeper_stdin = api.attach_socket(keeper, {"stdin": 1, "stream": 1})
         return keeper
-
-    def _wait_for_calls(self) -> None:
-        """Waits for calls that go on without a waiter: they must not make anything after the removal."""
-        deadline = time.monotonic() + CALL_S
-        for thread in tuple(self._threads):
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
-
-    def _in_thread(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
-        """Runs fn in a daemon thread; returns its outcome as a future."""
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[T] = loop.create_future()
-
-        def settle(act: Callable[..., None], value: Any) -> None:
-            if not outcome.done():
-                act(value)
-
-        def pass_on(act: Callable[..., None], value: Any) -> None:
-            self._threads.discard(threading.current_thread())
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(settle, act, value)
-
-        def work() -> None:
-            try:
-                result = fn()
-            except BaseException as error:
-                pass_on(outcome.set_exception, error)
-            else:
-                pass_on(outcome.set_result, result)
-
-        thread = threading.Thread(target=work, daemon=True, name="docker-call")
-        self._threads.add(thread)
-        thread.start()
-        return outcome
 
     @property
     def _boot_file(self) -> Path:

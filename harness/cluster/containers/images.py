@@ -21,16 +21,15 @@ import os
 import subprocess
 import sys
 import tarfile
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import ImageNotFound
 
 import docker
-from floodmark.harness.cluster.containers.engine_client import address, engine_errors
+from floodmark.harness.cluster.containers.engine_client import address, asked, engine_errors
 from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run_location import temporary_folder
@@ -171,7 +170,7 @@ def base_image(client: docker.DockerClient, say: Say, stand_in: StandIn = PLAIN)
         return found
     wanted = os.environ.get(BASE_VARIABLE) or OFFICIAL_BASE
     say(f"fetching the image {wanted}")
-    why = pull(client, wanted)
+    why = asked(lambda: client.images.pull(wanted), _PULL_TIMEOUT_S)
     if why is None:
         return wanted
     if os.environ.get(BASE_VARIABLE):
@@ -191,23 +190,6 @@ def found_base(client: docker.DockerClient, stand_in: StandIn = PLAIN) -> str | 
         if _id(client, name):
             return name
     return None
-
-
-def pull(client: docker.DockerClient, name: str) -> str | None:
-    """Pulls an image; returns None, or why that failed. In a thread, because the engine has no time-outs."""
-    outcome: list[str | None] = []
-
-    def ask() -> None:
-        try:
-            client.images.pull(name)
-            outcome.append(None)
-        except (DockerException, OSError) as error:
-            outcome.append(str(getattr(error, "explanation", None) or error))
-
-    worker = threading.Thread(target=ask, name=f"pull {name}", daemon=True)
-    worker.start()
-    worker.join(_PULL_TIMEOUT_S)
-    return outcome[0] if outcome else f"not finished after {_PULL_TIMEOUT_S:g} s"
 
 
 def _make(stand_in: StandIn, wanted: str) -> str:
@@ -340,7 +322,7 @@ def _named(client: docker.DockerClient, name: str, say: Say) -> str:
         if is_there(client, name):
             return name
         say(f"fetching the image {name}")
-        why = pull(client, name)
+        why = asked(lambda: client.images.pull(name), _PULL_TIMEOUT_S)
         if why is None:
             return name
     version = name.rpartition(":")[2]

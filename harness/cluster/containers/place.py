@@ -38,12 +38,11 @@ import docker
 from floodmark.harness import protocols
 from floodmark.harness.cluster.containers import ability_probe, engine_client
 from floodmark.harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER, lay_out
-from floodmark.harness.cluster.containers.clocks import Clocks
 from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, EngineResources
 from floodmark.harness.cluster.containers.images import tools_image
-from floodmark.harness.cluster.containers.memory_limits import MemoryLimits
 from floodmark.harness.cluster.containers.network import Rules
+from floodmark.harness.cluster.containers.process_faults import Clocks, MemoryLimits
 from floodmark.harness.cluster.exit_reports import Start, exit_report, is_stopped, last_words, log_tail
 from floodmark.harness.cluster.layout import NOT_STARTED
 from floodmark.harness.cluster.place import Death

@@ -9,6 +9,7 @@ Rules
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -26,19 +27,22 @@ from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.cluster.place import PYTHON, Death, only_in_containers
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.system import System, wipe
+from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import Cuts
 from floodmark.harness.schedule.views import Met
 
 CAN_BE_CUT = ("direct", "proxied")
 PROGRAMS = {PYTHON: (sys.executable, "-P")}  # other programs are found on PATH
+LINK_PROXIES = "floodmark.harness.cluster.local.link_proxies"
 ANSWER_S = 60.0
 LISTEN_S = 180.0  # for the links process to start; a busy machine starts slowly
 
 
 @dataclass(slots=True, kw_only=True)
 class SupervisedProcess:
-    """One process, from one start to its end."""
+    """One process, from one start to its end. No other has its pid while it is listed: Linux uses all others
+    first."""
 
     begun: Start
     pid: int = 0
@@ -85,14 +89,14 @@ class LocalPlace:
 
     async def begin(self) -> None:
         """Starts the supervisor, and the links process if links are proxied."""
-        module = self._system.module
+        modules = [LINK_PROXIES] if self._system.module is None else [LINK_PROXIES, self._forked]
         ours, its = socket.socketpair()
         to_links, links_stdin = socket.socketpair()
         with its, links_stdin, self.layout.work("keeper.log").open("ab") as errors:
             stdin = links_stdin.fileno()
             self._supervisor = subprocess.Popen(
                 [sys.executable, "-P", "-m", "floodmark.harness.cluster.local.supervisor", str(os.getpid()),
-                 *([module] if module is not None else [])],
+                 *modules],
                 stdin=its.fileno(), stdout=errors, stderr=errors, pass_fds=[stdin], start_new_session=True)
         self._supervised = await control_client.open_lines(
             ours, "the supervisor", on_event=self._on_exit, lost=self._all_lost)
@@ -100,8 +104,7 @@ class LocalPlace:
             to_links.close()
             return
         self._links = await control_client.open_lines(to_links, "the links process")
-        argv = [*PROGRAMS[PYTHON], "-m", "floodmark.harness.cluster.local.link_proxies"]
-        await self._start("spawn", LINKS, argv=argv, stdin=stdin)
+        await self._start(LINKS, [*PROGRAMS[PYTHON], "-m", LINK_PROXIES], module=LINK_PROXIES, stdin=stdin)
         await self._links.ask("listen", timeout_s=LISTEN_S, links=self.layout.links_config())
 
     async def mend(self) -> list[str]:
@@ -109,8 +112,8 @@ class LocalPlace:
         if self._links is None:
             return []
         try:
-            await self.heal()
-            state = await self._links.ask("state", timeout_s=ANSWER_S)
+            self._cuts.clear()
+            state = await self._set_links(self._links)
             return [f"{sender} to {receiver} is still cut"
                     for sender, receiver in state["silent"] + state["reset"]]
         except control_client.ControlError as error:
@@ -137,52 +140,64 @@ class LocalPlace:
 
     async def spawn(self, name: str) -> None:
         program, *arguments = self._system.command(name)
-        if [program, *arguments[:2]] == [PYTHON, "-m", self._system.module]:
-            await self._start("fork", name, arguments=arguments[2:])
-        else:
-            await self._start("spawn", name, argv=[*PROGRAMS.get(program, (program,)), *arguments])
+        is_forked = [program, *arguments[:2]] == [PYTHON, "-m", self._system.module]
+        await self._start(name, [*PROGRAMS.get(program, (program,)), *arguments],
+                          module=self._forked if is_forked else None)
 
-    async def _start(self, how: str, name: str, **besides: Any) -> None:
+    @property
+    def _forked(self) -> str:
+        """The module whose `main` the system's processes run, if they are forked."""
+        return f"{self._system.module}.__main__"
+
+    async def _start(self, name: str, argv: Sequence[str], **besides: Any) -> None:
         if name in self._alive:
             raise FloodmarkError(f"cannot start {name}: it is running")
+        assert self._supervised is not None, "begin() opened it"
         # Added before the supervisor can report its exit: answer and event come over one ordered connection.
         log = self.layout.log_of(name)
         process = self._alive[name] = SupervisedProcess(begun=Start.now(log))
         try:
-            process.pid = (await self._ask(how, name, log=str(log), **besides))["pid"]
+            answer = await self._supervised.ask(
+                "start", timeout_s=ANSWER_S, name=name, argv=argv, log=str(log), **besides)
         except control_client.ControlError:
             self._alive.pop(name, None)
             raise
+        process.pid = answer["pid"]
 
     async def kill(self, name: str) -> None:
-        process = self._alive.get(name)
-        if process is not None:
-            process.wanted = True
-            await self._ask("kill", name)
+        await self._end(name, signal.SIGKILL, ANSWER_S)
 
     async def terminate(self, name: str, *, timeout_s: float) -> None:
+        await self._end(name, signal.SIGTERM, timeout_s)
+
+    async def _end(self, name: str, by: signal.Signals, timeout_s: float) -> None:
         process = self._alive.get(name)
         if process is None:
             return
         process.wanted = True
-        await self._ask("terminate", name)
+        _send(process, by)
         try:
             await asyncio.wait_for(process.ended.wait(), timeout_s)
         except TimeoutError:
-            raise FloodmarkError(f"{name} did not stop within {timeout_s:g} s of SIGTERM") from None
+            raise FloodmarkError(f"{name} did not stop within {timeout_s:g} s of {by.name}") from None
 
     async def pause(self, node: str) -> None:
         self.layout.of(node)
         if node not in self._alive:
             raise FloodmarkError(f"cannot pause {node}: it is not running")
         self._alive[node].paused = True
-        await self._ask("pause", node)
+        _send(self._alive[node], signal.SIGSTOP)
+
+        async def still_running() -> str | None:
+            return "it still runs" if node in self._alive and not await self.is_stopped(node) else None
+
+        await wait_until(still_running, f"{node} to be stopped", ANSWER_S)
 
     async def resume(self, node: str) -> None:
         self.layout.of(node)
         process = self._alive.get(node)
         if process is not None:
-            await self._ask("resume", node)
+            _send(process, signal.SIGCONT)
             process.paused = False
 
     def lives(self, name: str) -> bool:
@@ -196,10 +211,6 @@ class LocalPlace:
 
     def last_words(self, name: str) -> str:
         return last_words(self.layout.log_of(name))
-
-    async def _ask(self, do: str, name: str, **besides: Any) -> Mapping[str, Any]:
-        assert self._supervised is not None, "begin() opened it"
-        return await self._supervised.ask(do, timeout_s=ANSWER_S, name=name, **besides)
 
     def _on_exit(self, message: Mapping[str, Any]) -> None:
         name, code = message["exit"], message["code"]
@@ -223,18 +234,20 @@ class LocalPlace:
         if Cuts in self.cannot:
             raise UsageError(self.cannot[Cuts])
         self._cuts |= dict.fromkeys(self.layout.pairs_of(grudge), reset)
-        await self._set_links()
+        assert self._links is not None, "begin() started them"
+        await self._set_links(self._links)
 
     async def heal(self) -> None:
         self._cuts.clear()
-        await self._set_links()
-
-    async def _set_links(self) -> None:
         if self._links is not None:
-            await self._links.ask(
-                "set", timeout_s=ANSWER_S,
-                silent=[pair for pair, reset in self._cuts.items() if not reset],
-                reset=[pair for pair, reset in self._cuts.items() if reset])
+            await self._set_links(self._links)
+
+    async def _set_links(self, links: control_client.Lines) -> Mapping[str, Any]:
+        """Puts the cuts in force; returns those that are, as the links process says."""
+        return await links.ask(
+            "set", timeout_s=ANSWER_S,
+            silent=[pair for pair, reset in self._cuts.items() if not reset],
+            reset=[pair for pair, reset in self._cuts.items() if reset])
 
     # -- disks --------------------------------------------------------------------------------------------
 
@@ -247,3 +260,8 @@ class LocalPlace:
 
     async def log_dir(self, node: str) -> Path:
         return self.layout.of(node).log_dir
+
+
+def _send(process: SupervisedProcess, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended: the supervisor's event comes
+        os.kill(process.pid, number)

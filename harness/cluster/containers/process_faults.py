@@ -1,29 +1,74 @@
-"""Limits the memory of one broker while it runs, by the kernel's control group of its container.
+"""Faults of single processes in containers: their wall clocks are shifted, their memory is limited.
 
 Rules
-1. The kernel kills a broker that needs more than its limit; while the limit is in force such an end is
+1. Every process preloads libfaketime, which reads the offset from FOLDER/work/NAME.clock whenever the process
+   asks for the time: a bump takes effect at once and outlives the broker. The file is replaced atomically: a
+   process never reads half an offset. Monotonic clocks do not change: sessions, time-outs and the trace use
+   them. The machine's own clock is never set.
+2. The kernel kills a broker that needs more than its limit; while the limit is in force such an end is
    excused. The broker may be started again under the limit.
-2. A limit below the memory in use ends the broker too. With control groups v2 the kernel kills it; with v1
+3. A limit below the memory in use ends the broker too. With control groups v2 the kernel kills it; with v1
    the kernel refuses such a limit, so the broker is killed first.
-3. There is no swap. Engines cannot remove a limit: it is ended by setting the kernel's highest value, which
+4. There is no swap. Engines cannot remove a limit: it is ended by setting the kernel's highest value, which
    containers without a limit have.
 """
 
 import asyncio
 import contextlib
+import os
 import time
-from typing import Any
+from pathlib import Path
 
 from docker.errors import APIError
 
 from floodmark.harness.cluster.containers.engine_resources import EngineResources, PastFault
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run_location import replacing
 
+RIGHT_MS = 900  # tolerance: on a busy machine two readings may lie this far apart
+# The time in ns as processes with and without the library see it.
+_LOOK = ("sh", "-c", "date +%s%N; LD_PRELOAD= date +%s%N")
 WHY = "memory limit"
 LEAST_MB = 6  # Docker's own
 KILL_S = 10
 EVENT_S = 20.0  # from the kernel's kill to the engine's event
 HIGHEST = (1 << 63) - 4096  # bytes: the full pages that fit the kernel's counter
+
+
+class Clocks:
+    """The brokers' wall clocks, see harness.protocols: Clocks."""
+
+    def __init__(self, lab: EngineResources) -> None:
+        self._lab = lab
+        self._bumped: set[str] = set()
+
+    async def bump(self, node: str, offset_ms: int) -> None:
+        if not self._lab.clocks:
+            raise FloodmarkError(f"the clock of {node} cannot be shifted: the cluster has no libfaketime")
+        self._bumped.add(node)
+        with replacing(self._file(node)) as new:
+            new.write(f"{offset_ms / 1000:+.3f}\n".encode())
+            os.fchmod(new.fileno(), 0o644)  # the broker is another user
+
+    async def mend(self) -> list[str]:
+        """Sets every clock right; returns a sentence for each that is still wrong."""
+        bumped = sorted(self._bumped)
+        for node in bumped:
+            await self.bump(node, 0)
+        offsets = dict(zip(bumped, await asyncio.gather(*map(self._offset_ms, bumped)), strict=True))
+        self._bumped = {node for node, offset_ms in offsets.items() if abs(offset_ms) >= RIGHT_MS}
+        return [f"the clock of {node} is off by {offsets[node]} ms" for node in sorted(self._bumped)]
+
+    async def _offset_ms(self, node: str) -> int:
+        """The clock's offset as another process in the broker's container sees it; if it is down, that of its
+        file."""
+        if not (await self._lab.inspect(node))["State"]["Running"]:
+            return round(float(self._file(node).read_text(encoding="ascii")) * 1000)
+        shifted_ns, true_ns = map(int, (await self._lab.exec(self._lab.broker(node), _LOOK)).split())
+        return (shifted_ns - true_ns) // 1_000_000
+
+    def _file(self, node: str) -> Path:
+        return self._lab.work / f"{node}.clock"
 
 
 class MemoryLimits:
@@ -88,9 +133,7 @@ class MemoryLimits:
 
     async def _limit_of(self, node: str) -> int:
         """The limit in bytes, which also holds at the next start; 0: none."""
-        seen: dict[str, Any] = await self._lab.call(
-            f"look at {node}", self._lab.client.api.inspect_container, self._lab.broker(node))
-        return int(seen["HostConfig"]["Memory"] or 0)
+        return int((await self._lab.inspect(node))["HostConfig"]["Memory"] or 0)
 
 
 def _uses_more(error: APIError) -> bool:

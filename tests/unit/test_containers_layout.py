@@ -14,7 +14,7 @@ from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.reference.broker_settings import (
     broker_settings,
     ids_of,
-    properties_text,
+    properties,
     raw_traces,
 )
 from floodmark.harness.errors import FloodmarkError
@@ -44,9 +44,7 @@ def laid_out(folder: Path, ports: Ports, *, first_port: int | None = None, trace
 
 
 def properties_of(layout: Layout, name: str) -> dict[str, str]:
-    """The properties file of a process."""
-    text = properties_text(layout.places[name], broker_settings({}, nodes=3), rules="kip-320", bugs=())
-    return dict(line.split("=", 1) for line in text.splitlines())
+    return properties(layout.places[name], broker_settings({}, nodes=3), rules="kip-320", bugs=())
 
 
 def test_brokers_dial_each_other_inside_and_clients_dial_loopback(tmp_path: Path, ports: Ports) -> None:

@@ -103,7 +103,7 @@ async def served(folder: Path, *, trace: bool) -> AsyncIterator[Stand]:
     write_properties(layout, broker_settings({}, nodes=2), rules="kip-320", bugs=())
     stand = Stand(points=None, layout=layout, node=node)  # type: ignore[arg-type]
     sockets = ControlSockets(stand)  # type: ignore[arg-type]
-    stand.points = FailpointControl(layout, sockets, lambda: SPECS)
+    stand.points = FailpointControl(sockets, lambda: SPECS)
     try:
         yield stand
     finally:

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness.broker_config import checked
-from floodmark.harness.cluster.layout import Layout, ProcessAddresses, host_port, property_line, typed
+from floodmark.harness.cluster.layout import Layout, ProcessAddresses, host_port, typed
+from floodmark.harness.cluster.layout import write_properties as write_lines
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.harness.trace import Raw
@@ -66,8 +67,8 @@ def write_properties(layout: Layout, chosen: Mapping[str, str], *, rules: str, b
     """Makes the folders and all properties files."""
     layout.make_folders()
     for name, place in layout.places.items():
-        layout.properties_of(name).write_text(
-            properties_text(place, chosen, rules=rules, bugs=bugs), encoding="utf-8")
+        write_lines(layout.properties_of(name), properties(place, chosen, rules=rules, bugs=bugs),
+                    escapes=False)
 
 
 def arm_at_start(layout: Layout, name: str, requests: Sequence[Mapping[str, Any]]) -> None:
@@ -91,10 +92,18 @@ def raw_traces(layout: Layout, partitions: Sequence[PartitionSpec]) -> Raw | Non
     )
 
 
-def properties_text(place: ProcessAddresses, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
-                   ) -> str:
-    """The text of one node's file."""
-    lines = {
+def properties(place: ProcessAddresses, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
+               ) -> dict[str, str]:
+    """One node's settings."""
+    dial = sorted(place.dial.items())
+    present = {
+        "floodmark.control.from": place.asked_from,
+        "floodmark.bugs": ",".join(bugs),
+        "floodmark.dial": ",".join(f"{node}@{host_port(address)}" for node, address in dial),
+        "floodmark.durable": place.durable and place.inside(place.durable),
+        "floodmark.trace": place.trace and place.inside(place.trace),
+    }
+    return {
         "process.roles": "controller" if place.is_controller else "broker",
         "node.id": str(place.node_id),
         "listeners": f"PLAINTEXT://{host_port(place.listens)}",
@@ -104,17 +113,5 @@ def properties_text(place: ProcessAddresses, chosen: Mapping[str, str], *, rules
         "floodmark.control": host_port(place.control),
         "floodmark.rules": rules,
         **chosen,
+        **{key: value for key, value in present.items() if value},
     }
-    if place.asked_from is not None:
-        lines["floodmark.control.from"] = place.asked_from
-    if bugs:
-        lines["floodmark.bugs"] = ",".join(bugs)
-    if place.dial:
-        lines["floodmark.dial"] = ",".join(
-            f"{node}@{host_port(address)}" for node, address in sorted(place.dial.items())
-        )
-    if place.durable is not None:
-        lines["floodmark.durable"] = place.inside(place.durable)
-    if place.trace is not None:
-        lines["floodmark.trace"] = place.inside(place.trace)
-    return "".join(property_line(key, value, escapes=False) for key, value in lines.items())

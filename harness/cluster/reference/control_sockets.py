@@ -17,7 +17,6 @@ from typing import Any
 
 from floodmark.harness import runtime
 from floodmark.harness.cluster import control_client
-from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.reference import broker_settings, views
 from floodmark.harness.errors import FloodmarkError
@@ -35,32 +34,30 @@ class ControlSockets:
     """The control sockets of all processes. A process that does not run, or is paused, is not asked."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
+        self.place = place
         self._controls = {
             name: control_client.Control(name, *one.asked) for name, one in place.layout.places.items()
         }
 
-    def lives(self, name: str) -> bool:
-        return self._place.lives(name)
-
     def answers(self, name: str) -> bool:
-        return self.lives(name) and not self._place.paused(name)
+        return self.place.lives(name) and not self.place.paused(name)
 
-    async def ask(self, name: str, do: str, *, timeout_s: float, **besides: Any) -> views.State:
+    async def ask(self, name: str, do: str, *, timeout_s: float = ASK_S, **besides: Any) -> views.State:
         """One process's answer. ControlError if it does not answer, Refused if it answers with an error."""
+        if not self.answers(name):
+            raise FloodmarkError(f"{name} is paused, or down, and cannot be asked to {do}")
         return await self._controls[name].ask(do, timeout_s=timeout_s, **besides)
-
-    async def ask_or_none(self, name: str, do: str, timeout_s: float) -> views.State | None:
-        try:
-            return await self.ask(name, do, timeout_s=timeout_s)
-        except control_client.ControlError:
-            return None
 
     async def ask_all(self, do: str, names: Sequence[str], timeout_s: float) -> dict[str, views.State]:
         """The answers by name, without processes that did not answer."""
         asked = [name for name in names if self.answers(name)]
-        answers = await asyncio.gather(*(self.ask_or_none(name, do, timeout_s) for name in asked))
-        return {name: answer for name, answer in zip(asked, answers, strict=True) if answer is not None}
+        answers = await asyncio.gather(
+            *(self.ask(name, do, timeout_s=timeout_s) for name in asked), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, control_client.ControlError):
+                raise answer
+        return {name: answer for name, answer in zip(asked, answers, strict=True)
+                if not isinstance(answer, BaseException)}
 
     async def hang_up(self, name: str) -> None:
         await self._controls[name].hang_up()
@@ -73,12 +70,11 @@ class ControlSockets:
 class FailpointControl:
     """The failpoints of one cluster's processes. specs: returns its partitions so far."""
 
-    def __init__(self, layout: Layout, sockets: ControlSockets, specs: Callable[[], Sequence[PartitionSpec]]
-                 ) -> None:
-        self._specs = specs
+    def __init__(self, sockets: ControlSockets, specs: Callable[[], Sequence[PartitionSpec]]) -> None:
+        self.sockets = sockets
+        self.layout = sockets.place.layout
         self.crashes: list[Met] = []  # in the order in which the ends became known
-        self._layout = layout
-        self._sockets = sockets
+        self._specs = specs
         self._pending: dict[str, list[dict[str, Any]]] = {}  # for processes that are down
         self._used: set[str] = set()  # processes that ever had an armed failpoint
         self._to_crash: dict[str, str] = {}  # process -> the failpoint at which it is to end
@@ -86,7 +82,7 @@ class FailpointControl:
         self._began_ns: dict[str, int] = {}  # when each was last started
         self._feed: Feed | None = None
         self._closed = False
-        self._met: dict[str, list[Met]] = {name: [] for name in layout.names}
+        self._met: dict[str, list[Met]] = {name: [] for name in self.layout.names}
 
     # -- acts ---------------------------------------------------------------------------------------------
 
@@ -96,9 +92,9 @@ class FailpointControl:
         self._used.add(name)
         if point["action"] == CRASH:
             self._to_crash[name] = point["name"]
-        if not self._sockets.lives(name) or not await self._arm_running(name, request):
+        if not self.sockets.place.lives(name) or not await self._arm_running(name, request):
             self._pending.setdefault(name, []).append(request)
-            broker_settings.arm_at_start(self._layout, name, self._pending[name])
+            broker_settings.arm_at_start(self.layout, name, self._pending[name])
 
     async def release(self, name: str, point: Mapping[str, Any] | None) -> int:
         """Releases a failpoint; returns how many processes it held. None is no error: a hold can end by
@@ -106,11 +102,11 @@ class FailpointControl:
         request = views.point_request(self._names, point or {})
         if request.get("point") in (None, self._to_crash.get(name)):
             self._to_crash.pop(name, None)
-        if not self._sockets.lives(name):
+        if not self.sockets.place.lives(name):
             self._drop_pending(name, request)
             return 0
         try:
-            ok = await self._ask(name, "release", request)
+            ok = await self.sockets.ask(name, "release", **request)
         except control_client.Refused:
             if await self._has(name, request):
                 raise
@@ -126,15 +122,15 @@ class FailpointControl:
         """Releases and disarms everything; returns a sentence for each process where that failed."""
         for name in list(self._pending):
             self._drop_pending(name, {})
-        asked = [name for name in names if name in self._used and self._sockets.answers(name)]
+        asked = [name for name in names if name in self._used and self.sockets.answers(name)]
         return [why for why in await asyncio.gather(*map(self._release_all_of, asked)) if why is not None]
 
     async def met(self, name: str) -> list[Met]:
         if self._read_trace():
             return [one for one in self._met[name] if one.action != CRASH or one in self.crashes]
         met: list[Met] = [one for one in self.crashes if one.node == name]
-        if self._sockets.answers(name):
-            ok = await self._ask(name, "points", {})
+        if self.sockets.answers(name):
+            ok = await self.sockets.ask(name, "points")
             rows = (views.met_from_answer(self._names, name, row) for row in ok["met"])
             met += (one for one in rows if one.action != CRASH)
         return met
@@ -152,7 +148,7 @@ class FailpointControl:
         """Notes that a process has read its properties, or ended: removes the pending failpoints from
         them."""
         if self._pending.pop(name, None):
-            broker_settings.arm_at_start(self._layout, name, [])
+            broker_settings.arm_at_start(self.layout, name, [])
 
     def crashed(self, name: str) -> bool:
         """Whether the process is down because of an armed crash."""
@@ -186,12 +182,12 @@ class FailpointControl:
 
     @property
     def _names(self) -> views.Names:
-        return views.Names(self._layout.nodes, self._specs())
+        return views.Names(self.layout.nodes, self._specs())
 
     def _read_trace(self) -> bool:
         """Reads the trace's new lines. False: there is no trace."""
         if self._feed is None:
-            raw = broker_settings.raw_traces(self._layout, self._specs())
+            raw = broker_settings.raw_traces(self.layout, self._specs())
             if raw is None:
                 return False
             self._feed = Feed(raw, 0, events=["failpoint"])
@@ -202,7 +198,7 @@ class FailpointControl:
     async def _arm_running(self, name: str, request: Mapping[str, Any]) -> bool:
         """Arms a failpoint in a running process. False: it ended at a failpoint before it could answer."""
         try:
-            await self._ask(name, "arm", request)
+            await self.sockets.ask(name, "arm", **request)
         except control_client.Refused:
             raise
         except control_client.ControlError:
@@ -223,25 +219,20 @@ class FailpointControl:
         kept = [one for one in pending if any(one.get(key) != value for key, value in request.items())]
         if len(kept) < len(pending):
             self._pending[name] = kept
-            broker_settings.arm_at_start(self._layout, name, kept)
+            broker_settings.arm_at_start(self.layout, name, kept)
 
     async def _has(self, name: str, request: Mapping[str, Any]) -> bool:
         """Whether such a failpoint is armed or holds something."""
-        ok = await self._ask(name, "points", {})
+        ok = await self.sockets.ask(name, "points")
         there = [*ok["armed"], *(row for row in ok["met"] if row["held"])]
         return any(row["point"] == request.get("point", row["point"]) for row in there)
 
     async def _release_all_of(self, name: str) -> str | None:
         try:
-            await self._ask(name, "release", {})
-            ok = await self._ask(name, "points", {})
+            await self.sockets.ask(name, "release")
+            ok = await self.sockets.ask(name, "points")
         except FloodmarkError as error:
-            gone = not self._sockets.answers(name)  # and with it what it held
+            gone = not self.sockets.answers(name)  # and with it what it held
             return None if gone else f"{name} may still be held at a failpoint: {error}"
         left = [*ok["armed"], *(row for row in ok["met"] if row["held"])]
         return f"{name} has failpoints left: {', '.join(row['point'] for row in left)}" if left else None
-
-    async def _ask(self, name: str, do: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        if not self._sockets.answers(name):
-            raise FloodmarkError(f"{name} is paused, or down, and cannot be asked to {do}")
-        return await self._sockets.ask(name, do, timeout_s=ASK_S, **request)

@@ -71,15 +71,13 @@ class ReferenceSystem:
         self._settings = broker_settings(config, nodes=nodes)
         typed = typed_config(self._settings, rules=rules, bugs=bugs)
         self.config = {node: dict(typed) for node in self.nodes}
-        self._attached: tuple[Place, ControlSockets, FailpointControl] | None = None
+        self._attached: FailpointControl | None = None
 
     # -- System -------------------------------------------------------------------------------------------
 
     def attach(self, place: Place) -> None:
         write_properties(place.layout, self._settings, rules=self._rules, bugs=self._bugs)
-        sockets = ControlSockets(place)
-        self._attached = place, sockets, FailpointControl(
-            place.layout, sockets, lambda: self.partitions)
+        self._attached = FailpointControl(ControlSockets(place), lambda: self.partitions)
 
     def command(self, name: str) -> Sequence[str]:
         settings = self._layout.of(name).inside(self._layout.properties_of(name))
@@ -116,8 +114,7 @@ class ReferenceSystem:
         await self._sockets.hang_up(name)  # the connection to the process before it
 
     async def is_up(self, name: str) -> bool:
-        return self._failpoints.crashed(name) or (
-            await self._sockets.ask_or_none(name, "state", LOOK_S) is not None)
+        return self._failpoints.crashed(name) or bool(await self._sockets.ask_all("state", [name], LOOK_S))
 
     def started(self, name: str) -> None:
         self._failpoints.clear_pending(name)
@@ -140,13 +137,13 @@ class ReferenceSystem:
 
     async def adopt(self) -> None:
         """Numbers the partitions that applications made, so that views and faults include them."""
-        state = await self._sockets.ask_or_none(CONTROLLER, "state", LOOK_S)
-        if state is None:
+        states = await self._sockets.ask_all("state", [CONTROLLER], LOOK_S)
+        if not states:
             return  # the partitions are unknown now
         known = {(spec.topic, spec.partition) for spec in self.partitions}
         new = sorted(
             (one["topic"], one["partition"], one["replicas"])
-            for one in state["partitions"]
+            for one in states[CONTROLLER]["partitions"]
             if (one["topic"], one["partition"]) not in known
         )
         names = views.Names(self.nodes, ())
@@ -156,16 +153,16 @@ class ReferenceSystem:
 
     async def freeze(self) -> View:
         """Freezes the controller first, so that no leader is elected meanwhile. A silent broker is killed."""
-        place, sockets, _ = self._attachment
+        sockets = self._sockets
         self.frozen = True
         states = await sockets.ask_all("freeze", [CONTROLLER], FREEZE_S)
         states |= await sockets.ask_all("freeze", self.nodes, FREEZE_S)
-        await asyncio.gather(*(place.kill(name) for name in self._layout.names if name not in states))
+        await asyncio.gather(*(sockets.place.kill(name) for name in self._layout.names if name not in states))
         return self._view(states)
 
     async def expire(self, node: str) -> None:
         self._layout.of(node)
-        await self._sockets.ask(CONTROLLER, "expire", timeout_s=ASK_S, broker=self.ids[node])
+        await self._sockets.ask(CONTROLLER, "expire", broker=self.ids[node])
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
         """Elects by the controller. partitions: empty means all."""
@@ -180,7 +177,7 @@ class ReferenceSystem:
         errors: dict[int, str | None] = {}
         for spec in chosen(self.partitions, partitions):
             ok = await self._sockets.ask(
-                CONTROLLER, "elect", timeout_s=ASK_S, topic=spec.topic, partition=spec.partition,
+                CONTROLLER, "elect", topic=spec.topic, partition=spec.partition,
                 leader=self.ids[leader], unclean=unclean)
             errors[spec.key] = ok["error"]
         return election_result(errors)
@@ -206,26 +203,18 @@ class ReferenceSystem:
     # -- inside -------------------------------------------------------------------------------------------
 
     @property
-    def _attachment(self) -> tuple[Place, ControlSockets, FailpointControl]:
+    def _failpoints(self) -> FailpointControl:
         if self._attached is None:
             raise FloodmarkError("the cluster was not started")
         return self._attached
 
     @property
-    def _place(self) -> Place:
-        return self._attachment[0]
-
-    @property
     def _layout(self) -> Layout:
-        return self._place.layout
+        return self._failpoints.layout
 
     @property
     def _sockets(self) -> ControlSockets:
-        return self._attachment[1]
-
-    @property
-    def _failpoints(self) -> FailpointControl:
-        return self._attachment[2]
+        return self._failpoints.sockets
 
     def _view(self, states: Mapping[str, views.State]) -> View:
         return views.view_from_answers(
@@ -233,5 +222,5 @@ class ReferenceSystem:
             time_ns=runtime.current.monotonic_ns(),
             controller=states.get(CONTROLLER),
             brokers={node: states[node] for node in self.nodes if node in states},
-            running=frozenset(node for node in self.nodes if self._place.lives(node)),
+            running=frozenset(node for node in self.nodes if self._sockets.place.lives(node)),
         )

@@ -30,7 +30,7 @@ AT_ONCE_S = 5.0  # a process that ends sooner after its start ended at once
 
 
 class BrokerCluster:
-    """A cluster of processes. See harness.protocols: Cluster, Addressed, Kills, PowerCuts, Wipes and
+    """A cluster of processes. See harness.protocols: Cluster, Addressed, Kills, Pauses, PowerCuts, Wipes and
     ExplainsDeaths. Further abilities are those of its system (`runs`) and of its place."""
 
     def __init__(self, system: System, place: Place) -> None:
@@ -168,6 +168,15 @@ class BrokerCluster:
         if self.place.paused(node):
             raise FloodmarkError(f"{node} is paused and cannot be stopped: resume it, or kill it")
         await self.place.terminate(node, timeout_s=STOP_S)
+
+    async def pause(self, node: str) -> None:
+        self._layout.of(node)
+        await self.place.pause(node)
+
+    async def resume(self, node: str) -> None:
+        """Does nothing if it does not run."""
+        self._layout.of(node)
+        await self.place.resume(node)
 
     async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]:
         """Kills the node and drops what was not fsynced, as far as its place knows."""

@@ -95,7 +95,7 @@ class Started(LocalPlace):
                 await asyncio.sleep(0.01)
 
     def pid(self, name: str) -> int:
-        return self._alive[name].pid
+        return self.processes.alive[name].pid
 
 
 # A harness that starts three children, stops one of them, prints their pids and then waits.

@@ -146,8 +146,8 @@ def test_an_image_is_built_once_and_then_found(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("present", "registry", "requested", "base"),
     [
-        ((images.OFFICIAL_BASE, images.STAND_IN_BASE), (), None, images.OFFICIAL_BASE),
-        ((images.STAND_IN_BASE,), (images.OFFICIAL_BASE,), None, images.STAND_IN_BASE),
+        ((images.OFFICIAL_BASE, images.PLAIN.tag), (), None, images.OFFICIAL_BASE),
+        ((images.PLAIN.tag,), (images.OFFICIAL_BASE,), None, images.PLAIN.tag),
         ((), (images.OFFICIAL_BASE,), None, images.OFFICIAL_BASE),
         ((images.OFFICIAL_BASE, "mine:1"), (), "mine:1", "mine:1"),
         ((images.OFFICIAL_BASE,), ("mine:1",), "mine:1", "mine:1"),
@@ -176,8 +176,8 @@ def test_a_stand_in_is_made_where_no_registry_answers(folder: Path) -> None:
     engine = Engine()
     script(folder / "base.sh", f'echo "$1 $DOCKER_HOST" >"{folder}/made"')
 
-    assert images.base_image(engine, ignore) == images.STAND_IN_BASE  # type: ignore[arg-type]
-    assert (folder / "made").read_text().split()[0] == images.STAND_IN_BASE
+    assert images.base_image(engine, ignore) == images.PLAIN.tag  # type: ignore[arg-type]
+    assert (folder / "made").read_text().split()[0] == images.PLAIN.tag
     assert (folder / "made").read_text().split()[1].startswith("unix://")
 
 

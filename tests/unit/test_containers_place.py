@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 
 from floodmark.harness.cluster.containers.engine_resources import PastFault
-from floodmark.harness.cluster.containers.place import ContainersPlace, Pod
-from floodmark.harness.cluster.exit_reports import Start
+from floodmark.harness.cluster.containers.place import ContainersPlace
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.reference import power_loss
 from floodmark.harness.cluster.system import System
@@ -28,7 +27,8 @@ def place(tmp_path: Path) -> ContainersPlace:
     one = ContainersPlace(tmp_path, cast(System, system), links="direct")
     places = dict.fromkeys((*NODES, CONTROLLER))
     one.layout = Layout(folder=tmp_path, nodes=NODES, places=places, links={})  # type: ignore[arg-type]
-    one._alive.update({name: Pod(begun=Start.now(one.layout.log_of(name))) for name in one.layout.names})
+    for name in one.layout.names:
+        one.processes.begin(name, one.layout.log_of(name))
     return one
 
 
@@ -43,7 +43,7 @@ def of_kernel(place: ContainersPlace, name: str) -> None:
 def test_an_unrequested_exit_is_a_death(place: ContainersPlace) -> None:
     """A requested one is not."""
     ended(place, place._lab.broker("n1"), 70)
-    place._alive["n2"].wanted = True
+    place.processes.alive["n2"].wanted = True
     ended(place, place._lab.broker("n2"))
     assert [one.name for one in place.deaths] == ["n1"]
     assert [place.lives(name) for name in ("n1", "n2", CONTROLLER)] == [False, False, True]
@@ -112,7 +112,7 @@ def test_other_containers_of_the_run_may_exit(place: ContainersPlace) -> None:
 @pytest.mark.parametrize("lost", ["keeper", "net", "stream"])
 def test_without_keeper_net_or_event_stream_everything_is_lost(place: ContainersPlace, lost: str) -> None:
     """The logs give the reason; further commands fail, and waiters are released."""
-    waiting: Any = place._alive["n1"].ended
+    waiting: Any = place.processes.alive["n1"].has_ended
     if lost == "stream":
         place._lose("the Docker engine ended its stream of events")
     else:
@@ -130,7 +130,7 @@ def test_without_keeper_net_or_event_stream_everything_is_lost(place: Containers
 
 def test_during_teardown_no_exit_is_a_death(place: ContainersPlace) -> None:
     """Neither of brokers nor of the containers under them."""
-    place._ending = True
+    place.processes.ending = True
     ended(place, place._lab.keeper)
     ended(place, place._lab.broker("n1"))
     place._lose("the Docker engine ended its stream of events")

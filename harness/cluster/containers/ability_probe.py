@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import wait
@@ -42,6 +41,7 @@ from floodmark.harness.cluster.containers.images import (
     found_image,
 )
 from floodmark.harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN
+from floodmark.harness.cluster.containers.without_registry import can_make_stand_in
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import MORE_NEMESES, NEMESES
 from floodmark.harness.run_location import replacing, temporary_folder
@@ -297,12 +297,7 @@ def facts(client: docker.DockerClient) -> Facts:
             tools=found_image(client, "tools"),
             base=base,
             wanted_base=wanted,
-            base_available=None if base else said is None or _can_make_stand_in(),
+            base_available=None if base else said is None or (
+                not os.environ.get(BASE_VARIABLE) and can_make_stand_in()),
             base_why_not=said or "",
         )
-
-
-def _can_make_stand_in() -> bool:
-    """Whether docker/base.sh has what it needs."""
-    programs = all(map(shutil.which, ("apt-get", "docker")))
-    return programs and os.getuid() == 0 and not os.environ.get(BASE_VARIABLE)

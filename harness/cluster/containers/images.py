@@ -4,74 +4,63 @@ Rules
 1. An image's tag is a hash of everything in it (the files under docker/, the base image): only a change
    builds again. Older images stay; `docker image prune -a --filter label=org.floodmark.image` removes those
    that no container uses.
-2. The engine builds by its own API: neither the docker command nor BuildKit is needed. Only the stand-in base
-   (docker/base.sh, needs Debian and root) uses the command.
+2. The engine builds by its own API: neither the docker command nor BuildKit is needed. The base is
+   OFFICIAL_BASE, from the engine or a registry; without_registry.py serves machines that reach none.
 3. Two runs at once build only once: the second waits for the first, by a lock in the cache folder.
 4. Everything here blocks; a caller with an event loop uses a thread.
 5. The image of Apache Kafka is built from the jars on this machine (kafka/distribution.py), on the same base,
-   with Debian's Java (docker/kafka/Dockerfile). The stand-in for that base has no apt, so there is a second
-   one with Java. A named image (apache/kafka:4.3.1) is used without changes: its jars are in /opt/kafka/libs,
-   java is on its PATH. The fault tools run in other containers, from the tools' image.
+   with Debian's Java (docker/kafka/Dockerfile). A named image (apache/kafka:4.3.1) is used without changes:
+   its jars are in /opt/kafka/libs, java is on its PATH. The fault tools run in other containers, from the
+   tools' image.
 """
 
 import hashlib
 import importlib.util
 import io
 import os
-import subprocess
-import sys
 import tarfile
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from docker.errors import ImageNotFound
 
 import docker
-from floodmark.harness.cluster.containers.engine_client import address, asked, engine_errors
+from floodmark.harness.cluster.containers.engine_client import asked, engine_errors
+from floodmark.harness.cluster.containers.without_registry import (
+    JAVA,
+    PLAIN,
+    WITH_JAVA,
+    StandIn,
+    make_stand_in,
+    wheels,
+)
 from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.user_cache import cache_folder, one_at_a_time
 
 OFFICIAL_BASE = "python:3.11-slim-bookworm"
-STAND_IN_BASE = "floodmark-base:1"  # made by docker/base.sh
 BASE_VARIABLE = "FLOODMARK_BASE_IMAGE"
 DOCKERFILE = "Dockerfile"
 ARCHIVE_SCRIPT = Path(__file__).parents[1] / "kafka" / "class_archive.sh"
-JAVA = 17  # of Debian 12
 GOES_IN = ("Dockerfile", "requirements.txt", "broker", "faults")  # wheels follow from requirements.txt
 
 _PULL_TIMEOUT_S = 300.0
-_STAND_IN_TIMEOUT_S = 300
-_WHEELS_TIMEOUT_S = 120
 _STEP_TIMEOUT_S = 600  # for one step of a build without any output
 
 Say = Callable[[str], None]
 Files = Mapping[str, tuple[bytes, bool]]  # name in the context -> content, and whether it is executable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandIn:
-    """A base that docker/base.sh makes if no registry answers: its tag, and additional packages of Debian."""
-
-    tag: str
-    packages: tuple[str, ...] = ()
-
-
-PLAIN = StandIn(tag=STAND_IN_BASE)
-WITH_JAVA = StandIn(tag="floodmark-base-java:1", packages=(f"openjdk-{JAVA}-jre-headless",))
-
-
 def tools_image(client: docker.DockerClient, say: Say) -> str:
     """The tag of the image with broker and fault tools. What is missing is built, with progress to `say`."""
-    return _image(client, "tools", say)
+    return broker_image(client, say, "tools")
 
 
-def broker_image(client: docker.DockerClient, say: Say) -> str:
+def broker_image(client: docker.DockerClient, say: Say, target: str = "broker") -> str:
     """The tag of the image with only the broker."""
-    return _image(client, "broker", say)
+    folder = context_folder()
+    return built(client, target, context_files(folder), say, besides=lambda: wheels(client, folder, say))
 
 
 def context_folder() -> Path:
@@ -110,11 +99,6 @@ def tag_of(files: Files, base_id: str) -> str:
     return digest.hexdigest()[:12]
 
 
-def _image(client: docker.DockerClient, target: str, say: Say) -> str:
-    folder = context_folder()
-    return built(client, target, context_files(folder), say, besides=lambda: _wheels(client, folder, say))
-
-
 def built(client: docker.DockerClient, target: str, files: Files, say: Say, *, stand_in: StandIn = PLAIN,
           besides: Callable[[], Files] = dict) -> str:
     """The tag of the image floodmark-TARGET of these files, found or built. besides: makes
@@ -148,10 +132,6 @@ def _name(client: docker.DockerClient, target: str, files: Files, base: str) -> 
     return f"floodmark-{target}:{tag_of(files, _id(client, base) or '')}"
 
 
-def is_there(client: docker.DockerClient, name: str) -> bool:
-    return _id(client, name) is not None
-
-
 def _id(client: docker.DockerClient, name: str) -> str | None:
     """The image's id; None: it is not in the engine."""
     try:
@@ -179,34 +159,7 @@ def base_image(client: docker.DockerClient, say: Say, stand_in: StandIn = PLAIN)
             f"has it ({why}): load it (docker load), or unset {BASE_VARIABLE}"
         )
     say(f"{wanted} is not available ({why}); making {stand_in.tag} of Debian's packages instead: once, 20 s")
-    return _make(stand_in, wanted)
-
-
-def found_base(client: docker.DockerClient, stand_in: StandIn = PLAIN) -> str | None:
-    """The base to use, if it is in the engine. An existing stand-in is used even if a registry has the base
-    now: otherwise the images would be built again whenever the network changes."""
-    asked = os.environ.get(BASE_VARIABLE)
-    for name in (asked,) if asked else (OFFICIAL_BASE, stand_in.tag):
-        if _id(client, name):
-            return name
-    return None
-
-
-def _make(stand_in: StandIn, wanted: str) -> str:
-    script = context_folder() / "base.sh"
-    try:
-        ran = subprocess.run(
-            [script, stand_in.tag, *stand_in.packages],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "DOCKER_HOST": address()},
-            timeout=_STAND_IN_TIMEOUT_S,
-            check=False,
-        )
-        why = _last_line(ran.stderr) if ran.returncode else None
-    except (OSError, subprocess.TimeoutExpired) as error:
-        why = str(error)
+    why = make_stand_in(context_folder() / "base.sh", stand_in)
     if why is None:
         return stand_in.tag
     raise FloodmarkError(
@@ -215,51 +168,12 @@ def _make(stand_in: StandIn, wanted: str) -> str:
     )
 
 
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else "it printed nothing"
-
-
-# -- what the build needs ------------------------------------------------------------------------
-
-
-def _wheels(client: docker.DockerClient, folder: Path, say: Say) -> dict[str, tuple[bytes, bool]]:
-    """The broker's libraries for the engine's machine, so that the build needs no network. Empty: the build
-    gets them from the package index itself."""
-    vendored = folder / "wheels"
-    if not any(vendored.glob("*.whl")):
-        machine = str(client.version().get("Arch", ""))
-        wanted = hashlib.sha256((folder / "requirements.txt").read_bytes()).hexdigest()[:12]
-        vendored = cache_folder() / "wheels" / f"{wanted}-{machine}"
-        if not vendored.is_dir():
-            why = _fetch_wheels(folder / "vendor.sh", vendored, machine)
-            if why is not None:
-                say(f"wheels could not be fetched beforehand ({why}): the build fetches them itself")
-                return {}
-    return {f"wheels/{wheel.name}": (wheel.read_bytes(), False) for wheel in sorted(vendored.glob("*.whl"))}
-
-
-def _fetch_wheels(script: Path, into: Path, machine: str) -> str | None:
-    """Fetches the wheels; the folder is renamed into place when complete. Returns None, or why that
-    failed."""
-    into.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with temporary_folder(".fetching-", into.parent) as scratch:
-            ran = subprocess.run(
-                [script, scratch, machine],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                env={**os.environ, "PYTHON": sys.executable},
-                timeout=_WHEELS_TIMEOUT_S,
-                check=False,
-            )
-            if ran.returncode:
-                return _last_line(ran.stderr)
-            scratch.rename(into)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return None
+def found_base(client: docker.DockerClient, stand_in: StandIn = PLAIN) -> str | None:
+    """The base to use, if it is in the engine. An existing stand-in is used even if a registry has the base
+    now: otherwise the images would be built again whenever the network changes."""
+    wanted = os.environ.get(BASE_VARIABLE)
+    names = (wanted,) if wanted else (OFFICIAL_BASE, stand_in.tag)
+    return next((name for name in names if _id(client, name)), None)
 
 
 # -- the build -------------------------------------------------------------------------------------------
@@ -282,16 +196,8 @@ def _packed(files: Files) -> io.BytesIO:
 def _build(client: docker.DockerClient, context: io.BytesIO, *, base: str, target: str, name: str) -> None:
     said: deque[str] = deque(maxlen=15)
     steps = client.api.build(
-        fileobj=context,
-        custom_context=True,
-        target=target,
-        tag=name,
-        buildargs={"BASE_IMAGE": base},
-        rm=True,
-        forcerm=True,
-        decode=True,
-        timeout=_STEP_TIMEOUT_S,
-    )
+        fileobj=context, custom_context=True, target=target, tag=name, buildargs={"BASE_IMAGE": base},
+        rm=True, forcerm=True, decode=True, timeout=_STEP_TIMEOUT_S)
     for step in steps:
         said.extend(line for line in str(step.get("stream", "")).splitlines() if line.strip())
         if "error" in step:
@@ -319,7 +225,7 @@ def image_of(client: docker.DockerClient, software: JavaSoftware, say: Say) -> s
 
 def _named(client: docker.DockerClient, name: str, say: Say) -> str:
     with engine_errors("images: "):
-        if is_there(client, name):
+        if _id(client, name):
             return name
         say(f"fetching the image {name}")
         why = asked(lambda: client.images.pull(name), _PULL_TIMEOUT_S)

@@ -19,11 +19,11 @@ Rules
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Awaitable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,35 +43,21 @@ from floodmark.harness.cluster.containers.engine_resources import MOUNTED, NO_LO
 from floodmark.harness.cluster.containers.images import tools_image
 from floodmark.harness.cluster.containers.network import Rules
 from floodmark.harness.cluster.containers.process_faults import Clocks, MemoryLimits
-from floodmark.harness.cluster.exit_reports import Start, exit_report, is_stopped, last_words, log_tail
+from floodmark.harness.cluster.exit_reports import is_stopped, last_words, log_tail
 from floodmark.harness.cluster.layout import NOT_STARTED
-from floodmark.harness.cluster.place import Death
 from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.cluster.processes import Process, Processes
 from floodmark.harness.cluster.system import System
-from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import gather_all
 from floodmark.harness.schedule.views import CONTROLLER, Met
 
 DYING_LINES = 200  # of a log: the error that ended its process is one of them
-STOPPED_S = 10.0
-GONE_S = 20.0  # from a kill to the event of the end: a busy engine once took 3 s
 OUT_OF_MEMORY = "the kernel killed it for lack of memory"
 FAKETIME = "/opt/floodmark/libfaketime.so.1"
 # The process itself appends to its log: the log is in the run's folder however the process ends.
 BEGIN = 'log="$1"; shift; exec "$@" >>"$log" 2>&1'
 EXITED_BY_SIGNAL = 128
-
-
-@dataclass(slots=True, kw_only=True)
-class Pod:
-    """One process, from one start to its end."""
-
-    begun: Start
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    wanted: bool = False  # its end was requested
-    paused: bool = False
-    out_of_memory: bool = False  # the kernel killed it for lack of memory
 
 
 class ContainersPlace:
@@ -85,9 +71,11 @@ class ContainersPlace:
         """The engine is not called yet."""
         del links
         self.layout = NOT_STARTED
-        self.deaths: list[Death] = []
         self.faulted_exits: list[Met] = []
-        self.lost: str | None = None
+        processes = self.processes = Processes(self._send, self.is_stopped, self._explained)
+        self.deaths, self.lives, self.paused = processes.deaths, processes.lives, processes.paused
+        self.kill, self.terminate = processes.kill, processes.terminate
+        self.pause, self.resume = processes.pause, processes.resume
         lab = self._lab = EngineResources(folder.resolve() / "work", system.nodes,
                                           clocks=protocols.Clocks not in system.lacks)
         network, disks = self.network, self.disks = Rules(lab), Volumes(lab, system.power, self, say=_say)
@@ -98,11 +86,13 @@ class ContainersPlace:
         self.read = disks.read
         self._folder, self._system, self._first_port, self._trace = folder, system, first_port, trace
         self._ports: Ports | None = None
-        self._alive: dict[str, Pod] = {}
         self._out_of_memory: set[str] = set()  # names whose last end was for lack of memory
-        self._pods_of = {lab.broker(name): name for name in lab.names}  # container -> name
+        self._processes_of = {lab.broker(name): name for name in lab.names}  # container -> name
         self._events: Any = None
-        self._ending = False
+
+    @property
+    def lost(self) -> str | None:
+        return self.processes.lost
 
     async def open(self) -> None:
         lab, self._ports = self._lab, Ports()
@@ -131,7 +121,7 @@ class ContainersPlace:
     async def close(self) -> None:
         """Removes everything, the keeper last. If the engine is gone, and `lost` says so, the rest is left to
         the next start."""
-        self._ending = True
+        self.processes.ending = True
         try:
             try:
                 await self.disks.close()
@@ -146,76 +136,28 @@ class ContainersPlace:
                     self._events.close()
             if self._ports is not None:
                 self._ports.close()
-            self._alive.clear()
+            self.processes.alive.clear()
 
     # -- processes ----------------------------------------------------------------------------------------
 
     async def spawn(self, name: str) -> None:
-        if self.lost is not None:
-            raise FloodmarkError(f"cannot start {name}: {self.lost}")
-        if name in self._alive:
-            raise FloodmarkError(f"cannot start {name}: it is running")
+        process = self.processes.begin(name, self.layout.log_of(name))
         self._give_to_user(f"{name}.*")
         self._out_of_memory.discard(name)
-        pod = Pod(begun=Start.now(self.layout.log_of(name)))
-        self._alive[name] = pod  # before the engine can report its end
         try:
             await self._lab.call(f"start {name}", self._lab.client.api.start, self._lab.broker(name))
         except BaseException:
-            if self._alive.get(name) is pod:
-                del self._alive[name]
+            if self.processes.alive.get(name) is process:
+                del self.processes.alive[name]
             raise
-
-    async def kill(self, name: str) -> None:
-        pod = self._alive.get(name)
-        if pod is not None:
-            pod.wanted = True
-            await self._signal(name, "SIGKILL")
-            await self._gone(name, pod, GONE_S, "SIGKILL")
-
-    async def terminate(self, name: str, *, timeout_s: float) -> None:
-        pod = self._alive.get(name)
-        if pod is not None:
-            pod.wanted = True
-            await self._signal(name, "SIGTERM")
-            await self._gone(name, pod, timeout_s, "SIGTERM")
-
-    async def pause(self, node: str) -> None:
-        """Pauses the process; returns when the kernel has stopped it."""
-        self.layout.of(node)
-        if node not in self._alive:
-            raise FloodmarkError(f"cannot pause {node}: {self.lost or 'it is not running'}")
-        if self._alive[node].paused:
-            return
-        self._alive[node].paused = True
-        await self._signal(node, "SIGSTOP")
-
-        async def still_running() -> str | None:
-            return "it still runs" if node in self._alive and not await self.is_stopped(node) else None
-
-        await wait_until(still_running, f"{node} to be stopped", STOPPED_S)
-
-    async def resume(self, node: str) -> None:
-        self.layout.of(node)
-        pod = self._alive.get(node)
-        if pod is not None:
-            await self._signal(node, "SIGCONT")
-            pod.paused = False
-
-    def lives(self, name: str) -> bool:
-        return name in self._alive
-
-    def paused(self, name: str) -> bool:
-        pod = self._alive.get(name)
-        return pod is not None and pod.paused
 
     async def is_stopped(self, name: str) -> bool:
         """Whether the kernel has stopped the process: by /proc here if the harness sees the containers'
         processes, else in the keeper, which takes twenty times as long."""
-        if name not in self._alive:
+        if not self.lives(name):
             return False
-        api, argument = self._lab.client.api, f"{MOUNTED}/{self.layout.properties_of(name).name}"
-        seen = await self._lab.call(f"look at {name}", api.inspect_container, self._lab.broker(name))
+        argument = f"{MOUNTED}/{self.layout.properties_of(name).name}"
+        seen = await self._lab.inspect(name)
         with contextlib.suppress(OSError):
             process = Path(f"/proc/{seen['State']['Pid']}")
             if argument.encode() in (process / "cmdline").read_bytes().split(b"\0"):
@@ -310,40 +252,34 @@ class ContainersPlace:
 
     def _on_event(self, event: Mapping[str, Any]) -> None:
         about = event["Actor"]["Attributes"]
-        name = self._pods_of.get(about["name"])
+        name = self._processes_of.get(about["name"])
         if name is None:
             if event["Action"] == "die" and about["name"] in self._essential_containers():
                 self._lose(f"the container {about['name']} ended")
             return
-        pod = self._alive.get(name)
-        if pod is None:
-            return
-        if event["Action"] == "oom":
-            pod.out_of_memory = True
-            return
-        del self._alive[name]
-        code = int(about["exitCode"])
-        self._note_end(name, pod, EXITED_BY_SIGNAL - code if code > EXITED_BY_SIGNAL else code)
-        pod.ended.set()
-
-    def _note_end(self, name: str, pod: Pod, code: int) -> None:
-        if pod.out_of_memory:
+        process = self.processes.alive.get(name)
+        if event["Action"] == "oom" and process is not None:
+            process.out_of_memory = True
             self._out_of_memory.add(name)
-        if pod.wanted or self._ending or self._system.expects_exit(name, code):
-            return
-        why = self._lab.excused.get(name) or self._past_fault(name, pod)
+        elif event["Action"] == "die":
+            code = int(about["exitCode"])
+            self.processes.ended(name, EXITED_BY_SIGNAL - code if code > EXITED_BY_SIGNAL else code)
+
+    def _explained(self, name: str, process: Process, code: int) -> bool:
+        if self._system.expects_exit(name, code):
+            return True
+        why = self._lab.excused.get(name) or self._past_fault(name, process)
         if why is not None:
             self.faulted_exits.append(Met(node=name, name=why, action=None, time_ns=time.monotonic_ns()))
-        else:
-            self.deaths.append(Death.now(name, exit_report(pod.begun, code)))
+        return why is not None
 
-    def _past_fault(self, name: str, pod: Pod) -> str | None:
+    def _past_fault(self, name: str, process: Process) -> str | None:
         """The fault that is over and that explains this end; None: there is none."""
         past = self._lab.past_faults.get(name)
         if past is None or time.monotonic() > past.until_s:
             return None
         if past.sign is None:
-            return past.why if pod.out_of_memory else None
+            return past.why if process.out_of_memory else None
         lines = log_tail(self.layout.log_of(name), DYING_LINES)
         return past.why if any(past.sign in line for line in lines) else None
 
@@ -352,34 +288,26 @@ class ContainersPlace:
         return {self._lab.keeper, *(self._lab.net(name) for name in self.layout.names)}
 
     def _lose(self, why: str) -> None:
-        if self._ending or self.lost is not None:
+        if self.processes.ending or self.lost is not None:
             return
-        self.lost = f"{why}: everything in this cluster's containers counts as dead"
-        for name, pod in self._alive.items():
+        lost = f"{why}: everything in this cluster's containers counts as dead"
+        for name in self.processes.alive:
             with contextlib.suppress(OSError), self.layout.log_of(name).open("a") as log:
-                log.write(f"floodmark: {self.lost}\n")
-            pod.ended.set()
-        self._alive.clear()
+                log.write(f"floodmark: {lost}\n")
+        self.processes.lose(lost)
 
     # -- inside -------------------------------------------------------------------------------------------
 
-    async def _signal(self, name: str, which: str) -> None:
-        """Sends a signal; a process that has ended meanwhile is no error."""
+    async def _send(self, name: str, _process: Process, number: signal.Signals) -> None:
 
         def send() -> None:
             try:
-                self._lab.client.api.kill(self._lab.broker(name), which)
+                self._lab.client.api.kill(self._lab.broker(name), number.name)
             except APIError as error:
                 if "is not running" not in str(error.explanation):
                     raise
 
-        await self._lab.call(f"send {which} to {name}", send)
-
-    async def _gone(self, name: str, pod: Pod, timeout_s: float, after: str) -> None:
-        try:
-            await asyncio.wait_for(pod.ended.wait(), timeout_s)
-        except TimeoutError:
-            raise FloodmarkError(f"{name} did not end within {timeout_s:g} s of {after}") from None
+        await self._lab.call(f"send {number.name} to {name}", send)
 
 
 def _choose_reaper(client: docker.DockerClient) -> None:

@@ -16,19 +16,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from floodmark.harness.cluster import control_client
-from floodmark.harness.cluster.exit_reports import Start, exit_report, is_stopped, last_words
+from floodmark.harness.cluster.exit_reports import is_stopped, last_words
 from floodmark.harness.cluster.layout import LINKS, NOT_STARTED, lay_out
 from floodmark.harness.cluster.log_extents import Lost
-from floodmark.harness.cluster.place import PYTHON, Death, only_in_containers
+from floodmark.harness.cluster.place import PYTHON, only_in_containers
 from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.cluster.processes import Process, Processes
 from floodmark.harness.cluster.system import System, wipe
-from floodmark.harness.cluster.waiting import wait_until
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import Cuts
 from floodmark.harness.schedule.views import Met
 
@@ -37,18 +36,6 @@ PROGRAMS = {PYTHON: (sys.executable, "-P")}  # other programs are found on PATH
 LINK_PROXIES = "floodmark.harness.cluster.local.link_proxies"
 ANSWER_S = 60.0
 LISTEN_S = 180.0  # for the links process to start; a busy machine starts slowly
-
-
-@dataclass(slots=True, kw_only=True)
-class SupervisedProcess:
-    """One process, from one start to its end. No other has its pid while it is listed: Linux uses all others
-    first."""
-
-    begun: Start
-    pid: int = 0
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    wanted: bool = False  # its end was requested
-    paused: bool = False
 
 
 class LocalPlace:
@@ -70,16 +57,21 @@ class LocalPlace:
         if links == "direct":
             self.cannot[Cuts] = "direct links cannot be cut: use --links proxied"
         self.layout = NOT_STARTED
-        self.deaths: list[Death] = []
-        self.lost: str | None = None
+        processes = self.processes = Processes(
+            _send, self.is_stopped, lambda name, _process, code: system.expects_exit(name, code))
+        self.deaths, self.lives, self.paused = processes.deaths, processes.lives, processes.paused
+        self.kill, self.terminate = processes.kill, processes.terminate
+        self.pause, self.resume = processes.pause, processes.resume
         self._folder, self._system, self._first_port, self._trace = folder, system, first_port, trace
-        self._alive: dict[str, SupervisedProcess] = {}
         self._cuts: dict[tuple[str, str], bool] = {}  # (sender, receiver) -> whether by reset
-        self._ending = False
         self._ports: Ports | None = None
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._supervised: control_client.Lines | None = None  # the connection to the supervisor
         self._links: control_client.Lines | None = None  # the connection to the links process
+
+    @property
+    def lost(self) -> str | None:
+        return self.processes.lost
 
     async def open(self) -> None:
         self._ports = Ports()
@@ -121,7 +113,7 @@ class LocalPlace:
 
     async def close(self) -> None:
         """Kills everything, the supervisor last, and waits for it."""
-        self._ending = True
+        self.processes.ending = True
         if self._supervised is not None:
             await self._supervised.close()  # the supervisor then kills all children and ends
         if self._supervisor is not None:
@@ -130,7 +122,6 @@ class LocalPlace:
             except subprocess.TimeoutExpired:
                 self._supervisor.send_signal(signal.SIGKILL)  # its children die with it
                 await asyncio.to_thread(self._supervisor.wait)
-        self._alive.clear()
         if self._links is not None:
             await self._links.close()
         if self._ports is not None:
@@ -150,83 +141,30 @@ class LocalPlace:
         return f"{self._system.module}.__main__"
 
     async def _start(self, name: str, argv: Sequence[str], **besides: Any) -> None:
-        if name in self._alive:
-            raise FloodmarkError(f"cannot start {name}: it is running")
-        assert self._supervised is not None, "begin() opened it"
-        # Added before the supervisor can report its exit: answer and event come over one ordered connection.
         log = self.layout.log_of(name)
-        process = self._alive[name] = SupervisedProcess(begun=Start.now(log))
+        # Before the supervisor can report its exit: answer and event come over one ordered connection.
+        process = self.processes.begin(name, log)
+        assert self._supervised is not None, "begin() opened it"
         try:
             answer = await self._supervised.ask(
                 "start", timeout_s=ANSWER_S, name=name, argv=argv, log=str(log), **besides)
         except control_client.ControlError:
-            self._alive.pop(name, None)
+            self.processes.alive.pop(name, None)
             raise
         process.pid = answer["pid"]
 
-    async def kill(self, name: str) -> None:
-        await self._end(name, signal.SIGKILL, ANSWER_S)
-
-    async def terminate(self, name: str, *, timeout_s: float) -> None:
-        await self._end(name, signal.SIGTERM, timeout_s)
-
-    async def _end(self, name: str, by: signal.Signals, timeout_s: float) -> None:
-        process = self._alive.get(name)
-        if process is None:
-            return
-        process.wanted = True
-        _send(process, by)
-        try:
-            await asyncio.wait_for(process.ended.wait(), timeout_s)
-        except TimeoutError:
-            raise FloodmarkError(f"{name} did not stop within {timeout_s:g} s of {by.name}") from None
-
-    async def pause(self, node: str) -> None:
-        self.layout.of(node)
-        if node not in self._alive:
-            raise FloodmarkError(f"cannot pause {node}: it is not running")
-        self._alive[node].paused = True
-        _send(self._alive[node], signal.SIGSTOP)
-
-        async def still_running() -> str | None:
-            return "it still runs" if node in self._alive and not await self.is_stopped(node) else None
-
-        await wait_until(still_running, f"{node} to be stopped", ANSWER_S)
-
-    async def resume(self, node: str) -> None:
-        self.layout.of(node)
-        process = self._alive.get(node)
-        if process is not None:
-            _send(process, signal.SIGCONT)
-            process.paused = False
-
-    def lives(self, name: str) -> bool:
-        return name in self._alive
-
-    def paused(self, name: str) -> bool:
-        return name in self._alive and self._alive[name].paused
-
     async def is_stopped(self, name: str) -> bool:
-        return name in self._alive and is_stopped(Path(f"/proc/{self._alive[name].pid}"))
+        process = self.processes.alive.get(name)
+        return process is not None and is_stopped(Path(f"/proc/{process.pid}"))
 
     def last_words(self, name: str) -> str:
         return last_words(self.layout.log_of(name))
 
     def _on_exit(self, message: Mapping[str, Any]) -> None:
-        name, code = message["exit"], message["code"]
-        process = self._alive.pop(name, None)
-        if process is None:
-            return
-        if not process.wanted and not self._ending and not self._system.expects_exit(name, code):
-            self.deaths.append(Death.now(name, exit_report(process.begun, code)))
-        process.ended.set()
+        self.processes.ended(message["exit"], message["code"])
 
     def _all_lost(self) -> None:
-        if not self._ending:
-            self.lost = "the supervisor, parent of all brokers, ended, and all brokers with it"
-        for process in self._alive.values():
-            process.ended.set()
-        self._alive.clear()
+        self.processes.lose("the supervisor, parent of all brokers, ended, and all brokers with it")
 
     # -- links --------------------------------------------------------------------------------------------
 
@@ -262,6 +200,7 @@ class LocalPlace:
         return self.layout.of(node).log_dir
 
 
-def _send(process: SupervisedProcess, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it has ended: the supervisor's event comes
+async def _send(_name: str, process: Process, number: signal.Signals) -> None:
+    # No other has its pid while it is listed: Linux uses all others first.
+    with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)

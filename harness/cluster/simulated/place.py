@@ -201,14 +201,12 @@ class SimulatedPlace:
         await wait_until(runs, f"{name} to stop after SIGTERM", timeout_s)
 
     async def pause(self, node: str) -> None:
-        self.layout.of(node)
         if not self.lives(node):
             raise FloodmarkError(f"cannot pause {node}: it is not running")
         process = self._processes[node]
         await process.strike(process.pause)
 
     async def resume(self, node: str) -> None:
-        self.layout.of(node)
         if self.lives(node):
             self._processes[node].resume()
 

@@ -21,16 +21,13 @@ import signal
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 HOST = "127.0.0.1"
 # A cut connection is not read beyond this: TCP's buffers fill up then, and at last the sender blocks.
 BUFFERED_BYTES_MAX = 16 * 2**20
 BACKLOG = 512
-
-NEAR: Final = 0  # the dialer's end
-FAR: Final = 1  # the listener's end
 
 Pair = tuple[str, str]  # (sender, receiver)
 
@@ -60,148 +57,121 @@ class Cut:
         return (link.dialer, link.listener) in self.reset or (link.listener, link.dialer) in self.reset
 
 
-@dataclass(slots=True, kw_only=True)
-class Flow:
-    """One direction of one connection. Invariant: buffered_bytes is the size of all data in `buffered`."""
-
-    pair: Pair
-    blocked: bool = False
-    over: bool = False  # the sender has closed: the receiver's end is closed after the last byte
-    buffered: list[bytes] = field(default_factory=list)
-    buffered_bytes: int = 0
-
-    def buffer(self, data: bytes) -> None:
-        self.buffered.append(data)
-        self.buffered_bytes += len(data)
-
-    def drop(self) -> None:
-        self.buffered.clear()
-        self.buffered_bytes = 0
-
-
 class End(asyncio.BufferedProtocol):
-    """One socket of a conversation: reports its events to it."""
+    """One end of a proxied connection, the dialer's or the listener's (is_far). `buffered` is what it has
+    sent and its peer has not got; buffered_bytes is the size of that."""
 
-    def __init__(self, conversation: "Conversation", side: int) -> None:
-        self._conversation = conversation
-        self._side = side
+    def __init__(self, links: "Links", link: Link, dialer: "End | None" = None) -> None:
+        self.link = link
+        self.is_far = dialer is not None
+        self.pair: Pair = (link.listener, link.dialer) if self.is_far else (link.dialer, link.listener)
+        self.blocked = False  # a silent cut holds back what it sends
+        self.buffered_bytes = 0
+        self._links = links
+        self._buffered: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._is_gone = False  # it was closed, or never opened
+        self._is_full = False  # what it should receive fills its write buffer
+        self._was_reset = False
+        self._dialling: asyncio.Task[None] | None = None
+        self.peer: End = dialer or End(links, link, self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._conversation.connected(self._side, cast(asyncio.Transport, transport))
+        self._transport = cast(asyncio.Transport, transport)
+        if not self.is_far:
+            # Not earlier: asyncio makes the protocol before this, and a change in between would be missed.
+            self._links.dialers.add(self)
+            for end in (self, self.peer):
+                end.blocked = end.pair in self._links.cut.silent
+            self._was_reset = self._links.cut.resets(self.link)
+        if self._dialer._was_reset:
+            self._dialer.reset()
+        else:
+            self._dialer.advance()
 
     def get_buffer(self, sizehint: int) -> bytearray:
         return _BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._conversation.received(self._side, bytes(_VIEW[:nbytes]))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._conversation.closed(self._side)
-
-    def pause_writing(self) -> None:
-        self._conversation.set_full(self._side, True)
-
-    def resume_writing(self) -> None:
-        self._conversation.set_full(self._side, False)
-
-
-class Conversation:
-    """One proxied connection: its two ends and two flows; flows[side] is what that side sends."""
-
-    def __init__(self, links: "Links", link: Link) -> None:
-        self._links = links
-        self.link = link
-        self.flows = tuple(
-            Flow(pair=pair) for pair in ((link.dialer, link.listener), (link.listener, link.dialer))
-        )
-        self._ends: list[asyncio.Transport | None] = [None, None]
-        self._gone = [False, False]
-        self._full = [False, False]  # that end's write buffer is full
-        self._dialling: asyncio.Task[None] | None = None
-        self._was_reset = False
-
-    def connected(self, side: int, transport: asyncio.Transport) -> None:
-        self._ends[side] = transport
-        if side == NEAR:
-            # Not earlier: asyncio makes the protocol before this, and a change in between would be missed.
-            self._links.conversations.add(self)
-            for flow in self.flows:
-                flow.blocked = flow.pair in self._links.cut.silent
-            self._was_reset = self._links.cut.resets(self.link)
-        if self._was_reset:
-            self.reset()
-        else:
-            self.advance()
-
-    def received(self, side: int, data: bytes) -> None:
-        flow, receiver = self.flows[side], self._ends[1 - side]
-        if self._gone[1 - side]:
+        data, receiver = bytes(_VIEW[:nbytes]), self.peer._transport
+        if self.peer._is_gone:
             return
-        if flow.blocked or receiver is None:
-            flow.buffer(data)
-            self._set_reading(side)
+        if self.blocked or receiver is None:
+            self._buffered.append(data)
+            self.buffered_bytes += nbytes
+            self._set_reading()
         elif not receiver.is_closing():
             receiver.write(data)
 
-    def closed(self, side: int) -> None:
-        self._gone[side] = True
-        self.flows[side].over = True
-        self.flows[1 - side].drop()
-        never_dialled = side == NEAR and self._ends[FAR] is None and self._dialling is None
-        if all(self._gone) or (never_dialled and self.flows[NEAR].blocked):
-            self._links.conversations.discard(self)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_gone = True
+        self.peer._drop()
+        never_dialled = not self.is_far and self.peer._transport is None and self._dialling is None
+        if self.peer._is_gone or (never_dialled and self.blocked):
+            self._links.dialers.discard(self._dialer)
         else:
-            self._deliver(side)
+            self._deliver()
 
-    def set_full(self, side: int, full: bool) -> None:
-        self._full[side] = full
-        self._set_reading(1 - side)
+    def pause_writing(self) -> None:
+        self._is_full = True
+        self.peer._set_reading()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self.peer._set_reading()
 
     def advance(self) -> None:
-        """Connects to the listener if that is not done, and delivers the bytes that may pass."""
-        if self._ends[FAR] is None and self._dialling is None and not self.flows[NEAR].blocked:
+        """Of the dialer's end: connects to the listener if that is not done, and delivers what may pass."""
+        if not (self.blocked or self._dialling or self.peer._transport or self.peer._is_gone):
             self._dialling = asyncio.create_task(self._dial())
-        for side in (NEAR, FAR):
-            self._deliver(side)
+        self._deliver()
+        self.peer._deliver()
 
     def reset(self) -> None:
-        """Resets both ends; an end that is still being connected, as soon as it is."""
+        """Of the dialer's end: resets both ends; one that is still being connected, as soon as it is."""
         self._was_reset = True
-        for flow in self.flows:
-            flow.blocked = False
-            flow.drop()
-        for side, transport in enumerate(self._ends):
-            if transport is not None and not self._gone[side]:
-                _reset(transport)
-        if self._ends[FAR] is None and self._dialling is None:
-            self._gone[FAR] = True
+        for end in (self, self.peer):
+            end.blocked = False
+            end._drop()
+            if end._transport is not None and not end._is_gone:
+                _reset(end._transport)
+        if self.peer._transport is None and self._dialling is None:
+            self.peer._is_gone = True
+
+    @property
+    def _dialer(self) -> "End":
+        return self.peer if self.is_far else self
 
     async def _dial(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            await loop.create_connection(lambda: End(self, FAR), *self.link.to)
+            await asyncio.get_running_loop().create_connection(lambda: self.peer, *self.link.to)
         except OSError:
-            self.closed(FAR)
+            self.peer.connection_lost(None)
 
-    def _deliver(self, side: int) -> None:
-        flow, receiver = self.flows[side], self._ends[1 - side]
-        if flow.blocked or receiver is None or self._gone[1 - side]:
+    def _deliver(self) -> None:
+        """Passes on what it has sent: bytes, then its close."""
+        receiver = self.peer._transport
+        if self.blocked or receiver is None or self.peer._is_gone:
             return
-        for data in flow.buffered:
+        for data in self._buffered:
             receiver.write(data)
-        flow.drop()
-        if not flow.over:
-            self._set_reading(side)
-        elif side == FAR and self._ends[FAR] is None:
+        self._drop()
+        if not self._is_gone:
+            self._set_reading()
+        elif self._transport is None:
             _reset(receiver)  # nobody listens there
         else:
             receiver.close()  # after the bytes written to it
 
-    def _set_reading(self, side: int) -> None:
-        transport = self._ends[side]
+    def _drop(self) -> None:
+        self._buffered.clear()
+        self.buffered_bytes = 0
+
+    def _set_reading(self) -> None:
+        transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._full[1 - side] or self.flows[side].buffered_bytes >= BUFFERED_BYTES_MAX:
+        if self.peer._is_full or self.buffered_bytes >= BUFFERED_BYTES_MAX:
             transport.pause_reading()
         else:
             transport.resume_reading()
@@ -219,7 +189,7 @@ class Links:
 
     def __init__(self) -> None:
         self.cut = Cut()
-        self.conversations: set[Conversation] = set()
+        self.dialers: set[End] = set()  # the dialers' ends of all connections
         self._servers: list[asyncio.Server] = []
 
     async def obey(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -240,28 +210,28 @@ class Links:
         loop = asyncio.get_running_loop()
         self._servers.append(
             await loop.create_server(
-                lambda: End(Conversation(self, link), NEAR), link.host, link.port, backlog=BACKLOG
+                lambda: End(self, link), link.host, link.port, backlog=BACKLOG
             )
         )
 
     def _set(self, silent: frozenset[Pair], reset: frozenset[Pair]) -> None:
         self.cut = Cut(silent=silent, reset=reset)
-        # All flows are marked before any of them delivers: a change takes effect at once.
-        for conversation in self.conversations:
-            for flow in conversation.flows:
-                flow.blocked = flow.pair in silent
-        for conversation in list(self.conversations):
-            if self.cut.resets(conversation.link):
-                conversation.reset()
+        # All ends are marked before any of them delivers: a change takes effect at once.
+        for dialer in self.dialers:
+            for end in (dialer, dialer.peer):
+                end.blocked = end.pair in silent
+        for dialer in list(self.dialers):
+            if self.cut.resets(dialer.link):
+                dialer.reset()
             else:
-                conversation.advance()
+                dialer.advance()
 
     def _state(self) -> dict[str, Any]:
-        buffered_bytes = sum(flow.buffered_bytes for one in self.conversations for flow in one.flows)
+        buffered_bytes = sum(one.buffered_bytes + one.peer.buffered_bytes for one in self.dialers)
         return {
             "silent": sorted(self.cut.silent),
             "reset": sorted(self.cut.reset),
-            "connections": len(self.conversations),
+            "connections": len(self.dialers),
             "held_bytes": buffered_bytes,
         }
 

@@ -150,11 +150,8 @@ def lay_out(
 ) -> Layout:
     """Lays out a cluster. ids: of each broker and of the controller. first_port: n1's port for clients, n2
     has the next, and so on; None: any free ones. by_name: links are found by name (rule 3)."""
-    nodes = tuple(name for name in ids if name != CONTROLLER)
-    for_clients = {
-        node: ports.choose() if first_port is None else ports.take(first_port + index)
-        for index, node in enumerate(nodes)
-    }
+    for_clients = ports_for_clients(ids, ports, first_port)
+    nodes = tuple(for_clients)
     names = (*nodes, CONTROLLER)
     control = {name: ports.choose() for name in names}
     links: dict[tuple[str, str], int] = {}
@@ -177,19 +174,32 @@ def lay_out(
             advertised=(HOST, for_clients.get(name, listens[name])),
             control=(HOST, control[name]),
             asked=(HOST, control[name]),
-            log_dir=folder / "work" / CONTROLLER if name == CONTROLLER else folder / "nodes" / name,
-            durable=None if name == CONTROLLER else folder / "work" / f"{name}.durable",
             controller=(link_hosts.get(name, HOST), links.get((name, CONTROLLER), listens[CONTROLLER])),
             dial={
                 ids[listener]: (link_hosts.get(name, HOST), port)
                 for (dialer, listener), port in links.items()
                 if dialer == name and listener != CONTROLLER
             },
-            trace=folder / "work" / f"{name}.trace" if trace else None,
+            **own_files(folder, name, trace=trace),
         )
         for name in names
     }
     return Layout(folder=folder, nodes=nodes, places=places, links=links, link_hosts=link_hosts)
+
+
+def ports_for_clients(ids: Mapping[str, int], ports: Ports, first_port: int | None) -> dict[str, int]:
+    """Of each broker."""
+    nodes = (name for name in ids if name != CONTROLLER)
+    return {node: ports.choose() if first_port is None else ports.take(first_port + index)
+            for index, node in enumerate(nodes)}
+
+
+def own_files(folder: Path, name: str, *, trace: bool) -> dict[str, Any]:
+    """Those of ProcessAddresses that are a process's own files."""
+    is_broker, work = name != CONTROLLER, folder / "work"
+    return {"log_dir": folder / "nodes" / name if is_broker else work / name,
+            "durable": work / f"{name}.durable" if is_broker else None,
+            "trace": work / f"{name}.trace" if trace else None}
 
 
 # -- properties files ---------------------------------------------------------------------------------------

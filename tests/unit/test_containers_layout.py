@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from floodmark.harness.cluster.containers.addresses import lay_out
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.place import lay_out
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.layout import lay_out as local_lay_out
 from floodmark.harness.cluster.ports import Ports

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from floodmark.harness.cluster.containers import packet_rules as packets
-from floodmark.harness.cluster.containers.packet_rules import (
+from floodmark.harness.cluster.containers import network as packets
+from floodmark.harness.cluster.containers.network import (
     NETEM,
     QUEUE,
     STATISTIC,

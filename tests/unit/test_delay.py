@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from floodmark.harness.cluster.containers.packet_rules import MARK
+from floodmark.harness.cluster.containers.network import MARK
 
 PROGRAM = Path(__file__).resolve().parents[2] / "docker" / "faults" / "delay.py"
 

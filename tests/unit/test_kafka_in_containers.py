@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from floodmark.harness import catalog
-from floodmark.harness.cluster.containers import addresses
+from floodmark.harness.cluster.containers import place as containers_place
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.images import image_of
 from floodmark.harness.cluster.kafka import choice
@@ -46,7 +46,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Layout]:
 
     monkeypatch.setattr(KRaft, "_format", format_folder)
     ports = Ports()
-    yield addresses.lay_out(
+    yield containers_place.lay_out(
         cast(EngineResources, Engine()), tmp_path / "run", IDS, ports=ports, first_port=None, trace=True,
         software=system(None).software)
     ports.close()

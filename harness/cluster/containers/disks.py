@@ -32,9 +32,8 @@ from docker.errors import NotFound
 
 import docker
 from floodmark.harness.cluster.containers import archives
-from floodmark.harness.cluster.containers.addresses import DATA
 from floodmark.harness.cluster.containers.engine_client import run_alone
-from floodmark.harness.cluster.containers.engine_resources import NO_LOG, EngineResources, PastFault
+from floodmark.harness.cluster.containers.engine_resources import DATA, NO_LOG, EngineResources, PastFault
 from floodmark.harness.cluster.log_extents import (
     LogExtents,
     Lost,

@@ -48,6 +48,9 @@ from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 IN_IMAGE = "10001:10001"  # the image's own user
 MOUNTED = "/floodmark"  # FOLDER/work, in every container
+DATA = "/data"  # a broker's log directory, in its container
+LISTENER = 9092  # the ports of every process, in its own network namespace
+CONTROL_SOCKET = 9090
 # A network for benchmarks (RFC 2544): office networks do not use it, and neither do Docker's own pools.
 SUBNETS = ipaddress.IPv4Network("198.19.0.0/16")
 FIRST_HOST = 11  # n1's address in its subnet; lower ones are the gateway's and the engine's

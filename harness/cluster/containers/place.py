@@ -6,13 +6,19 @@ Rules
 2. The net container has the address, name and published ports, and lives as long as the cluster; the
    process's container joins it, has no capability, and is started and killed with the process. The kernel
    cuts links there, which is always possible: proxied and direct links are the same.
-3. The engine's events decide whether a process lives: it is killed when the event of its end has arrived. An
+3. In every container a process listens on LISTENER (clients and brokers) and CONTROL_SOCKET. Brokers and
+   controller connect to each other by their addresses in the cluster's network: no name is resolved, so that
+   no fault affects name resolution. Clients and the harness connect to ports that are published only on
+   loopback. The control socket answers only the engine's machine.
+4. FOLDER/work is mounted in every container, so that properties, logs, traces and side files are where those
+   of a local cluster are. A broker's log directory is a volume; FOLDER/nodes has copies of it.
+5. The engine's events decide whether a process lives: it is killed when the event of its end has arrived. An
    end that was not requested is expected (`expects_exit`), excused (`excused`), or else it is in `deaths`.
-4. Paused means stopped by SIGSTOP, not by the engine's freezer: a frozen process cannot be killed, and would
+6. Paused means stopped by SIGSTOP, not by the engine's freezer: a frozen process cannot be killed, and would
    keep the keeper's namespace, and so a dead run, alive.
-5. If the stream of events, the keeper or a net container ends without a request, everything is lost: all
+7. If the stream of events, the keeper or a net container ends without a request, everything is lost: all
    processes count as dead, their logs say why, and none of them is in `deaths`.
-6. Nothing survives the harness: the engine ends the keeper, and with it all processes (engine_resources.py);
+8. Nothing survives the harness: the engine ends the keeper, and with it all processes (engine_resources.py);
    the next start removes the remaining containers.
 """
 
@@ -37,20 +43,33 @@ from testcontainers.core.labels import create_labels
 import docker
 from floodmark.harness import protocols
 from floodmark.harness.cluster.containers import ability_probe, engine_client
-from floodmark.harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER, lay_out
 from floodmark.harness.cluster.containers.disks import Volumes
-from floodmark.harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, EngineResources
+from floodmark.harness.cluster.containers.engine_resources import (
+    CONTROL_SOCKET,
+    DATA,
+    LISTENER,
+    MOUNTED,
+    NO_LOG,
+    EngineResources,
+)
 from floodmark.harness.cluster.containers.images import tools_image
 from floodmark.harness.cluster.containers.network import Rules
 from floodmark.harness.cluster.containers.process_faults import Clocks, MemoryLimits
 from floodmark.harness.cluster.exit_reports import is_stopped, last_words, log_tail
-from floodmark.harness.cluster.layout import NOT_STARTED
-from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.cluster.layout import (
+    NOT_STARTED,
+    Address,
+    Layout,
+    ProcessAddresses,
+    own_files,
+    ports_for_clients,
+)
+from floodmark.harness.cluster.ports import HOST, Ports
 from floodmark.harness.cluster.processes import Process, Processes
-from floodmark.harness.cluster.system import System
+from floodmark.harness.cluster.system import JavaSoftware, System
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import gather_all
-from floodmark.harness.schedule.views import CONTROLLER, Met
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, Met
 
 DYING_LINES = 200  # of a log: the error that ended its process is one of them
 OUT_OF_MEMORY = "the kernel killed it for lack of memory"
@@ -58,6 +77,8 @@ FAKETIME = "/opt/floodmark/libfaketime.so.1"
 # The process itself appends to its log: the log is in the run's folder however the process ends.
 BEGIN = 'log="$1"; shift; exec "$@" >>"$log" 2>&1'
 EXITED_BY_SIGNAL = 128
+EVERYWHERE = "0.0.0.0"  # of the container's own network namespace
+JARS = "/opt/kafka/libs"  # in an image of Apache Kafka, the official one too
 
 
 class ContainersPlace:
@@ -308,6 +329,40 @@ class ContainersPlace:
                     raise
 
         await self._lab.call(f"send {number.name} to {name}", send)
+
+
+def lay_out(
+    lab: EngineResources, folder: Path, ids: Mapping[str, int], *, ports: Ports,
+    first_port: int | None, trace: bool, software: JavaSoftware | None = None,
+) -> Layout:
+    """Lays out a cluster; lab must be open, so that its addresses are known. ids, first_port: as in
+    harness.cluster.layout.lay_out. software: the Java and jars in the image of the processes, if any."""
+    folder = folder.resolve()
+    for_clients = ports_for_clients(ids, ports, first_port)
+    nodes = tuple(for_clients)
+    published: dict[str, Address] = {
+        name: (HOST, port) for name, port in {**for_clients, CONTROLLER: ports.choose()}.items()}
+    inside: dict[str, Address] = {name: (lab.address(name), LISTENER) for name in ids}
+    installed = {} if software is None else {software.java: "java", software.jars[0].parent: JARS}
+    places = {
+        name: ProcessAddresses(
+            node_id=number,
+            is_controller=name == CONTROLLER,
+            listens=(EVERYWHERE, LISTENER),
+            reached=published[name],
+            advertised=published[name],
+            control=(lab.address(name), CONTROL_SOCKET),
+            asked=(HOST, ports.choose()),
+            asked_from=lab.address(CLIENTS),
+            controller=inside[CONTROLLER],
+            dial={ids[other]: inside[other] for other in nodes if other != name},
+            mounted={folder / "nodes" / name: DATA, folder / "work": MOUNTED, **installed},
+            log_dir_copied=name != CONTROLLER,
+            **own_files(folder, name, trace=trace),
+        )
+        for name, number in ids.items()
+    }
+    return Layout(folder=folder, nodes=nodes, places=places, links={})
 
 
 def _choose_reaper(client: docker.DockerClient) -> None:

@@ -4,13 +4,11 @@ Rules
 1. LEVELS is the complete law: a strong component of more than one vertex by the edges of a level is a finding
    of that level, unless it contains one that was found at a level with a subset of these edges. (Edges of a
    process are a subset of real time.) Each component is one finding.
-2. Edges of RW are combined neither with the order of a process nor with time: otherwise an op that reads
-   after the end of a log would be on a cycle with every later writer.
-3. Only runs with a transaction are searched; a run with more edges than MOST_EDGES is unknown.
-4. An op is a completion with the invocation that it answers (read/pairing.py), or an invocation with sends
+2. Only runs with a transaction are searched; a run with more edges than MOST_EDGES is unknown.
+3. An op is a completion with the invocation that it answers (read/pairing.py), or an invocation with sends
    that was never answered. Where a completion's invocation is ambiguous, nobody knows when it was invoked.
-5. Where an index is wrong (an op ends before it begins) the op may have begun at any time.
-6. The writes of an op with an unknown outcome (info) may be written at any later time, so it is never over;
+4. Where an index is wrong (an op ends before it begins) the op may have begun at any time.
+5. The writes of an op with an unknown outcome (info) may be written at any later time, so it is never over;
    its reads ended with its completion. The reading is a vertex of its own (op_graph.py).
 """
 
@@ -28,7 +26,6 @@ from floodmark.checkers.laws.op_graph import (
     NEVER,
     PROCESS,
     REALTIME,
-    RW,
     WR,
     WW,
     Cycle,
@@ -48,7 +45,7 @@ from floodmark.checkers.read.ranges import AT_BITS
 
 MOST_EDGES = 12_000_000  # of one run
 SHOWN = 20  # findings of one run, name and permit whose cycle is kept
-EDGES = {WR: "wr", WW: "ww", RW: "rw", PROCESS: "process", REALTIME: "real-time"}
+EDGES = {WR: "wr", WW: "ww", PROCESS: "process", REALTIME: "real-time"}
 OPS = ("send", "poll", "txn")
 NO_LINES = SENT_ON["op_lines"].empty_table()
 
@@ -80,7 +77,6 @@ LEVELS = (
     _level(finding_names.G1C, WW, WR),
     _level(finding_names.G1C_PROCESS, WW, WR, PROCESS),
     _level(finding_names.G1C_REALTIME, WW, WR, REALTIME),
-    _level(finding_names.G2_ITEM, WW, WR, RW),  # G-single if one edge of RW is enough
 )
 
 
@@ -261,14 +257,11 @@ def found_in(graph: Graph) -> list[Found]:
     found_at_level: list[tuple[Level, int]] = []  # a level and some vertex of a component found there
     every: list[tuple[Level, Ints]] = []  # its components, also those found at a level before
     found: list[Found] = []
-    everything = np.ones(len(graph.inv), dtype=np.bool_)  # stale reads of transactions are on many cycles
-    timely = suspects(graph, (WR, WW))
-    if timely.any():
-        timely = components(graph, (WR, WW, REALTIME), timely) >= 0
+    members = suspects(graph, (WR, WW))
+    if not members.any():
+        return found
+    members = components(graph, (WR, WW, REALTIME), members) >= 0
     for level in LEVELS:
-        members = everything if RW in level.kinds else timely
-        if not members.any():
-            continue
         before = [labels for other, labels in every if other.edges < level.edges]
         labels = components(graph, level.kinds, members, before[-1] if before else None)
         every.append((level, labels.copy()))
@@ -276,14 +269,9 @@ def found_in(graph: Graph) -> list[Found]:
         labels[np.isin(labels, np.array(sorted(weaker), dtype=np.int64))] = -1
         numbers, first = np.unique(labels, return_index=True)
         found_at_level += [(level, int(vertex)) for vertex in first[numbers >= 0]]
-        found += [found_at(level, cycle) for cycle in shortest_cycles(graph, level.kinds, labels)]
+        found += [Found(name=level.name, permitted=level.permitted, cycle=cycle)
+                  for cycle in shortest_cycles(graph, level.kinds, labels)]
     return found
-
-
-def found_at(level: Level, cycle: Cycle) -> Found:
-    single = RW in level.kinds and sum(step.kind == RW for step in cycle) == 1
-    name = finding_names.G_SINGLE if single else level.name
-    return Found(name=name, permitted=level.permitted, cycle=cycle)
 
 
 # -- as rows ------------------------------------------------------------------------------------------------
@@ -339,8 +327,7 @@ def step_of(
     """One step for the text: its kind, both ops, the record."""
     step: dict[str, Any] = {"edge": EDGES[kind], "ops": [op_of(op, ops) for op in ends]}
     if record >= 0:
-        columns = ("partition", "offset") if kind == RW else ("partition", "offset", "value")
-        step |= {name: edges[name][record].as_py() for name in columns}
+        step |= {name: edges[name][record].as_py() for name in ("partition", "offset", "value")}
     return step
 
 

@@ -45,8 +45,6 @@ G0_REALTIME = "G0-realtime"
 G1C = "G1c"
 G1C_PROCESS = "G1c-process"
 G1C_REALTIME = "G1c-realtime"
-G_SINGLE = "G-single"  # this and the next are Elle's; Kafka does not promise that they are absent
-G2_ITEM = "G2-item"
 UNFIT = "unfit"  # never a finding: listed under unknown
 
 OF_THE_LOGS = (DIVERGED, UNDER_REPLICATED, EPOCH_LINEAGE, MALFORMED_LOG)
@@ -54,7 +52,7 @@ OF_THE_LOG_ALONE = (UNSEEN, SAW_THEN_LOST)  # the leader's log; losses may also 
 OF_THE_LEADERS_LOG = (LOST_WRITE, *OF_THE_LOG_ALONE)
 BY_PROCESS = (G0_PROCESS, G1C_PROCESS)
 BY_TIME = (G0_REALTIME, G1C_REALTIME)
-CYCLES = (G0, G1C, *BY_PROCESS, *BY_TIME, G_SINGLE, G2_ITEM)
+CYCLES = (G0, G1C, *BY_PROCESS, *BY_TIME)
 OF_THE_HISTORY = (
     LOST_WRITE,
     UNSEEN,

@@ -15,7 +15,6 @@ its end, dependencies against time cross the stretch from its end to there. A cy
 edge that agrees with it touches such a stretch (of all paths between two ops of it, one crosses each point
 between them backwards); any other cycle consists of ops that are moved to the same point, along edges that do
 not agree with time. So an op to which neither applies is on no cycle, and in a healthy run few ops are left.
-(With RW nearly all may be left: an op that reads old records comes before ops that were over long ago.)
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,12 +31,13 @@ Bools = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int32]  # of vertices and edges: half the memory
 
 NEVER = int(np.iinfo(np.int64).max)
-WR, WW, RW = 0, 1, 2
-DEPENDENCIES = (WR, WW, RW)
-PROCESS, REALTIME = 3, 4  # kinds of edges that are not listed
+WR, WW = 0, 1
+DEPENDENCIES = (WR, WW)
+PROCESS, REALTIME = 2, 3  # kinds of edges that are not listed
 # rounds; more would remove more vertices that are on no cycle, and the result is right without
 _PEELS = 1_000
 _PUSHES = 10_000
+_SHORTEST = 3  # steps, of cycles that are searched for by walks
 _WALKS = 200_000  # vertices reached from all starts together; then the shortest cycle so far is used
 
 
@@ -239,19 +239,16 @@ Cycle = list[Step]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """The listed edges within components: for each two vertices the one to use (no RW, if there is another,
-    and the first record), by source and target."""
+    """The listed edges within components: of those between two vertices the first, by source and target."""
 
     source: Ints
     target: Ints
     edge: Ints  # its number in the graph
-    order: Ints  # the order of the first edge between these two
 
 
 def shortest_cycles(graph: Graph, kinds: frozenset[int], labels: Ints) -> Iterator[Cycle]:
-    """The shortest cycle of each component (of equally short ones the one with the fewest edges of RW), by
-    its number. `labels`: vertex -> its component by edges of these kinds; -1: in none, or in one that is not
-    wanted."""
+    """The shortest cycle of each component, by its number. `labels`: vertex -> its component by edges of
+    these kinds; -1: in none, or in one that is not wanted."""
     if not (labels >= 0).any():
         return
     edges = edges_within(graph, kinds, labels)
@@ -270,14 +267,12 @@ def shortest_cycles(graph: Graph, kinds: frozenset[int], labels: Ints) -> Iterat
 
 def pairs_of(graph: Graph, edges: Ints) -> Pairs:
     source, target = (column[edges].astype(np.int64) for column in (graph.source, graph.target))
-    # one number for all three, and a stable sort: half the time of a lexsort
-    order = np.argsort((source * len(graph.inv) + target) * 2 + (graph.kind[edges] == RW), kind="stable")
+    # one number for both, and a stable sort: half the time of a lexsort
+    order = np.argsort(source * len(graph.inv) + target, kind="stable")
     edges, source, target = edges[order], source[order], target[order]
     first = np.ones(len(edges), dtype=np.bool_)
     first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
-    begins = np.flatnonzero(first)
-    earliest = np.minimum.reduceat(edges, begins) if len(begins) else edges
-    return Pairs(source=source[first], target=target[first], edge=edges[first], order=earliest)
+    return Pairs(source=source[first], target=target[first], edge=edges[first])
 
 
 def starts_of(graph: Graph, edges: Ints) -> Bools:
@@ -313,11 +308,9 @@ def cycles_of_two(
         pairs = pairs_of(graph, edges[two_way(graph.source[edges], graph.target[edges])])
         there, back = mutual(pairs, size)
     start = pairs.source[there]
-    against = (graph.kind[pairs.edge] == RW).astype(np.int64)
-    cost = against[there] + np.where(back >= 0, against[back], 0)
     label, begins = labels[start], starts[start]
     last = np.where(begins, graph.inv[start], -1)  # of those that begin a search the last
-    order = np.lexsort((pairs.order[there], cost, start * begins, -last, ~begins, cost > 1, label))
+    order = np.lexsort((pairs.edge[there], start * begins, -last, ~begins, label))
     _, first = np.unique(label[order], return_index=True)
     found = {}
     for at in order[first].tolist():
@@ -362,9 +355,6 @@ def step_by(graph: Graph, edge: int) -> Step:
     return Step(kind=kind, source=source, target=target, record=record)
 
 
-_STEP = 1 << 24  # a step has this weight, and one more if it is of RW: fewer steps count first
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walks:
     """Searches the components that have no cycle of two steps.
@@ -381,14 +371,14 @@ class Walks:
     def of(graph: Graph, kinds: frozenset[int], labels: Ints, edges: Ints) -> "Walks":
         pairs = pairs_of(graph, edges)
         drawn = nx.DiGraph()
-        columns = (pairs.source, pairs.target, _STEP + (graph.kind[pairs.edge] == RW), pairs.edge)
-        for source, target, weight, edge in zip(*(column.tolist() for column in columns), strict=True):
-            drawn.add_edge(source, target, weight=weight, edge=edge)
+        columns = (pairs.source, pairs.target, pairs.edge)
+        for source, target, edge in zip(*(column.tolist() for column in columns), strict=True):
+            drawn.add_edge(source, target, weight=1, edge=edge)
         if PROCESS in kinds:
             members = np.where((labels >= 0) & (graph.process >= 0), labels, -1)
             _, whose = np.unique(np.stack((members, graph.process)), axis=1, return_inverse=True)
             later = later_ops(graph, np.where(members >= 0, whose, -1))
-            points = (later.source, later.target, later.counts * _STEP)
+            points = (later.source, later.target, later.counts.astype(np.int64))
             drawn.add_weighted_edges_from(zip(*(column.tolist() for column in points), strict=True))
         return Walks(graph=graph, timed=REALTIME in kinds, drawn=drawn)
 
@@ -397,11 +387,12 @@ class Walks:
         best: Cycle = []
         walked = 0
         for start in starts:
-            found, reached = self.round_trip(start, longest_of_use(best) - self.timed * _STEP)
+            shorter = len(best) - 1 if best else NEVER
+            found, reached = self.round_trip(start, shorter - self.timed)
             walked += reached
-            if found and (not best or cost(found) < cost(best)):
+            if found and (not best or len(found) < len(best)):
                 best = found
-            if best and (cost(best) <= (3, 1) or walked > _WALKS):
+            if best and (len(best) <= _SHORTEST or walked > _WALKS):
                 break
         assert best, f"no cycle from {len(starts)} vertices of a strong component"
         return best
@@ -444,18 +435,5 @@ class Walks:
         if self.timed:
             steps.append(Step(kind=REALTIME, source=way[-1], target=way[0], record=-1))
         return steps
-
-
-def cost(cycle: Cycle) -> tuple[int, int]:
-    return len(cycle), sum(step.kind == RW for step in cycle)
-
-
-def longest_of_use(best: Cycle) -> int:
-    """The highest weight of a cycle that would be better than this one: fewer steps, or, if it has several
-    steps of RW, fewer of those."""
-    if not best:
-        return NEVER
-    length, against = cost(best)
-    return length * _STEP + against - 1 if against > 1 else length * _STEP - 1
 
 

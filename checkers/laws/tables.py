@@ -132,10 +132,9 @@ TABLES: Mapping[str, pa.Schema] = {
 # The tables that units of partitions, and of processes, send to the one unit of their run, if it has
 # transactions (transactions.py).
 SENT_ON_BY_PARTITIONS: Mapping[str, pa.Schema] = {
-    # Edges between two lines x and y; some may come twice, of different records. kind: y read a value that x
-    # wrote (WR); y wrote the record after x's (WW); y wrote the record after the last one that x read of the
-    # partition (RW). partition, offset, value: the record that was read, the earlier one, the last one read
-    # (without a value).
+    # Edges between two lines x and y; some may come twice, of different records. kind: y read a value of x
+    # (WR); y wrote the record after that of x (WW). partition, offset, value: of the record that was read, or
+    # the earlier one.
     "dependencies": _schema(kind=pa.int8(), x=INT, y=INT, partition=INT, offset=INT, value=INT),
     # How many edges a run has in the unit, even if there are too many to send.
     "dependency_counts": _schema(edges=INT),

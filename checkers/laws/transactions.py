@@ -22,7 +22,7 @@ Rules
 import pyarrow as pa
 
 from floodmark.checkers.laws import cycles, finding_names
-from floodmark.checkers.laws.op_graph import RW, WR, WW
+from floodmark.checkers.laws.op_graph import WR, WW
 from floodmark.checkers.laws.permits import ISOLATION
 from floodmark.checkers.laws.tables import SENT_ON_BY_PARTITIONS, SENT_ON_BY_PROCESSES
 from floodmark.checkers.laws.torn_transactions import TORN, fates
@@ -54,7 +54,7 @@ def dependencies(unit: Unit) -> None:
         left join txn_writers w using (run, partition, value) where r.transactional""",
     )
     unit.make("txn_records", _RECORDS)
-    unit.make("dependencies", f"from ({_WR} union all by name {_WW} union all by name {_RW})")
+    unit.make("dependencies", f"from ({_WR} union all by name {_WW})")
     unit.make(
         "dependency_counts",
         f"""select run, count(*) as edges
@@ -111,12 +111,6 @@ _WW = f"""select run, {WW}::tinyint as kind, partition, writer as x, next_writer
     from (select *, lead(writer) over (partition by run, partition order by "offset") as next_writer
         from txn_records)
     where writer <> next_writer"""
-_RW = f"""select d.run, {RW}::tinyint as kind, d.partition, d."at" as x, n.writer as y, d."offset",
-        null::bigint as value
-    from (select run, partition, "at", max("offset") as "offset" from txn_reads group by all) d
-    asof join txn_records n
-        on n.run = d.run and n.partition = d.partition and d."offset" < n."offset"
-    where n.writer is not null"""
 # A value counts once, for the first txn that both sends and reads it: a second answer adds nothing.
 _OWN_READS = """with shown as (
         select run, partition, value, "at", s.index, s.process, min(d."offset") as "offset", asked_index

@@ -185,7 +185,7 @@ def test_a_check_that_found_nothing_and_may_have_missed_something_says_so(tmp_pa
 
 @pytest.mark.parametrize(("name", "message"), [
     ("diverged", "has no finding 'diverged'; it has: lost-write"),
-    ("lost", "no finding is called 'lost'; valid names: G-single, G0"),
+    ("lost", "no finding is called 'lost'; valid names: G0"),
     ("lost-writes", "no finding is called 'lost-writes'; the closest valid name: lost-write"),
 ])
 def test_a_finding_that_is_not_there_is_usage(overwritten: Path, name: str, message: str) -> None:

@@ -24,7 +24,7 @@ EACH = cases(HISTORIES, few=3)  # so many histories are judged of each damage an
 CYCLES = {"G1c": {"G1c"}, "G1c-realtime": {"G1c", "G1c-process", "G1c-realtime"}}
 Story = tuple[str, list[jepsen_oracle.Op]]  # the damages, and the ops
 OF_SUBSCRIBERS = {"poll-skip", "nonmonotonic-poll"}  # permitted by subscribe
-PROMISED_BY_NOBODY = {"G0", "G-single", "G2-item"}  # permitted by isolation, and no findings of Jepsen's
+PROMISED_BY_NOBODY = {"G0"}  # permitted by isolation, and no finding of Jepsen's
 ALL = {"duplicate", "inconsistent-offsets", "lost-write", "G1a", "precommitted-read", "int-poll-skip",
        "int-nonmonotonic-poll", "int-nonmonotonic-send", "poll-skip", "nonmonotonic-poll",
        "nonmonotonic-send", "G1c-realtime"}  # fmt: skip

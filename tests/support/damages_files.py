@@ -15,7 +15,7 @@ LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-lo
 FROM_LEADER = frozenset({"lost-write", "unseen", "saw-then-lost"})
 HISTORY = frozenset({
     "lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate",
-    "precommitted-read", "G0", "G0-realtime", "G1c", "G1c-realtime", "G-single", "G2-item"})
+    "precommitted-read", "G0", "G0-realtime", "G1c", "G1c-realtime"})
 ORDER = frozenset({"realtime-order", "nonmonotonic-send", "nonmonotonic-poll", "poll-skip", "G0-process",
                    "G1c-process"})
 

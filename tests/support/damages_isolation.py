@@ -7,7 +7,7 @@ The rules are those of damages_txn.py.
 from dataclasses import replace
 from random import Random
 
-from damages import Expect, damage, found, some_partition, spoilt_file
+from damages import Expect, damage, found, spoilt_file
 from damages_txn import (
     a_ring_through_a_process,
     a_ring_through_time,
@@ -24,7 +24,6 @@ from txn_clients import (
     OF_TXNS,
     after,
     clients,
-    last_record,
     must_permit,
     picks,
     two_partitions,
@@ -94,58 +93,6 @@ def a_ring_through_the_order_of_writes(folder: RunFolder, random: Random) -> Exp
     other.answers("ok")
     one.answers("ok", value)
     return after(folder, must_permit("G1c"))
-
-
-@damage
-def a_fractured_read(folder: RunFolder, random: Random) -> Expect | None:
-    """A reader saw one of a transaction's two writes, and read the other partition only up to the other
-    write."""
-    keys = two_partitions(folder, random)
-    before = last_record(folder, keys[1]) if keys else None
-    if before is None:
-        return None
-    txn, reader = clients(folder, keys, [])
-    reader.f = random.choice(("poll", "txn"))
-    txn.asks()
-    reader.asks()
-    value = txn.appends(0)
-    txn.appends(1)
-    reader.answers(random.choice(("ok", "fail", "info")), before, value)
-    txn.answers("ok")
-    return after(folder, must_permit("G-single"))
-
-
-@damage
-def a_lost_update(folder: RunFolder, random: Random) -> Expect | None:
-    """Two transactions read the end of a log, and both wrote after it."""
-    key = some_partition(folder, random)
-    before = last_record(folder, key)
-    if before is None:
-        return None
-    pair = clients(folder, [key], [key])
-    for txn in pair:
-        txn.asks()
-    for txn in pair:
-        txn.appends()
-        txn.answers("ok", before)
-    return after(folder, must_permit("G-single"))
-
-
-@damage
-def a_write_skew(folder: RunFolder, random: Random) -> Expect | None:
-    """Each of two transactions read the end of the log that the other one wrote to."""
-    keys = two_partitions(folder, random)
-    ends = [last_record(folder, key) for key in keys]
-    if not keys or None in ends:
-        return None
-    pair = clients(folder, *([key] for key in keys))
-    for txn in pair:
-        txn.asks()
-    for txn, end in zip(pair, reversed(ends), strict=True):
-        assert end is not None
-        txn.appends()
-        txn.answers("ok", end)
-    return after(folder, must_permit("G2-item"))
 
 
 @damage

@@ -11,8 +11,7 @@ from how_many import cases
 
 from histories import RunFolder
 
-CYCLES = frozenset({"G0", "G0-process", "G0-realtime", "G1c", "G1c-process", "G1c-realtime", "G-single",
-                    "G2-item"})
+CYCLES = frozenset({"G0", "G0-process", "G0-realtime", "G1c", "G1c-process", "G1c-realtime"})
 NOT_SETTLED = ("a_dead_replica_keeps_its_tail", "a_failed_value_above_the_high_watermark")
 UNSETTLED = {"diverged", "under-replicated", "unseen"}
 

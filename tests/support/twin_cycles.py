@@ -17,15 +17,14 @@ from twin_classes import ISOLATION, Cause
 from twin_facts import Op, Send, World
 from twin_logs import Found
 
-WR, WW, RW, PROCESS, REALTIME = "wr", "ww", "rw", "process", "realtime"
+WR, WW, PROCESS, REALTIME = "wr", "ww", "process", "realtime"
 Edges = set[tuple[int, int]]  # positions in the list of vertices
 Kinds = frozenset[str]
 
-SINGLE, ITEM = "G-single", "G2-item"
 PRECOMMITTED = "precommitted-read"
 BY_PROCESS = ("G0-process", "G1c-process")
 BY_TIME = ("G0-realtime", "G1c-realtime")
-NAMES = (PRECOMMITTED, "G0", "G1c", *BY_PROCESS, *BY_TIME, SINGLE, ITEM)
+NAMES = (PRECOMMITTED, "G0", "G1c", *BY_PROCESS, *BY_TIME)
 
 LEVELS: tuple[tuple[Kinds, str], ...] = (  # weakest first
     (frozenset({WR}), "G1c"),
@@ -37,7 +36,6 @@ LEVELS: tuple[tuple[Kinds, str], ...] = (  # weakest first
     (frozenset({WW, WR}), "G1c"),
     (frozenset({WW, WR, PROCESS}), "G1c-process"),
     (frozenset({WW, WR, REALTIME}), "G1c-realtime"),
-    (frozenset({WW, WR, RW}), SINGLE),
 )
 
 
@@ -128,7 +126,6 @@ def edges_of(world: World, ops: list[Op]) -> dict[str, Edges]:
              if (read.partition, read.value) in writers},
         WW: {(one, other) for order in versions.values() for (_, one), (_, other) in pairwise(order)
              if one is not None and other is not None},
-        RW: set(anti_dependencies(ops, versions, world.repeated)),
         PROCESS: {(one, other) for one, a in enumerate(ops) for other, b in enumerate(ops)
                   if a.process == b.process and a.process not in world.overlapping and is_before(a, b)},
         REALTIME: {(one, other) for one, a in enumerate(ops) for other, b in enumerate(ops)
@@ -160,19 +157,6 @@ def version_order(world: World, writers: dict[Value, int], partition: int) -> li
     return [(offset, writers.get((partition, value))) for offset, value in single]
 
 
-def anti_dependencies(ops: list[Op], versions: dict[int, list[Version]], repeated: set[int]
-                      ) -> Iterator[tuple[int, int]]:
-    """From an op that read a partition to the writer of the next version above the highest that it read
-    there."""
-    for at, op in enumerate(ops):
-        reads = [read for read in op.reads if read.value not in repeated]
-        for partition in {read.partition for read in reads}:
-            highest = max(read.offset for read in reads if read.partition == partition)
-            later = [writer for offset, writer in versions.get(partition, []) if offset > highest]
-            if later and later[0] is not None:
-                yield at, later[0]
-
-
 # -- levels -------------------------------------------------------------------------------------------------
 
 def cycles(world: World) -> Iterator[tuple[str, Found]]:
@@ -187,9 +171,8 @@ def cycles(world: World) -> Iterator[tuple[str, Found]]:
             if any(one.kinds < within(kinds) and one.members <= members for one in found):
                 continue
             found.append(Component(kinds=kinds, members=members))
-            bug = not kinds & {WW, RW}
-            cause = uncommitted(world) if bug else Cause(by=ISOLATION)
-            yield name_of(name, members, edges), (key_of(ops, members, kinds), cause)
+            cause = Cause(by=ISOLATION) if WW in kinds else uncommitted(world)
+            yield name, (key_of(ops, members, kinds), cause)
 
 
 def within(kinds: Kinds) -> Kinds:
@@ -197,7 +180,7 @@ def within(kinds: Kinds) -> Kinds:
     return kinds | {PROCESS} if REALTIME in kinds else kinds
 
 
-FROM_WRITES, TO_WRITES = (WR, WW), (WW, RW)  # the edges that leave, or reach, an op's writes
+DEPENDENCIES = (WR, WW)  # these edges leave an op's writes; those of WW reach another's
 
 
 def components(ops: list[Op], edges: dict[str, Edges], kinds: Kinds) -> list[frozenset[int]]:
@@ -210,8 +193,8 @@ def components(ops: list[Op], edges: dict[str, Edges], kinds: Kinds) -> list[fro
         if op.type == "ok" or not kinds & {PROCESS, REALTIME}:
             graph.add_edge((at, "wrote"), (at, "read"))
     for kind in kinds:
-        leaves = "wrote" if kind in FROM_WRITES else "read"
-        comes = "wrote" if kind in TO_WRITES else "read"
+        leaves = "wrote" if kind in DEPENDENCIES else "read"
+        comes = "wrote" if kind == WW else "read"
         graph.add_edges_from(((one, leaves), (other, comes)) for one, other in edges[kind])
     found = [frozenset(at for at, _ in half) for half in nx.strongly_connected_components(graph)]
     return [members for members in found if len(members) > 1]
@@ -220,29 +203,3 @@ def components(ops: list[Op], edges: dict[str, Edges], kinds: Kinds) -> list[fro
 def key_of(ops: list[Op], members: frozenset[int], kinds: Kinds) -> tuple[Any, ...]:
     lines = {line for at in members for line in (ops[at].invoked, ops[at].completed) if line is not None}
     return (tuple(sorted(kinds)), *sorted(lines))
-
-
-def name_of(name: str, members: frozenset[int], edges: dict[str, Edges]) -> str:
-    """G-single or G2-item by its shortest cycle (of several the one with the fewest rw edges)."""
-    if name != SINGLE:
-        return name
-    return SINGLE if fewest_rw(members, edges) == 1 else ITEM
-
-
-def fewest_rw(members: frozenset[int], edges: dict[str, Edges]) -> int:
-    """Walks of one, two, ... edges inside the component, from every vertex at once, until one comes back: the
-    fewest rw edges of such a walk."""
-    cost = dict.fromkeys(edges[RW], 1) | dict.fromkeys(edges[WW] | edges[WR], 0)
-    inside = {edge: rw for edge, rw in cost.items() if set(edge) <= members}
-    walks = {(at, at): 0 for at in members}
-    while True:
-        longer: dict[tuple[int, int], int] = {}
-        for (start, end), rw in walks.items():
-            for (one, other), more in inside.items():
-                if one == end:
-                    place = (start, other)
-                    longer[place] = min(longer.get(place, rw + more), rw + more)
-        walks = longer
-        back = [rw for (start, end), rw in walks.items() if start == end]
-        if back:
-            return min(back)

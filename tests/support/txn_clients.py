@@ -14,7 +14,7 @@ from damages import Expect, extend, rewrite, some_partition
 from histories import READER, Line, RunFolder
 
 BY_PROCESS = frozenset({"G0-process", "G1c-process"})
-CYCLES = BY_PROCESS | {"G0", "G0-realtime", "G1c", "G1c-realtime", "G-single", "G2-item"}
+CYCLES = BY_PROCESS | {"G0", "G0-realtime", "G1c", "G1c-realtime"}
 OF_TXNS = CYCLES | {"precommitted-read"}
 PERMITTED = ("permitted", "isolation")
 

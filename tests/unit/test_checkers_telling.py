@@ -75,7 +75,7 @@ def test_every_finding_of_the_format_is_explained() -> None:
     cycles = {f"{name}{form}" for name in ("G0", "G1c") for form in forms}
     assert forms == {"-process", "-realtime"}
     assert (documented - forms) | cycles | {"unfit"} <= set(explain.EXPLANATIONS)
-    assert set(explain.EXPLANATIONS) - cycles - {"unfit", "G-single", "G2-item"} <= documented
+    assert set(explain.EXPLANATIONS) - cycles - {"unfit"} <= documented
 
 
 def test_every_finding_has_its_law_and_the_facts_about_it() -> None:

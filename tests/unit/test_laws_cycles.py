@@ -11,7 +11,7 @@ import pytest
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.laws.cycles import LEVELS, Found, OpOfLine, by_number, found_in
-from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, RW, WR, WW, Graph, suspects, two_way
+from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, WR, WW, Graph, suspects, two_way
 
 Edge = tuple[int, int, int]  # kind, source, target
 Op = tuple[int, int, int]  # invoked, done, process
@@ -56,25 +56,8 @@ def expected(graph: Graph) -> list[tuple[str, bool, int]]:
             reported.append((level.edges, component))
             drawn = plain(graph, level.kinds).subgraph(component)
             length = min(1 + nx.shortest_path_length(drawn, head, tail) for tail, head, _ in drawn.edges)
-            name = level.name
-            if RW in level.kinds and fewest(drawn, length) == 1:
-                name = names.G_SINGLE
-            found.append((name, level.permitted, length))
+            found.append((level.name, level.permitted, length))
     return sorted(found)
-
-
-def fewest(drawn: nx.MultiDiGraph, length: int) -> int:
-    """The fewest RW edges in a cycle of this length: 1 if some RW edge closes a path without any."""
-    bare = nx.MultiDiGraph([(a, b) for a, b, kind in drawn.edges(data="kind") if kind != RW])
-    bare.add_nodes_from(drawn)
-    for tail, head, kind in drawn.edges(data="kind"):
-        if (
-            kind == RW
-            and nx.has_path(bare, head, tail)
-            and nx.shortest_path_length(bare, head, tail) < length
-        ):
-            return 1
-    return 2
 
 
 def summary(found: Iterable[Found]) -> list[tuple[str, bool, int]]:
@@ -101,7 +84,7 @@ def some_graph(random: Random) -> Graph:
         source, target = random.sample(range(count), 2)
         if ops[source][0] > ops[target][0] and random.random() < 0.6:
             source, target = target, source
-        edges.add((random.choice((WR, WR, WW, WW, RW)), source, target))
+        edges.add((random.choice((WR, WW)), source, target))
     return graph_of(ops, edges)
 
 

@@ -43,11 +43,9 @@ def bugs(verdict: dict[str, Any]) -> set[str]:
 
 @pytest.mark.parametrize(("transactions", "trace"), HEALTHY, ids=HEALTHY.values())
 def test_a_healthy_run_is_valid(judged: Verdicts, transactions: bool, trace: bool) -> None:
-    """G-single and G2-item may be found: isolation permits them."""
     verdict = judged[HEALTHY[transactions, trace]]
 
-    assert {one["name"] for one in verdict["findings"]} <= {"G-single", "G2-item"}
-    assert (verdict["valid"], verdict["unknown"]) == (True, [])
+    assert (verdict["valid"], verdict["findings"], verdict["unknown"]) == (True, [], [])
 
 
 @pytest.mark.parametrize(("transactions", "trace"), HEALTHY, ids=HEALTHY.values())

@@ -305,7 +305,7 @@ def an_offset_that_showed_two_values_orders_nothing() -> Tale:
 # -- what was read before it was written --------------------------------------------------------------------
 
 
-@case("G-single isolation 1")
+@case()
 def a_fractured_read() -> Tale:
     folder = logs([1, 2], [12])
     op(folder, D, 1, f="send")
@@ -327,55 +327,7 @@ def a_read_of_all_of_it_after_one_of_none() -> Tale:
     return folder
 
 
-@case("G2-item isolation 1")
-def each_read_the_state_before_the_others_write() -> Tale:
-    folder = skewed(logs([1, 2], [11, 12], [21, 22]), 12, 22)
-    op(folder, E, 21)
-    complete(folder, A, [1, 21])  # its own write behind 21 is no edge
-    complete(folder, B, [11])
-    return folder
-
-
-@case("G2-item isolation 1")
-def a_longer_cycle_with_one_such_edge_does_not_count() -> Tale:
-    """A and B as before; besides C read from A, and B from C: one edge more, and the shortest counts."""
-    folder = skewed(logs([1, 2], [11, 12], [21], [31]), 12, 21)
-    invoke(folder, C, 31)
-    complete(folder, A, [1])
-    complete(folder, B, [11, 31])
-    complete(folder, C, [21])
-    return folder
-
-
-def skewed(folder: Tale, *of_a: int) -> Tale:
-    """A and B, to be completed with reads of the state before the other's write."""
-    op(folder, D, 1, f="send")
-    op(folder, D, 11, f="send")
-    invoke(folder, A, *of_a)
-    invoke(folder, B, 2)
-    return folder
-
-
-@case("G-single isolation 1")
-def of_two_edges_between_two_txns_the_one_that_was_read_counts() -> Tale:
-    folder = skewed(logs([1, 2], [11, 12], [21]), 12, 21)
-    complete(folder, A, [1])
-    complete(folder, B, [11, 21])
-    return folder
-
-
-@case("G-single isolation 1")
-def of_two_equally_short_cycles_the_one_with_fewer_such_edges_counts() -> Tale:
-    """A and B as before; and C read one of B's two writes, and the state before the other."""
-    folder = skewed(logs([1, 2], [11, 12], [], [31]), 12)
-    folder.lines[-1]["sends"].append({"partition": 3, "value": 31})
-    complete(folder, A, [1])
-    complete(folder, B, [11])
-    op(folder, C, reads=[1, 31], f="poll")
-    return folder
-
-
-@case("G-single isolation 1")
+@case()
 def an_update_is_lost() -> Tale:
     folder = logs([1, 2, 3])
     op(folder, D, 1, f="send")

@@ -11,11 +11,20 @@ Rules
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from floodmark.harness.faults import NEMESES
-from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step, act
+from floodmark.harness.schedule.moments import Failpoint, WhenState
+from floodmark.harness.schedule.patterns import (
+    DrawPattern,
+    FaultPattern,
+    PatternScope,
+    Step,
+    act,
+    pair,
+    pattern,
+)
+from floodmark.harness.schedule.states import Condition, Observation
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 from floodmark.nemesis.grudges import KINDS, Grudge, apart
 from floodmark.nemesis.moment_patterns import moments
@@ -41,7 +50,7 @@ def crash(scope: PatternScope) -> FaultPattern:
 def restart(scope: PatternScope) -> FaultPattern:
     """Stop one node in order, or all in turn, each back in every ISR before the next stops. It runs alone,
     because a broker that cannot pass on its leaderships does not stop in time."""
-    if scope.random.random() < 0.6:
+    if scope.drawn(0.6):
         return pair("stop", "start", (scope.victim(),), scope.while_s(0.1, 2.0), alone=True)
     order = list(scope.nodes)
     scope.random.shuffle(order)
@@ -52,7 +61,7 @@ def restart(scope: PatternScope) -> FaultPattern:
         steps += [act(at_s, "stop", node), act(at_s + down_s, "start", node),
                   act(at_s + down_s + 1.0, "wait", healthy=True)]
         at_s = steps[-1].at_s
-    return FaultPattern(steps=tuple(steps), touches=scope.nodes, alone=True)
+    return pattern(*steps, touches=scope.nodes, alone=True)
 
 
 def pause(scope: PatternScope) -> FaultPattern:
@@ -64,20 +73,18 @@ def cut(scope: PatternScope) -> FaultPattern:
     """A grudge of any kind; half of the time the controller is among the nodes that may be cut off."""
     kind = scope.random.choice(sorted(KINDS))
     named = scope.nodes
-    if kind in ("one-node", "halves", "one-way", "random") and scope.random.random() < 0.5:
+    if kind in _AMONG_NODES and scope.drawn(0.5):
         named = (*named, CONTROLLER)
     grudge = KINDS[kind](scope.random, named)
     if not grudge:  # too few nodes for a ring: only the clients can be cut off
         kind = "clients"
         grudge = KINDS[kind](scope.random, scope.nodes)
-    args: dict[str, Any] = {"kind": kind, "grudge": grudge}
-    if scope.random.random() < 0.2:
-        args["reset"] = True
+    args: dict[str, Any] = {"reset": True} if scope.drawn(0.2) else {}
     # Those that hear less than half of the others, or not the controller. The others may be struck meanwhile.
     cut_off = tuple(node for node in scope.nodes if CONTROLLER in grudge.get(node, ())
                     or 2 * len({*grudge.get(node, ())} & {*scope.nodes}) > len(scope.nodes) - 1)
-    heal = act(scope.while_s(1.0), "heal")
-    return FaultPattern(steps=(act(0.0, "cut", **args), heal), touches=cut_off)
+    return pattern(act(0.0, "cut", kind=kind, grudge=grudge, **args), act(scope.while_s(1.0), "heal"),
+                   touches=cut_off)
 
 
 def power(scope: PatternScope) -> FaultPattern:
@@ -85,16 +92,14 @@ def power(scope: PatternScope) -> FaultPattern:
     ISR, except that it sometimes does not hear its peers for a while after its start. With overspend several
     lose it together, whatever else is going on. If every write is fsynced it is a kill, of any nodes at any
     time."""
-    args: dict[str, Any] = {}
-    if scope.random.random() < 0.5:
-        args["keep_share"] = round(scope.random.random(), 3)
+    args: dict[str, Any] = {"keep_share": round(scope.random.random(), 3)} if scope.drawn(0.5) else {}
     down_s = scope.while_s(0.2, 2.0)
     if scope.flush_every and not scope.overspend:
         drawn = scope.random.random()
         if drawn < 0.4 and len(scope.free) == len(scope.nodes):
-            return pair("power_cut", "start", scope.nodes, down_s, args=args, alone=True)
+            return pair("power_cut", "start", scope.nodes, down_s, alone=True, **args)
         some = (scope.victim(),) if drawn < 0.7 else tuple(sorted(scope.victims(len(scope.free) - 1)))
-        return pair("power_cut", "start", some, down_s, args=args)
+        return pair("power_cut", "start", some, down_s, **args)
     nodes: tuple[str, ...] = (scope.victim(),)
     if scope.overspend and len(scope.nodes) > 1:
         nodes = tuple(sorted(scope.random.sample(scope.nodes, scope.random.randint(2, len(scope.nodes)))))
@@ -102,34 +107,32 @@ def power(scope: PatternScope) -> FaultPattern:
     start = act(0.1 + down_s, "start", *nodes)
     steps = [act(0.0, "wait"), struck, start]
     may_cut = not scope.overspend and scope.links_cut and len(scope.nodes) > 1
-    if may_cut and scope.random.random() < 0.7:
-        # It asks for what it lacks, and hears nothing for a while.
-        grudge = {nodes[0]: [node for node in scope.nodes if node != nodes[0]]}
+    if may_cut and scope.drawn(0.7):  # it asks for what it lacks, and hears nothing for a while
+        grudge = {nodes[0]: scope.others(nodes[0])}
         cut = act(0.1 + down_s / 2, "cut", kind="slow-return", grudge=grudge)
         heal = act(start.at_s + scope.while_s(0.3, 1.5 * scope.session_s), "heal")
         steps = [*steps[:2], cut, start, heal]
-    steps.append(act(steps[-1].at_s + RECOVERY_S, "wait", healthy=True))
-    return FaultPattern(touches=scope.nodes, alone=True, steps=tuple(steps))
+    recovered = act(steps[-1].at_s + RECOVERY_S, "wait", healthy=True)
+    return pattern(*steps, recovered, touches=scope.nodes, alone=True)
 
 
 def expire(scope: PatternScope) -> FaultPattern:
     """A session ends though its broker lives."""
-    return FaultPattern(steps=(act(0.0, "expire", scope.victim()),))
+    return pattern(act(0.0, "expire", scope.victim()))
 
 
 def elect(scope: PatternScope) -> FaultPattern:
     """Elect the preferred leaders. With overspend: an unclean election after all but one node were killed."""
     partitions = list(scope.partitions)
-    if len(partitions) > 1 and scope.random.random() < 0.5:
+    if len(partitions) > 1 and scope.drawn(0.5):
         partitions = [scope.random.choice(partitions)]
     if not scope.overspend:
-        return FaultPattern(steps=(act(0.0, "elect", partitions=partitions),))
+        return pattern(act(0.0, "elect", partitions=partitions))
     victims = tuple(sorted(scope.random.sample(scope.free, max(1, len(scope.free) - 1))))
     down_s = scope.while_s(2.5)
-    return FaultPattern(touches=victims, steps=(
-        act(0.0, "kill", *victims),
-        act(down_s - 0.3, "elect", partitions=partitions, unclean=True),
-        act(down_s, "start", *victims)))
+    return pattern(act(0.0, "kill", *victims),
+                   act(down_s - 0.3, "elect", partitions=partitions, unclean=True),
+                   act(down_s, "start", *victims), touches=victims)
 
 
 def packet(scope: PatternScope) -> FaultPattern:
@@ -140,7 +143,7 @@ def packet(scope: PatternScope) -> FaultPattern:
     args: dict[str, Any] = {"kind": kind, "grudge": grudge}
     drawn = scope.random.random()
     if drawn < 0.2:
-        return FaultPattern(steps=(act(0.0, "reset", **args),))
+        return pattern(act(0.0, "reset", **args))
     if drawn < 0.5:
         args["loss"] = round(scope.random.uniform(0.05, 0.4), 2)
     elif drawn < 0.8:
@@ -148,9 +151,8 @@ def packet(scope: PatternScope) -> FaultPattern:
         args["jitter_ms"] = scope.random.randint(0, args["delay_ms"] // 2)
     else:
         args["rate_kbit"] = scope.random.choice((256, 512, 1024, 4096))
-    touched = tuple(node for node in scope.nodes if node in grudge)
-    heal = act(scope.while_s(1.0), "heal")
-    return FaultPattern(steps=(act(0.0, "packet", **args), heal), touches=touched)
+    return pattern(act(0.0, "packet", **args), act(scope.while_s(1.0), "heal"),
+                   touches=[node for node in scope.nodes if node in grudge])
 
 
 def clock(scope: PatternScope) -> FaultPattern:
@@ -158,17 +160,24 @@ def clock(scope: PatternScope) -> FaultPattern:
     node = scope.victim()
     most_ms = scope.random.choice((200, 5_000, 60_000, 3 * 3_600_000))
     offset_ms = scope.random.choice((-1, 1)) * scope.random.randint(most_ms // 4, most_ms)
-    return pair("clock", "reset_clock", (node,), scope.while_s(), args={"offset_ms": offset_ms})
+    return pair("clock", "reset_clock", (node,), scope.while_s(), offset_ms=offset_ms)
 
 
 def disk(scope: PatternScope) -> FaultPattern:
     """A disk is full for a while. A broker that ends because of it is started."""
-    return _until_mended("bad_disk", {"kind": "full"}, "mend_disk", scope)
+    return _until_mended("bad_disk", "mend_disk", scope, kind="full")
 
 
 def memory(scope: PatternScope) -> FaultPattern:
     """A broker has little memory for a while. One that the kernel ends is started."""
-    return _until_mended("memory", {"limit_mb": scope.random.choice((16, 32, 48))}, "free_memory", scope)
+    limit_mb = scope.random.choice((16, 32, 48))
+    return _until_mended("memory", "free_memory", scope, limit_mb=limit_mb)
+
+
+def _until_mended(harm: str, mend: str, scope: PatternScope, **args: Any) -> FaultPattern:
+    node, until_s = scope.victim(), scope.while_s()
+    return pattern(act(0.0, harm, node, **args), act(until_s, mend, node),
+                   act(until_s + 0.1, "start", node), touches=[node])
 
 
 def controller(scope: PatternScope) -> FaultPattern:
@@ -184,10 +193,8 @@ def controller(scope: PatternScope) -> FaultPattern:
     unheard = sorted(scope.random.sample(scope.nodes, scope.random.randint(1, len(scope.nodes))))
     to_it, from_it = {node: [CONTROLLER] for node in unheard}, {CONTROLLER: unheard}
     grudge = scope.random.choice((to_it, from_it, {**to_it, **from_it}))
-    cut_off = tuple(unheard) if len(unheard) < len(scope.nodes) else ()
-    return FaultPattern(touches=cut_off, steps=(
-        act(0.0, "cut", kind="controller", grudge=grudge),
-        act(scope.while_s(), "heal")))
+    return pattern(act(0.0, "cut", kind="controller", grudge=grudge), act(scope.while_s(), "heal"),
+                   touches=unheard if len(unheard) < len(scope.nodes) else ())
 
 
 # -- mixtures -----------------------------------------------------------------------------------------------
@@ -198,12 +205,10 @@ def elections(scope: PatternScope) -> FaultPattern:
     can have followed any of them for long."""
     steps, at_s = [], 0.0
     for _ in range(scope.random.randint(3, 7)):
-        if scope.random.random() < 0.6:
-            steps.append(act(at_s, "expire", scope.victim()))
-        else:
-            steps.append(_return_leaderships(scope, at_s))
+        steps.append(act(at_s, "expire", scope.victim()) if scope.drawn(0.6)
+                     else _return_leaderships(scope, at_s))
         at_s += scope.random.choice((STILL_S, scope.while_s(0.05, 0.3), scope.while_s(0.3, 0.8)))
-    return FaultPattern(steps=tuple(steps))
+    return pattern(*steps)
 
 
 def severed(scope: PatternScope) -> FaultPattern:
@@ -211,22 +216,22 @@ def severed(scope: PatternScope) -> FaultPattern:
     reach it and go on writing. Sometimes it is cut from the one first and from the other within the session;
     sometimes one peer still hears it: then its proposals to the controller decide what is acked."""
     node, random = scope.victim(), scope.random
-    peers = [one for one in scope.nodes if one != node]
-    if len(peers) > 1 and random.random() < 0.4:
+    peers = scope.others(node)
+    if len(peers) > 1 and scope.drawn(0.4):
         peers.remove(random.choice(peers))
     from_peers, from_controller = apart([node], peers), apart([node], [CONTROLLER])
     grudges: list[Grudge] = [apart([node], [*peers, CONTROLLER])]
-    if from_peers and random.random() < 0.5:
+    if from_peers and scope.drawn(0.5):
         grudges = [from_peers, from_controller]
         random.shuffle(grudges)
-    args: dict[str, Any] = {"reset": True} if random.random() < 0.2 else {}
+    args: dict[str, Any] = {"reset": True} if scope.drawn(0.2) else {}
     steps, at_s = _lead_first(scope)
     steps.append(act(at_s, "cut", kind="severed", grudge=grudges[0], **args))
     if len(grudges) > 1:
         at_s += scope.while_s(0.1, scope.session_s)
         steps.append(act(at_s, "cut", kind="severed", grudge=grudges[1], **args))
     heal_s = at_s + scope.while_s(1.2 * scope.session_s, max(scope.longest_s, 3 * scope.session_s))
-    return FaultPattern(steps=(*steps, act(heal_s, "heal")), touches=(node,))
+    return pattern(*steps, act(heal_s, "heal"), touches=[node])
 
 
 def laggard(scope: PatternScope) -> FaultPattern:
@@ -239,31 +244,27 @@ def laggard(scope: PatternScope) -> FaultPattern:
     steps, cut_s = _lead_first(scope)
     heal_s = cut_s + scope.while_s(0.5 * scope.session_s, max(scope.longest_s, 2 * scope.session_s))
     kill_s = max(cut_s, heal_s + scope.random.choice((-0.3, -STILL_S, STILL_S, scope.while_s(0.02, 0.5))))
-    steps += [
-        act(cut_s, "cut", kind="laggard", grudge=apart([behind], scope.nodes)),
+    return pattern(
+        *steps, act(cut_s, "cut", kind="laggard", grudge=apart([behind], scope.nodes)),
         act(heal_s, "heal"), act(kill_s, "kill", dying),
-        act(max(heal_s, kill_s) + scope.while_s(0.1, 1.5 * scope.session_s), "start", dying),
-    ]
-    return FaultPattern(steps=tuple(sorted(steps, key=lambda step: step.at_s)), touches=victims)
+        act(max(heal_s, kill_s) + scope.while_s(0.1, 1.5 * scope.session_s), "start", dying), touches=victims)
 
 
 def ahead(scope: PatternScope) -> FaultPattern:
     """A leader appends records that its followers do not fetch, and dies. It comes back when another leader
     has appended more than that."""
     node = scope.victim()
-    others = [one for one in scope.nodes if one != node]
+    others = scope.others(node)
     if not others:
         return crash(scope)
     cut_s = scope.while_s(*_LEADS_AFTER_S)
     kill_s = cut_s + scope.while_s(0.05, 0.4)
     start_s = kill_s + scope.while_s(0.3, 1.2 * scope.session_s)
-    steps = (
+    return pattern(
         _return_leaderships(scope),
         act(cut_s, "cut", kind="ahead", grudge={one: [node] for one in others}),
         act(kill_s, "kill", node), act(kill_s + STILL_S, "expire", node),
-        act(kill_s + 2 * STILL_S, "heal"), act(start_s, "start", node),
-    )
-    return FaultPattern(steps=steps, touches=(node,))
+        act(kill_s + 2 * STILL_S, "heal"), act(start_s, "start", node), touches=[node])
 
 
 def upheaval(scope: PatternScope) -> FaultPattern:
@@ -272,11 +273,10 @@ def upheaval(scope: PatternScope) -> FaultPattern:
     drawn = scope.random.random()
     if drawn < 0.5:
         nodes = scope.free if drawn < 0.2 else scope.victims(len(scope.nodes))
-        return FaultPattern(steps=(act(0.0, "expire", *nodes),))
+        return pattern(act(0.0, "expire", *nodes))
     victims = scope.victims(len(scope.nodes))
-    starts = sorted((act(scope.while_s(0.1, 1.5 * scope.session_s), "start", node)
-                     for node in victims), key=lambda step: step.at_s)
-    return FaultPattern(steps=(act(0.0, "kill", *victims), *starts), touches=victims)
+    starts = [act(scope.while_s(0.1, 1.5 * scope.session_s), "start", node) for node in victims]
+    return pattern(act(0.0, "kill", *victims), *starts, touches=victims)
 
 
 def cascade(scope: PatternScope) -> FaultPattern:
@@ -289,7 +289,7 @@ def cascade(scope: PatternScope) -> FaultPattern:
     for node in scope.random.sample(victims, len(victims)):
         at_s += scope.while_s(0.05, scope.session_s)
         steps.append(act(at_s, "start", node))
-    return FaultPattern(steps=tuple(steps), touches=victims)
+    return pattern(*steps, touches=victims)
 
 
 def relapse(scope: PatternScope) -> FaultPattern:
@@ -297,32 +297,27 @@ def relapse(scope: PatternScope) -> FaultPattern:
     moment later, it dies, or all die, by a power cut sometimes if every write is fsynced: the truncated
     records must not come back from the disk. Sometimes the clients reach nobody in that moment, so that
     little is written in their place."""
-    node, random = scope.victim(), scope.random
-    report = {"name": "F.truncated", "action": "report", "times": 0}
-    truncated: dict[str, Any] = {"at": "failpoint", "node": node, "name": "F.truncated"}
-    if random.random() < 0.5:
-        truncated["then_ns"] = random.randint(20, 600) * 1_000_000  # it may be in the ISR again
+    node, report = scope.victim(), {"name": "F.truncated", "action": "report", "times": 0}
+    later_ns = scope.random.randint(20, 600) * 1_000_000 if scope.drawn(0.5) else None  # in the ISR again
     cut_s = scope.while_s(*_LEADS_AFTER_S)
     deposed_s = cut_s + scope.while_s(0.2, scope.session_s)
     healed_s = deposed_s + scope.while_s(0.05, 0.5)
     dies_s = healed_s + scope.while_s(0.6, 1.2)
     quiet = []
-    if random.random() < 0.5:
+    if scope.drawn(0.5):
         quiet = [act(healed_s + STILL_S, "cut", kind="relapse", grudge=apart([CLIENTS], scope.nodes)),
                  act(dies_s + STILL_S, "heal")]
     fsynced = scope.flush_every and not scope.overspend
-    of_all = len(scope.free) == len(scope.nodes) and (fsynced or random.random() < 0.5)
+    of_all = len(scope.free) == len(scope.nodes) and (fsynced or scope.drawn(0.5))
     dying = scope.nodes if of_all else (node,)
-    steps = [
-        act(0.0, "arm", node, point=report),
-        _return_leaderships(scope),
+    return pattern(
+        act(0.0, "arm", node, point=report), _return_leaderships(scope),
         act(cut_s, "cut", kind="relapse", grudge=apart([node], [*scope.nodes, CONTROLLER])),
-        act(deposed_s, "expire", node), act(healed_s, "heal"), *quiet[:1],
-        act(dies_s, "power_cut" if of_all and fsynced else "kill", *dying, sooner=truncated),
-        *quiet[1:], act(dies_s + STILL_S, "release", node),
-        *_starts(scope, dying, dies_s + scope.while_s(0.1, 1.0)),
-    ]
-    return FaultPattern(steps=tuple(steps), touches=dying, alone=of_all)
+        act(deposed_s, "expire", node), act(healed_s, "heal"), *quiet,
+        act(dies_s, "power_cut" if of_all and fsynced else "kill", *dying,
+            sooner=Failpoint(node=node, name="F.truncated", then_ns=later_ns)),
+        act(dies_s + STILL_S, "release", node),
+        *_starts(scope, dying, dies_s + scope.while_s(0.1, 1.0)), touches=dying, alone=of_all)
 
 
 def orphans(scope: PatternScope) -> FaultPattern:
@@ -330,12 +325,10 @@ def orphans(scope: PatternScope) -> FaultPattern:
     after the leader."""
     node, harm, mend = scope.victim(), *scope.random.choice((("kill", "start"), ("pause", "resume")))
     at_s = scope.while_s(0.0, 0.5)
-    steps = [
+    return pattern(
         act(0.0, harm, CONTROLLER), act(at_s, "kill", node),
         act(at_s + scope.while_s(0.1, scope.session_s), "start", node),
-        act(at_s + scope.while_s(0.1, 1.5 * scope.session_s), mend, CONTROLLER),
-    ]
-    return FaultPattern(steps=tuple(sorted(steps, key=lambda step: step.at_s)), touches=(node,))
+        act(at_s + scope.while_s(0.1, 1.5 * scope.session_s), mend, CONTROLLER), touches=[node])
 
 
 def detour(scope: PatternScope) -> FaultPattern:
@@ -343,22 +336,20 @@ def detour(scope: PatternScope) -> FaultPattern:
     again after it has truncated them: what an idempotent producer sends again comes to the node that had
     it."""
     node = scope.victim()
-    others = [one for one in scope.nodes if one != node]
+    others = scope.others(node)
     if not others:
         return expire(scope)
     cut_s = scope.while_s(*_LEADS_AFTER_S)
     deposed_s = cut_s + scope.while_s(0.1, 0.5 * scope.session_s)
     healed_s = deposed_s + scope.while_s(0.05, 0.4)
     elected_s = healed_s + scope.while_s(0.3, 0.5 * scope.session_s)
-    steps = [
+    return pattern(
         _return_leaderships(scope),
         act(cut_s, "cut", kind="detour", grudge=apart([node], [*others, CONTROLLER])),
         act(deposed_s, "expire", node), act(healed_s, "heal"),
         act(healed_s + STILL_S, "cut", kind="detour", grudge=apart([CLIENTS], others)),
         _return_leaderships(scope, elected_s),
-        act(elected_s + scope.while_s(0.1, 0.8), "heal"),
-    ]
-    return FaultPattern(steps=tuple(steps), touches=(node,))
+        act(elected_s + scope.while_s(0.1, 0.8), "heal"), touches=[node])
 
 
 def decision(scope: PatternScope) -> FaultPattern:
@@ -368,20 +359,17 @@ def decision(scope: PatternScope) -> FaultPattern:
     if len(victims) < 2:
         return orphans(scope)
     behind, dying = victims
-    random = scope.random
-    lacks = {"at": "state", "partition": random.choice(scope.partitions), "field": "isr", "is": "lacks",
-             "value": behind}
+    isr = Observation(partition=scope.random.choice(scope.partitions), field="isr")
+    lacks = WhenState(state=Condition(seen=isr, how="lacks", value=behind))
     down_s = scope.while_s(scope.session_s, max(scope.longest_s, 2 * scope.session_s))
     back_s = down_s + scope.while_s(0.05, 0.4)
     dies_s = back_s + scope.while_s(0.05, 0.4)
-    steps = [
+    healed_s = dies_s + scope.while_s(0.1, 0.5)
+    return pattern(
         act(0.0, "cut", kind="decision", grudge=apart([behind], scope.nodes)),
         act(down_s, "kill", CONTROLLER, sooner=lacks), act(back_s, "start", CONTROLLER),
-        act(dies_s, "kill", dying), act(dies_s + STILL_S, "expire", dying),
-        act(dies_s + scope.while_s(0.1, 0.5), "heal"),
-    ]
-    start_s = steps[-1].at_s + scope.while_s(0.1, scope.session_s)
-    return FaultPattern(steps=(*steps, act(start_s, "start", dying)), touches=victims)
+        act(dies_s, "kill", dying), act(dies_s + STILL_S, "expire", dying), act(healed_s, "heal"),
+        act(healed_s + scope.while_s(0.1, scope.session_s), "start", dying), touches=victims)
 
 
 def unheard(scope: PatternScope) -> FaultPattern:
@@ -392,25 +380,22 @@ def unheard(scope: PatternScope) -> FaultPattern:
     if not others:
         return expire(scope)
     expire_s = scope.while_s(STILL_S, 0.2 * scope.session_s)
-    steps = [
+    return pattern(
         act(0.0, "cut", kind="unheard", grudge={node: [CONTROLLER]}), act(expire_s, "expire", *others),
-        act(expire_s + scope.while_s(0.6 * scope.session_s, 1.2 * scope.session_s), "heal"),
-    ]
-    return FaultPattern(steps=tuple(steps), touches=(node,))
+        act(expire_s + scope.while_s(0.6 * scope.session_s, 1.2 * scope.session_s), "heal"), touches=[node])
 
 
 def blackout(scope: PatternScope) -> FaultPattern:
     """All brokers go down together, and the controller often with them; they come back one by one. It is a
     power cut sometimes, if every write is fsynced."""
-    random = scope.random
-    harm = "power_cut" if scope.flush_every and not scope.overspend and random.random() < 0.7 else "kill"
+    harm = "power_cut" if scope.flush_every and not scope.overspend and scope.drawn(0.7) else "kill"
     down = scope.nodes
     steps = [act(0.0, harm, *scope.nodes)]
-    if random.random() < 0.7:
+    if scope.drawn(0.7):
         down = (*down, CONTROLLER)
-        steps.insert(random.randint(0, 1), act(0.0, "kill", CONTROLLER))
-    steps += _starts(scope, down, scope.while_s(0.1, 0.6 * scope.session_s))
-    return FaultPattern(steps=tuple(steps), touches=scope.nodes, alone=True)
+        steps.insert(scope.random.randint(0, 1), act(0.0, "kill", CONTROLLER))
+    starts = _starts(scope, down, scope.while_s(0.1, 0.6 * scope.session_s))
+    return pattern(*steps, *starts, touches=scope.nodes, alone=True)
 
 
 def _again_and_again(harm: str, mend: str, scope: PatternScope) -> FaultPattern:
@@ -422,7 +407,7 @@ def _again_and_again(harm: str, mend: str, scope: PatternScope) -> FaultPattern:
         mended_s = at_s + scope.while_s(0.05, 0.6 * scope.session_s)
         steps += [act(at_s, harm, node), act(mended_s, mend, node)]
         at_s = mended_s + scope.while_s(0.3, 0.7 * scope.session_s)
-    return FaultPattern(steps=tuple(steps), touches=(node,))
+    return pattern(*steps, touches=[node])
 
 
 bounces = partial(_again_and_again, "kill", "start")  # the broker is back within its session (KIP-380)
@@ -437,22 +422,6 @@ MIXTURES: Mapping[DrawPattern, frozenset[str]] = {  # the nemeses that each need
         (orphans, "controller crash pause"), (detour, "cut expire elect"),
         (decision, "cut crash expire pause controller"), (unheard, "cut expire controller"),
         (blackout, "crash controller power"))}
-
-
-def _until_mended(harm: str, args: Mapping[str, Any], mend: str, scope: PatternScope) -> FaultPattern:
-    on = (scope.victim(),)
-    until_s = scope.while_s()
-    return FaultPattern(touches=on, steps=(
-        act(0.0, harm, *on, **args), act(until_s, mend, *on),
-        act(until_s + 0.1, "start", *on)))
-
-
-def pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *,
-         args: Mapping[str, Any] = MappingProxyType({}), alone: bool = False) -> FaultPattern:
-    """A fault and the act that undoes it after this time."""
-    on = tuple(nodes)
-    return FaultPattern(touches=on, alone=alone, steps=(
-        act(0.0, harm, *on, **args), act(length_s, mend, *on)))
 
 
 def _return_leaderships(scope: PatternScope, at_s: float = 0.0) -> Step:

@@ -17,7 +17,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from floodmark.harness.schedule.failpoints import CRASH, DELAY, DROP, DUPLICATE, HOLD, POINTS, REPORT
-from floodmark.harness.schedule.patterns import FaultPattern, PatternScope, Step, act
+from floodmark.harness.schedule.moments import Failpoint, Moment, WhenState
+from floodmark.harness.schedule.patterns import FaultPattern, PatternScope, Step, act, pattern
+from floodmark.harness.schedule.states import Condition, Observation
 from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.nemesis.grudges import apart
 
@@ -127,20 +129,21 @@ class _Scene:
             self.down |= {node} if way == "kill" else set()
             self.paused |= {node} if way == "pause" else set()
 
-    def met(self) -> Mapping[str, Any]:
+    def met(self) -> Moment:
         node, point = self.random.choice(self.arms)
-        return {"at": "failpoint", "node": node, "name": point["name"]}
+        return Failpoint(node=node, name=point["name"])
 
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> Moment:
         """A state of one partition that elections and ISR changes cause now and then."""
         node = self.random.choice((self.at, self.other))
         partition = self.random.choice(self.scope.partitions)
-        fields: list[dict[str, Any]] = [
-            {"field": "leader", "is": "==", "value": node}, {"field": "leader", "is": "!=", "value": node},
-            {"field": "isr", "is": "lacks", "value": node}, {"field": "isr", "is": "contains", "value": node},
-            *({"replica": node, "field": field, "is": "<", "value": {"replica": "leader", "field": field}}
-              for field in ("leo", "hw", "epoch"))]
-        return {"at": "state", "partition": partition, **self.random.choice(fields)}
+        field, how = self.random.choice((
+            ("leader", "=="), ("leader", "!="), ("isr", "lacks"), ("isr", "contains"),
+            ("leo", "<"), ("hw", "<"), ("epoch", "<")))
+        of_replica = how == "<"
+        seen = Observation(partition=partition, replica=node if of_replica else None, field=field)
+        value = Observation(replica="leader", field=field) if of_replica else node
+        return WhenState(state=Condition(seen=seen, how=how, value=value))
 
     def mend_all(self, at_s: float) -> None:
         """Release, resume, heal, start, in this order."""
@@ -170,4 +173,4 @@ def moments(scope: PatternScope) -> FaultPattern:
         at_s += scope.while_s(0.1, scope.session_s)
         scene.strike(at_s)
     scene.mend_all(at_s + scope.while_s(0.5, max(scope.longest_s, scope.session_s)))
-    return FaultPattern(steps=tuple(scene.steps), touches=tuple(sorted({scene.at, scene.other})))
+    return pattern(*scene.steps, touches=sorted({scene.at, scene.other}))

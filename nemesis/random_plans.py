@@ -239,7 +239,10 @@ def _entries(patterns: Sequence[tuple[float, FaultPattern]]) -> Schedule:
 def _entry(step: Step, at_s: float, *, gap_s: float) -> Entry:
     moment: Moment = HEALTHY if step.healthy else Time(time=_ns(at_s), after_ns=_ns(gap_s / 2))
     if step.sooner is not None:
-        moment = FirstOf(of=(read_moment(step.sooner, f"{step.f}: sooner"), moment))
+        sooner = step.sooner
+        if not isinstance(sooner, Moment):
+            sooner = read_moment(sooner, f"{step.f}: sooner")
+        moment = FirstOf(of=(sooner, moment))
     return Entry(f=step.f, nodes=step.nodes, moment=moment, args=step.args,
                  timeout_s=HEALTHY_TIMEOUT_S if step.healthy else MOMENT_TIMEOUT_S)
 

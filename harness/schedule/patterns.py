@@ -5,10 +5,12 @@ nemesis/random_plans.py places them in time: within the budget, with pauses betw
 end.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+
+from floodmark.harness.schedule.moments import Moment
 
 LEAST_S, LONGEST_S = 0.5, 4.0
 LEADERS_SHARE = 0.7  # of strikes at one node
@@ -18,18 +20,18 @@ SESSION_S = 2.0  # of a test cluster, by default
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One entry, `at_s` after the begin of its pattern. healthy: it also waits until the cluster is healthy.
-    sooner: a moment at which it strikes if that comes before `at_s`."""
+    sooner: a moment, or its JSON form, at which it strikes if that comes before `at_s`."""
 
     at_s: float
     f: str
     nodes: tuple[str, ...] = ()
     args: Mapping[str, Any] = field(default_factory=dict)
     healthy: bool = False
-    sooner: Mapping[str, Any] | None = None
+    sooner: Moment | Mapping[str, Any] | None = None
 
 
-def act(at_s: float, f: str, *nodes: str, healthy: bool = False, sooner: Mapping[str, Any] | None = None,
-        **args: Any) -> Step:
+def act(at_s: float, f: str, *nodes: str, healthy: bool = False, sooner: Moment | None = None, **args: Any
+        ) -> Step:
     """A step in short: `act(0.5, "kill", "n1")`."""
     return Step(at_s=at_s, f=f, nodes=nodes, args=args, healthy=healthy, sooner=sooner)
 
@@ -46,6 +48,18 @@ class FaultPattern:
     @property
     def length_s(self) -> float:
         return self.steps[-1].at_s
+
+
+def pattern(*steps: Step, touches: Sequence[str] = (), alone: bool = False) -> FaultPattern:
+    """A pattern of these steps, in the order of their times."""
+    return FaultPattern(steps=tuple(sorted(steps, key=lambda step: step.at_s)), touches=tuple(touches),
+                        alone=alone)
+
+
+def pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *, alone: bool = False, **args: Any
+         ) -> FaultPattern:
+    """A fault and the act that undoes it after this time."""
+    return pattern(act(0.0, harm, *nodes, **args), act(length_s, mend, *nodes), touches=nodes, alone=alone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +87,15 @@ class PatternScope:
         """Draw one of the free nodes, mostly one that leads a partition where the preferred leaders do: other
         nodes' faults may concern no record."""
         leading = [node for node in self.free if node in self.leaders]
-        return self.random.choice(
-            leading if leading and self.random.random() < LEADERS_SHARE else self.free)
+        return self.random.choice(leading if leading and self.drawn(LEADERS_SHARE) else self.free)
+
+    def others(self, node: str) -> list[str]:
+        """All nodes but this one."""
+        return [one for one in self.nodes if one != node]
+
+    def drawn(self, share: float) -> bool:
+        """Draw whether, with this probability."""
+        return self.random.random() < share
 
     def victims(self, count: int) -> tuple[str, ...]:
         """Draw `count` of the free nodes, or fewer, so that one stays undisturbed; at least one."""

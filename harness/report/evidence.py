@@ -26,7 +26,7 @@ from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.text.blame_words import knows_blame
 from floodmark.checkers.text.words import without_lines
 from floodmark.harness.faults import UNSEEN
-from floodmark.harness.op import Op, Send, Type
+from floodmark.harness.op import Op, Type
 from floodmark.harness.report.model import (
     HISTORY,
     TRACE,
@@ -63,19 +63,20 @@ OF_A_LOSS = (names.LOST_WRITE, names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS)
 
 @dataclass(slots=True, kw_only=True)
 class Gathering:
-    """Looks up the evidence of one run; what several findings need is looked up once."""
+    """Looks up the evidence of one run."""
 
     files: RunFiles
     about: Json
     unknown: Sequence[Json] = ()
-    _ack_events: dict[tuple[int, int, int], tuple[AckEvent, ...]] = field(default_factory=dict)
-    _losses: dict[tuple[int, int, int], tuple[TraceLine, ...]] = field(default_factory=dict)
 
     def evidence_for(self, found: Json, example: Json) -> Evidence:
         """Everything that the files show about this example."""
         line, partition, offset = (int_in(example, key) for key in ("event", "partition", "offset"))
+        doubt = f"whether {found.get('permitted_by')} covers"
         one = Evidence(
-            found=found, example=example, about=self.about, perhaps=is_perhaps(found, self.unknown),
+            found=found, example=example, about=self.about,
+            perhaps=any(found["name"] in entry["names"] and doubt in str(entry["reason"])
+                        for entry in self.unknown),
             partition=partition, offset=offset, value=int_in(example, "value"),
             epoch=int_in(example, "epoch"), event=None if line is None else self.files.event(line + 1),
         )
@@ -106,32 +107,26 @@ class Gathering:
     # -- the trace ------------------------------------------------------------------------------------------
 
     def ack_events(self, evidence: Evidence) -> tuple[AckEvent, ...]:
-        """The trace's ack of each acked send among the ops."""
+        """The line of the trace that acked each acked send among the ops, if exactly one fits."""
         acks: list[AckEvent] = []
         for op in evidence.ops if self.files.trace.begins else ():
             send = next((send for send in op.sends or ()
                          if send.offset is not None and evidence.concerns(send)), None)
             invoked = self.files.invocation(op) if send is not None and op.type is Type.OK else None
-            if send is not None and invoked is not None:
-                key = op.index, send.partition, send.value
-                if key not in self._ack_events:
-                    self._ack_events[key] = self.ack_event(op, invoked, send)
-                acks += self._ack_events[key]
+            if send is None or send.offset is None or invoked is None:
+                continue
+            slack = int_in(self.about, "clock_error_ns") or 0
+            window = self.files.between(
+                invoked.time - slack, op.time + slack, send.partition, "ack", "append")
+            firsts: dict[tuple[str, int | None], TraceLine] = {}
+            for line in window:
+                epoch = line.whole_number("epoch")
+                if (line.event == "ack" and reaches(line, "offset", send.offset)
+                        and send.epoch in (None, epoch)):
+                    firsts.setdefault((line.name_in("node"), epoch), line)
+            if len(firsts) == 1:
+                acks += [acked_at(line, window, send.offset, op.index) for line in firsts.values()]
         return tuple(acks)
-
-    def ack_event(self, op: Op, invoked: Op, send: Send) -> tuple[AckEvent, ...]:
-        """The line of the trace that acked this send, if exactly one fits."""
-        assert send.offset is not None
-        slack = int_in(self.about, "clock_error_ns") or 0
-        window = self.files.between(
-            invoked.time - slack, op.time + slack, send.partition, "ack", "append")
-        firsts: dict[tuple[str, int | None], TraceLine] = {}
-        for line in window:
-            epoch = line.whole_number("epoch")
-            if line.event == "ack" and reaches(line, "offset", send.offset) and send.epoch in (None, epoch):
-                firsts.setdefault((line.name_in("node"), epoch), line)
-        return tuple(self.acked_at(line, window, send.offset, op.index)
-                     for line in firsts.values() if len(firsts) == 1)
 
     def acked_before(self, evidence: Evidence, partition: int, offset: int) -> tuple[AckEvent, ...]:
         """For a record that only the trace knows: the first ack of it or of a later record."""
@@ -141,34 +136,24 @@ class Gathering:
         window = self.files.before(event, partition, "ack", "append")
         acks = [line for line in window if line.event == "ack" and reaches(line, "offset", offset)
                 and (epoch is None or reaches(line, "epoch", epoch))]
-        return tuple(self.acked_at(line, window, offset, None) for line in acks[:1])
-
-    def acked_at(
-        self, line: TraceLine, window: Iterable[TraceLine], offset: int, index: int | None
-    ) -> AckEvent:
-        nodes = {one.name_in("node") for one in window if one.number < line.number and appends(one, offset)}
-        return AckEvent(line=line, appended_by=tuple(sorted(nodes)), index=index)
+        return tuple(acked_at(line, window, offset, None) for line in acks[:1])
 
     def copy_losses(self, evidence: Evidence, partition: int, offset: int) -> tuple[TraceLine, ...]:
         """How the copies of a lost record went: for each node that had it, the first truncation or start
         without it."""
         if evidence.name not in OF_A_LOSS or not evidence.ack_events:
             return ()
-        since, had_it = evidence.ack_events[0].line.number, evidence.ack_events[0].appended_by or ()
-        key = partition, offset, since
-        if key not in self._losses:
-            firsts: dict[str, TraceLine] = {}
-            for word, key_of_end in (("truncate", "to"), ("start", "leo")):
-                left = set(had_it)
-                for line in self.files.after(since, partition, word) if left else ():
-                    node, end = line.name_in("node"), line.whole_number(key_of_end)
-                    if node in left and end is not None and end <= offset:
-                        left.discard(node)
-                        firsts[node] = min(line, firsts.get(node, line), key=NUMBER)
-                    if not left:
-                        break
-            self._losses[key] = tuple(sorted(firsts.values(), key=NUMBER)[:LOSSES])
-        return self._losses[key]
+        ack, firsts = evidence.ack_events[0], dict[str, TraceLine]()
+        for word, key_of_end in (("truncate", "to"), ("start", "leo")):
+            left = set(ack.appended_by or ())
+            for line in self.files.after(ack.line.number, partition, word) if left else ():
+                node, end = line.name_in("node"), line.whole_number(key_of_end)
+                if node in left and end is not None and end <= offset:
+                    left.discard(node)
+                    firsts[node] = min(line, firsts.get(node, line), key=NUMBER)
+                if not left:
+                    break
+        return tuple(sorted(firsts.values(), key=NUMBER)[:LOSSES])
 
     def elections(self, evidence: Evidence, partition: int) -> tuple[TraceLine, ...]:
         """The elections that may have caused the finding."""
@@ -191,17 +176,15 @@ class Gathering:
         if evidence.name == names.MALFORMED_LOG and evidence.example.get("how") not in OF_AN_ENTRY:
             return ()
         led = leader_of(self.about, partition)
-        return tuple(self.copy(node, partition, offset, node == led)
-                     for node in replicas_of(self.about, partition))
-
-    def copy(self, node: str, partition: int, offset: int, leads: bool) -> Copy:
-        row = self.files.replicas.get((node, partition), {})
-        log_start, leo = int_in(row, "log_start"), int_in(row, "leo")
-        expected = (log_start is None or log_start <= offset) and (leo is None or offset < leo)
-        return Copy(
-            node=node, leads=leads, readable=self.files.readable(node), log_start=log_start, leo=leo,
-            record=self.files.record(node, partition, offset, expected=expected),
-        )
+        copies = []
+        for node in replicas_of(self.about, partition):
+            row = self.files.replicas.get((node, partition), {})
+            log_start, leo = int_in(row, "log_start"), int_in(row, "leo")
+            expected = (log_start is None or log_start <= offset) and (leo is None or offset < leo)
+            copies.append(Copy(
+                node=node, leads=node == led, readable=self.files.readable(node), log_start=log_start,
+                leo=leo, record=self.files.record(node, partition, offset, expected=expected)))
+        return tuple(copies)
 
     def skipped(self, evidence: Evidence, partition: int, offset: int) -> tuple[int, Record] | None:
         """A record that the leader's final log has between two reads and that a poll passed over."""
@@ -229,7 +212,8 @@ class Gathering:
         seen = [line for line in self.files.after(1, partition, "elect") if line.fields.get("clean") is False
                 and (begin is None or reaches(line, "time", begin))]
         return tuple(seen[:LOSSES]) or tuple(
-            op for op, fault in later if fault.get("unclean") is True and is_of_partition(fault, partition))
+            op for op, fault in later if fault.get("unclean") is True
+            and partition in (items(fault, "partitions") or [partition]))
 
     # -- its course -----------------------------------------------------------------------------------------
 
@@ -259,6 +243,11 @@ class Gathering:
                  for value in sorted(value for value in values if value is not None)]
         return tuple(sorted((one for one in found if since_of(one) is not None and conclusive_ops(one)),
                             key=lambda one: since_of(one) or 0))
+
+
+def acked_at(line: TraceLine, window: Iterable[TraceLine], offset: int, index: int | None) -> AckEvent:
+    nodes = {one.name_in("node") for one in window if one.number < line.number and appends(one, offset)}
+    return AckEvent(line=line, appended_by=tuple(sorted(nodes)), index=index)
 
 
 def since_of(evidence: Evidence) -> int | None:
@@ -302,21 +291,6 @@ def is_about_nodes(op: Op, here: set[str]) -> bool:
     nodes = items(op.fault or {}, "nodes")
     return op.f not in UNSEEN and (  # the fault that a failpoint triggers has a line of its own
         not here or not nodes or not here.isdisjoint(map(str, nodes)))
-
-
-def is_of_partition(fault: Json, partition: int) -> bool:
-    """Whether a requested election was for this partition."""
-    partitions = fault.get("partitions", fault.get("partition"))
-    return partitions is None or partition in (partitions if isinstance(partitions, list) else [partitions])
-
-
-def is_perhaps(found: Json, unknown: Sequence[Json]) -> bool:
-    """Whether the permission is uncertain: the judge then lists the finding's name and its cause as
-    unknown."""
-    cause = found.get("permitted_by")
-    return cause is not None and any(
-        found["name"] in entry["names"] and f"whether {cause} covers" in str(entry["reason"])
-        for entry in unknown)
 
 
 def last_read_before(ops: Iterable[Op], partition: int, offset: int) -> int | None:

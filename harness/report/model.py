@@ -1,28 +1,21 @@
-"""What happened in a run, as data: the events of its verdict, what the files show about each of them, and the
-run's facts. Terminal texts, pages and files for CI servers are made from it.
+"""What happened in a run, as data: the events of its verdict, and what the files show about each of them.
+Terminal texts, pages and files for CI servers are made from it.
 
   Reading      a run's events (Account), the worst first, and the summary of the worst one
   Evidence     one example of a finding with everything that the files show about it
   Course       the time of a finding's event: what struck, and what the trace has in between
-  RunFacts     all of a run that its page shows
 """
 
-import datetime
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodmark.harness.op import Op, Read, Send
 from floodmark.harness.verdict import BUG
 
 if TYPE_CHECKING:
-    from floodmark.checkers.stats.seen import Seen
     from floodmark.harness.report.evidence import Gathering
-    from floodmark.harness.report.run_outcome import Ruling
-    from floodmark.harness.report.run_page import Standing
-    from floodmark.harness.report.timeline import Span, Traced
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json, or a line of a file
 Line = dict[str, Any]  # of a file, as JSON
@@ -269,46 +262,3 @@ def examples_of(found: Json) -> list[Json]:
 def text_of(example: Json) -> str:
     """The sentence of an example of a finding."""
     return str(example.get("text") or dict(example))
-
-
-# -- a run's page -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One event: its findings in sentences, and its story for the viewer if it has one."""
-
-    account: Account
-    story: Json | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
-    """Everything that a page shows."""
-
-    folder: Path
-    verdict: Json | None
-    about: Json
-    ruled: "Ruling | None"
-    tested: str
-    made_at: datetime.datetime | None
-    reading: Reading
-    findings: tuple[Json, ...]  # the worst first
-    events: tuple[Event, ...]
-    clients: "Seen"
-    traced: "Traced"
-    standing: "Standing"
-    spans: tuple["Span", ...]
-    finals: tuple[Json, ...] = ()  # partitions without a story, at the end of the run
-    lost: tuple[tuple[int, int], ...] = ()  # partition and value of the lost writes that findings name
-    blamed: frozenset[int] = frozenset()  # lines of the trace, from 1
-    problems: tuple[str, ...] = ()
-
-    @property
-    def last_ns(self) -> int:
-        """The time when the run ended."""
-        return max(self.clients.last_ns, self.traced.last_ns, 1)
-
-    @property
-    def unclean_elections(self) -> int:
-        return sum(line.get("clean") is False for line in self.traced.elections)

@@ -14,20 +14,22 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from mmap import ACCESS_READ, mmap
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from floodmark.harness import history
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.op import NEMESIS, Op, Type
-from floodmark.harness.report.model import Json, Record, TraceLine
+from floodmark.harness.report.model import Json, Line, Record, TraceLine
 from floodmark.harness.report.safe_text import harmless_data, harmless_op, is_plain
 from floodmark.harness.run import Run
-from floodmark.harness.run_location import Place, is_safe_name, open_inside
+from floodmark.harness.run_location import Place, is_named, is_safe_name, open_inside
 
 KEYLESS = 8  # lines in a row without the key, after which a search gives up at this place
 SEARCH_BYTES = 1 << 29  # of one run, for all searches together
@@ -279,34 +281,52 @@ class RunFiles:
     def record(self, node: str, partition: int, offset: int, *, expected: bool = True) -> Record | None:
         """The entry of the node's final log at the offset. expected: search also a dump that is not in
         order."""
-        if not is_safe_name(node):
-            return None
-        dump, place = self.dump(node), f"{self.run.logs_folder.name}/{node}"
-        if not self.run.has(self.run.logs_folder / f"{node}.jsonl"):
-            rows = [row for row in self.parquet_rows(node, [offset]) if is_at(row, partition, offset)]
-            return record_of(rows[0], f"{place}.parquet") if rows else None
-        first = dump.first_at_or_above([PARTITION, OFFSET], partition, offset)
-        near = () if first is None else dump.lines(first, first + 1)
-        for number, line in chain(near, dump.with_field("offset", offset, self.budget) if expected else ()):
-            row = fields_of(line)
-            if row is not None and is_at(row, partition, offset):
-                return record_of(row, f"{place}.jsonl:{number}")
+        place = node, partition, range(offset, offset + 1)
+        with suppress(FloodmarkError):
+            found = self.entries(*place) or (self.entries(*place, everywhere=True) if expected else ())
+            return next((record_of(row, where) for where, row in found), None)
         return None
 
-    def parquet_rows(
-        self, node: str, offsets: Collection[int], complain: Callable[[Exception], None] = lambda _: None
-    ) -> list[Json]:
-        """The rows of a node's Parquet dump at these offsets; empty if it cannot be read."""
+    def entries(
+        self, node: str, partition: int, wanted: range, *, everywhere: bool = False
+    ) -> list[tuple[str, Line]]:
+        """The entries of a node's final log at these offsets, each with its place: `logs/n1.jsonl:4`.
+        everywhere: also those of a dump that is not in order. FloodmarkError if no dump can be read."""
+        if not is_safe_name(node):
+            raise FloodmarkError(f"no file can be named for the replica {node[:60]!a}")
+        folder, dump = self.run.logs_folder, self.dump(node)
+        parquet = folder / f"{node}.parquet"
+        if is_named(parquet) and not is_named(dump.path):
+            rows = self._parquet_rows(parquet, wanted)
+            return [(f"{folder.name}/{node}.parquet", row) for row in rows
+                    if row.get("partition") == partition]
+        first = dump.first_at_or_above([PARTITION, OFFSET], partition, wanted.start)
+        if isinstance(dump.trouble, FileNotFoundError):
+            raise FloodmarkError(f"{dump.path} is missing")
+        if dump.trouble is not None:
+            raise FloodmarkError(f"cannot read {dump.path}: {dump.trouble.strerror}")
+        any_of = re.compile(rb'"offset": ?(?:%b)\b' % b"|".join(b"%d" % each for each in wanted))
+        found = dict[int, Line]()
+        for in_order, lines in ((True, dump.lines(len(dump.begins) + 1 if first is None else first)),
+                                (False, dump.containing(any_of, self.budget) if everywhere else ())):
+            for number, line in lines:
+                row = fields_of(line)
+                if row is not None and row.get("partition") == partition and row.get("offset") in wanted:
+                    found[number] = row
+                elif row is not None and in_order:
+                    break
+        return [(f"{folder.name}/{node}.jsonl:{number}", found[number]) for number in sorted(found)]
+
+    def _parquet_rows(self, path: Path, offsets: Collection[int]) -> list[Line]:
         from pyarrow import ArrowInvalid
         from pyarrow.parquet import read_table
 
         try:
-            with self.run.open(self.run.logs_folder / f"{node}.parquet") as file:
+            with self.run.open(path) as file:
                 rows = read_table(file, filters=[("offset", "in", set(offsets))]).to_pylist()
-                return [harmless_data(row) for row in rows]
         except (OSError, ArrowInvalid) as error:
-            complain(error)
-            return []
+            raise FloodmarkError(f"cannot read {path}: {error}") from error
+        return [harmless_data(row) for row in rows]
 
     @cached_property
     def replicas(self) -> Mapping[tuple[str, int], Json]:
@@ -344,10 +364,6 @@ def matching(one: Numbered, partition: int | None, words: Collection[str]) -> li
     if fields is None or fields.get("event") not in words or partition not in (None, fields.get("partition")):
         return []
     return [TraceLine(number=number, fields=fields)]
-
-
-def is_at(row: Json | None, partition: int, offset: int) -> bool:
-    return row is not None and (row.get("partition"), row.get("offset")) == (partition, offset)
 
 
 def record_of(row: Json, place: str) -> Record:

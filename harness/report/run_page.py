@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
@@ -38,10 +38,9 @@ from floodmark.harness.faults import LASTING
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.case_names import case_name, is_kafka
 from floodmark.harness.report.model import (
-    Event,
+    Account,
     Json,
     Reading,
-    RunFacts,
     examples_of,
     int_in,
     items,
@@ -55,14 +54,106 @@ from floodmark.harness.report.run_shown import read_story, story_text, with_trac
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.report.saved_verdict import read_about, read_verdict
 from floodmark.harness.report.story import final_story, near_of, shown_of, story
-from floodmark.harness.report.timeline import DOWN, silences, spans_of, traced
+from floodmark.harness.report.timeline import DOWN, Span, Traced, silences, spans_of, traced
 from floodmark.harness.run import Run, write_whole
 from floodmark.harness.run_location import Place
 from floodmark.harness.user_cache import cache_folder
 from floodmark.harness.verdict import BUG
 
+if TYPE_CHECKING:
+    from floodmark.checkers.stats.seen import Seen
+
 REPORT = "report.html"
 AT_ONCE_BYTES = 256 << 20  # of history and trace: about ten seconds
+
+
+STORIES = 6  # findings with a viewer of their own
+FINALS = 12  # partitions without a story, of which the end is shown
+DAY = len("2026-11-20")
+CLASSES = {"valid": "good", "unknown": "doubt", "interrupted": "doubt", "let through": "doubt"}
+LONG = re.compile(r"(?<![\w.:])[1-9]\d{3,}(?![\w.:]|\.\d)")
+MARKS = 4_000  # of a kind in the drawings
+COLOURS = 5  # of epochs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What the campaign knows about a cause. first: the day it was first seen; known: the reason, if it is
+    known."""
+
+    shown: int = 0  # attempts that showed it again
+    tried: int = 0
+    first: str = ""
+    known: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event: its findings in sentences, and its story for the viewer if it has one."""
+
+    account: Account
+    story: Json | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """Everything that a page shows."""
+
+    folder: Path
+    verdict: Json | None
+    about: Json
+    ruled: Ruling | None
+    reading: Reading
+    findings: tuple[Json, ...]  # the worst first
+    events: tuple[Event, ...]
+    clients: "Seen"
+    traced: Traced
+    standing: Standing
+    spans: tuple[Span, ...]
+    finals: tuple[Json, ...] = ()  # partitions without a story, at the end of the run
+    problems: tuple[str, ...] = ()
+
+    @property
+    def last_ns(self) -> int:
+        """The time when the run ended."""
+        return max(self.clients.last_ns, self.traced.last_ns, 1)
+
+    @property
+    def blamed(self) -> set[int]:
+        """Lines of the trace, from 1."""
+        return {line + 1 for found in self.findings for one in examples_of(found)
+                if (line := int_in(one, "event")) is not None}
+
+
+def facts_of(folder: Path, verdict: Json | None = None, reading: Reading | None = None) -> RunFacts:
+    """Reads a run folder. verdict, reading: those that the caller has already; None: read them."""
+    run, problems = Run(folder=folder.resolve()), list[str]()
+    about, verdict = read_run_and_verdict(run, verdict, problems)
+    findings = verdict_text.worst_first((verdict or {}).get("findings") or ())
+    reading = reading or verdict_text.reading_of(run.folder, verdict or {}, about or None)
+    gathering = reading.gathering or verdict_text.gathering_of(run, verdict or {}, about)
+    files = gathering.files
+    courses = [None if one.evidence is None or at >= STORIES else
+               reading.course if at == 0 else gathering.course_of(one.evidence)
+               for at, one in enumerate(reading.accounts)]
+    nears = (near_of(course.evidence, files) for course in courses if course is not None)
+    seen = catalog.client_activity(run.folder, [near for near in nears if near is not None])
+    problems += seen.problems
+    shown = [None if course is None else shown_of(course) for course in courses]
+    trace = traced(run, [one for one in shown if one is not None], problems)
+    stories = [None if course is None else story(course, one, files, seen.acked)
+               for course, one in zip(courses, shown, strict=True)]
+    with_story = {one["partition"] for one in stories if one is not None}
+    others = sorted({partition for _, partition in files.replicas} - with_story)
+    finals = (final_story(files, gathering.about, partition) for partition in others[:FINALS])
+    return RunFacts(
+        folder=run.folder, verdict=verdict, about=about, reading=reading, findings=tuple(findings),
+        ruled=ruling(verdict, about or None) if verdict is not None else None,
+        events=tuple(Event(account=account, story=its_story)
+                     for account, its_story in zip(reading.accounts, stories, strict=True)),
+        clients=seen, traced=trace, spans=spans_of(files.nemesis, max(seen.last_ns, trace.last_ns)),
+        finals=tuple(final for final in finals if final is not None),
+        standing=standing_of(run.folder) if findings else Standing(), problems=tuple(problems))
 
 
 def write_report(folder: Path, file: Path | None = None, *, verdict: Json | None = None,
@@ -83,8 +174,8 @@ def write_page_if_invalid(folder: Place, ruled: Ruling, verdict: Json, reading: 
     if (renew or ruled.kind != INVALID) and not (folder / REPORT).is_file():
         return None
     if size_of(folder) > AT_ONCE_BYTES:
-        message = f"{folder}: the run is large, and its page takes a while: {command(folder)}"
-        click.echo(harmless(message), err=True)
+        command = shlex.join(["floodmark", "report", str(folder)])
+        click.echo(harmless(f"{folder}: the run is large, and its page takes a while: {command}"), err=True)
         return None
     return written_page(folder, lambda: write_report(folder, verdict=verdict, reading=reading))
 
@@ -106,16 +197,6 @@ def size_of(folder: Path) -> int:
     """Bytes of the files that a page is made of."""
     run = Run(folder=folder)
     return sum(path.stat().st_size for path in (run.history_path, run.trace_path) if run.has(path))
-
-
-def command(folder: Path) -> str:
-    return shlex.join(["floodmark", "report", str(folder)])
-
-
-CLASSES = {"valid": "good", "unknown": "doubt", "interrupted": "doubt", "let through": "doubt"}
-LONG = re.compile(r"(?<![\w.:])[1-9]\d{3,}(?![\w.:]|\.\d)")
-MARKS = 4_000  # of a kind in the drawings
-COLOURS = 5  # of epochs
 
 
 def page_of(facts: RunFacts) -> bytes:
@@ -196,11 +277,11 @@ def heading(facts: RunFacts) -> tuple[str, str]:
 
 def tested(facts: RunFacts) -> list[str]:
     """What was tested, in short parts."""
-    about, made = facts.about, facts.made_at
+    about, made = facts.about, made_at(Run(folder=facts.folder))
     ours = about.get("rules") and not is_kafka(about)
     commit = str(about.get("commit") or "")[:7]
     return [part for part in (
-        facts.tested,
+        case_name(about or None),
         f"reference broker, floodmark {about.get('version', '?')}" if ours else "",
         f"commit {commit}" if commit else "",
         f"seed {about['seed']}" if about.get("seed") is not None else "",
@@ -328,10 +409,12 @@ def fault_rows(facts: RunFacts, nodes: Sequence[str]) -> dict[str, list[Json]]:
             for node in ([span.node] if span.node is not None else span.nodes or nodes)]
         if span.until_ns is not None:
             rows["faults"].append({**row, "label": f"{span.label} {span.node}" if span.node else span.label})
+    lost = {(int_in(one, "partition"), int_in(one, "value")) for found in facts.findings
+            for one in examples_of(found) if found["name"] == LOST_WRITE}
     rows["lost"] = [
         {"partition": one.partition, "t": ms(one.ended_ns), "at": seconds(one.ended_ns),
          "what": f"value {one.value} acked: lost"}
-        for one in facts.clients.acked[:MARKS] if (one.partition, one.value) in facts.lost]
+        for one in facts.clients.acked[:MARKS] if (one.partition, one.value) in lost]
     return rows  # fmt: skip
 
 
@@ -378,54 +461,6 @@ def with_gaps(points: Sequence[tuple[int, int, int]], downs: Sequence[int], end:
     return found
 
 
-STORIES = 6  # findings with a viewer of their own
-FINALS = 12  # partitions without a story, of which the end is shown
-
-
-def facts_of(folder: Path, verdict: Json | None = None, reading: Reading | None = None) -> RunFacts:
-    """Reads a run folder. verdict, reading: those that the caller has already; None: read them."""
-    run, problems = Run(folder=folder.resolve()), list[str]()
-    about, verdict = read_run_and_verdict(run, verdict, problems)
-    findings = verdict_text.worst_first((verdict or {}).get("findings") or ())
-    reading = reading or verdict_text.reading_of(run.folder, verdict or {}, about or None)
-    gathering = reading.gathering or verdict_text.gathering_of(run, verdict or {}, about)
-    files = gathering.files
-    courses = [None if one.evidence is None or at >= STORIES else
-               reading.course if at == 0 else gathering.course_of(one.evidence)
-               for at, one in enumerate(reading.accounts)]
-    nears = (near_of(course.evidence, files) for course in courses if course is not None)
-    seen = catalog.client_activity(run.folder, [near for near in nears if near is not None])
-    problems += seen.problems
-    shown = [None if course is None else shown_of(course) for course in courses]
-    trace = traced(run, [one for one in shown if one is not None], problems)
-    stories = [None if course is None else story(course, one, files, seen.acked)
-               for course, one in zip(courses, shown, strict=True)]
-    with_story = {one["partition"] for one in stories if one is not None}
-    others = sorted({partition for _, partition in files.replicas} - with_story)
-    finals = (final_story(files, gathering.about, partition) for partition in others[:FINALS])
-    blamed = (int_in(one, "event") for found in findings for one in examples_of(found))
-    return RunFacts(
-        folder=run.folder,
-        verdict=verdict,
-        about=about,
-        ruled=ruling(verdict, about or None) if verdict is not None else None,
-        tested=case_name(about or None),
-        made_at=made_at(run),
-        reading=reading,
-        findings=tuple(findings),
-        events=tuple(Event(account=account, story=its_story)
-                     for account, its_story in zip(reading.accounts, stories, strict=True)),
-        clients=seen,
-        traced=trace,
-        spans=spans_of(files.nemesis, max(seen.last_ns, trace.last_ns)),
-        lost=lost_of(findings),
-        finals=tuple(final for final in finals if final is not None),
-        blamed=frozenset(line + 1 for line in blamed if line is not None),
-        standing=standing_of(run.folder) if findings else Standing(),
-        problems=tuple(problems),
-    )
-
-
 def read_run_and_verdict(run: Run, verdict: Json | None, problems: list[str]) -> tuple[Json, Json | None]:
     """run.json and the verdict; what is wrong with them is added to the problems."""
     about: Json = {}
@@ -440,13 +475,6 @@ def read_run_and_verdict(run: Run, verdict: Json | None, problems: list[str]) ->
     return about, None
 
 
-def lost_of(findings: Sequence[Json]) -> tuple[tuple[int, int], ...]:
-    """Partition and value of the lost writes that findings name."""
-    return tuple((partition, value) for found in findings if found["name"] == LOST_WRITE
-                 for one in examples_of(found) if (partition := int_in(one, "partition")) is not None
-                 and (value := int_in(one, "value")) is not None)
-
-
 def made_at(run: Run) -> datetime.datetime | None:
     """When the run ended, by its history's file time, in this machine's zone: run.json has no date."""
     try:
@@ -454,20 +482,6 @@ def made_at(run: Run) -> datetime.datetime | None:
     except OSError:
         return None
     return datetime.datetime.fromtimestamp(stamp, datetime.UTC).astimezone()
-
-
-DAY = len("2026-11-20")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What the campaign knows about a cause. first: the day it was first seen; known: the reason, if it is
-    known."""
-
-    shown: int = 0  # attempts that showed it again
-    tried: int = 0
-    first: str = ""
-    known: str = ""
 
 
 def standing_of(folder: Path) -> Standing:

@@ -10,7 +10,7 @@ The history is searched once, and only lines that may matter are parsed.
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,7 +43,7 @@ from floodmark.harness.report.phrases import (
     where_struck,
     with_heads,
 )
-from floodmark.harness.report.run_files import OF_NEMESIS, LineFile, RunFiles, fields_of
+from floodmark.harness.report.run_files import OF_NEMESIS, LineFile, RunFiles
 from floodmark.harness.report.run_outcome import ruling
 from floodmark.harness.report.safe_text import harmless, harmless_op
 from floodmark.harness.report.saved_verdict import LEFT_OF_SHRUNK, died_unquoted, read_verdict
@@ -57,7 +57,7 @@ from floodmark.harness.report.verdict_text import (
     summarised,
 )
 from floodmark.harness.run import SHRUNK, Run
-from floodmark.harness.run_location import is_named, is_safe_name
+from floodmark.harness.run_location import is_named
 from floodmark.harness.verdict import BUG
 
 LINES_SHOWN = 40  # of the nemesis's acts, and of the trace's lines if they are not more
@@ -393,38 +393,18 @@ def difference_remark(cells: Mapping[str, Cell | None]) -> str:
     return click.style(f"   <- {'; '.join(remarks)}", fg="red") if remarks else ""
 
 
-def cells_of(files: RunFiles, node: str, partition: int, wanted: Collection[int]) -> dict[int, Cell]:
-    """The entries of one node's dump at the wanted offsets."""
+def cells_of(files: RunFiles, node: str, partition: int, wanted: range) -> dict[int, Cell]:
+    """The entries of one node's dump at the wanted offsets; that it cannot be read is said on stderr."""
+    try:
+        rows = files.entries(node, partition, wanted, everywhere=True)
+    except FloodmarkError as error:
+        click.echo(harmless(f"floodmark: {error}"), err=True)
+        return {}
     cells: dict[int, Cell] = {}
-    for row in dump_rows(files, node, wanted):
-        if row.get("partition") == partition and row.get("offset") in wanted:
-            value = "control" if row.get("value") is None else row["value"]
-            remarks = [word for word, is_so in (
-                ("bad crc", row.get("crc_ok") is False), ("aborted", row.get("aborted") is True)) if is_so]
-            text = " ".join([f"{row.get('epoch')}/{value}", *remarks])
-            cells[row["offset"]] = Cell(text=text, crc=row.get("crc"))
+    for _, row in rows:
+        value = "control" if row.get("value") is None else row["value"]
+        remarks = [word for word, is_so in (
+            ("bad crc", row.get("crc_ok") is False), ("aborted", row.get("aborted") is True)) if is_so]
+        text = " ".join([f"{row.get('epoch')}/{value}", *remarks])
+        cells[row["offset"]] = Cell(text=text, crc=row.get("crc"))
     return cells
-
-
-def dump_rows(files: RunFiles, node: str, wanted: Collection[int]) -> Iterator[Json]:
-    """Yields the rows of a dump that may be wanted; one that cannot be read is reported on stderr."""
-
-    def complain(message: str) -> None:
-        click.echo(harmless(f"floodmark: {message}"), err=True)
-
-    if not is_safe_name(node):
-        complain(f"no file can be named for the replica {node[:60]!a}")
-        return
-    dump, parquet = files.dump(node), files.run.logs_folder / f"{node}.parquet"
-    if is_named(dump.path):
-        offsets = re.compile(rb'"offset": ?(?:%b)\b' % b"|".join(str(each).encode() for each in wanted))
-        yield from (row for _, line in dump.containing(offsets) if (row := fields_of(line)) is not None)
-        if dump.trouble is not None:
-            complain(f"cannot read {dump.path}: {dump.trouble.strerror}")
-    elif is_named(parquet):
-        yield from files.parquet_rows(
-            node, wanted, lambda error: complain(
-                f"cannot read {dump.path}: {error.strerror}" if isinstance(error, OSError) else
-                f"cannot read {parquet}: {error}"))
-    else:
-        complain(f"{dump.path} is missing")

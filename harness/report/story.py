@@ -12,19 +12,21 @@ Rules
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.text.explain import EXPLANATIONS, FACTS
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS, MENDS_ROLE
 from floodmark.harness.op import Op
 from floodmark.harness.report.evidence import appends, began, leader_of, replicas_of
 from floodmark.harness.report.model import Course, Evidence, Json, Line, TraceLine, int_in, items, text
 from floodmark.harness.report.narrative import meaning, relevant_facts, short
 from floodmark.harness.report.phrases import Record, clause_of, cut_text, fault_text, seconds
-from floodmark.harness.report.run_files import OFFSET, PARTITION, RunFiles, fields_of
+from floodmark.harness.report.run_files import RunFiles
 from floodmark.harness.report.timeline import DOWN, ReplicaLog, Shown
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ def story(course: Course, shown: Shown | None, files: RunFiles, acked: "Sequence
         return None
     events = shown.events if shown is not None else []
     steps = steps_of(course, events) if events else []
-    dumps = {node: list(rows_near(files, node, near)) for node in replicas_of(evidence.about, near[0])}
+    dumps = {node: rows_near(files, node, near) for node in replicas_of(evidence.about, near[0])}
     values = values_in(dumps)
     ack_rows = acks_of(acked, events, near[0], values)
     values |= {f"{offset}:{epoch}": value for offset, epoch, _, value in ack_rows if epoch is not None}
@@ -116,7 +118,7 @@ def final_story(files: RunFiles, about: Json, partition: int) -> Json | None:
     """A story without events: the end of a partition's logs by the final dumps. None: there is no dump."""
     end = end_of(files, partition)
     near = partition, max(0, end - AROUND), end + 1
-    dumps = {node: list(rows_near(files, node, near)) for node in replicas_of(about, partition)}
+    dumps = {node: rows_near(files, node, near) for node in replicas_of(about, partition)}
     replicas = final_replicas(files, about, near, dumps)
     return {
         "name": "", "partition": partition, "offset": None, "value": None, "traced": False, "events": [],
@@ -342,17 +344,11 @@ def values_in(dumps: Mapping[str, Sequence[Line]]) -> dict[str, int | None]:
     return values
 
 
-def rows_near(files: RunFiles, node: str, near: "Near") -> Iterator[Line]:
-    """Yields the entries of a node's final dump in that range."""
-    dump = files.dump(node)
-    first = dump.first_at_or_above([PARTITION, OFFSET], *near[:2]) if files.readable(node) else None
-    for _, line in dump.lines(first) if first is not None else ():
-        row = fields_of(line)
-        if row is None:
-            continue
-        if int_in(row, "partition") != near[0] or (int_in(row, "offset") or 0) >= near[2]:
-            return
-        yield row
+def rows_near(files: RunFiles, node: str, near: "Near") -> list[Line]:
+    """The entries of a node's final dump in that range; empty if there is none."""
+    with suppress(FloodmarkError):
+        return [row for _, row in files.entries(node, near[0], range(*near[1:]))]
+    return []
 
 
 def final_replicas(

@@ -42,43 +42,30 @@ class ReplicaLog:
     epoch: int = -1
     role: str = ""  # leader or follower; empty: none yet
 
-    def apply(self, event: Mapping[str, Any]) -> None:
+    def apply(self, event: Line) -> None:
         """Applies one line of this replica's trace."""
-        fields, name = dict(event), event.get("event")
-        if name == "append":
-            self._append(fields)
+        name, offset, leo = event.get("event"), int_in(event, "offset"), int_in(event, "leo")
+        epochs, count = items(event, "epochs"), int_in(event, "count") or 0
+        if name == "append" and offset is not None and count > 0:
+            self._cut_to(offset)
+            for epoch, first, behind in stretches(epochs, offset, offset + count):
+                if self.log and self.log[-1][0] == epoch and self.log[-1][2] == first:
+                    self.log[-1] = epoch, self.log[-1][1], behind
+                else:
+                    self.log.append((epoch, first, behind))
+                self.cut = without(self.cut, (epoch, first, behind))
         elif name == "truncate":
-            self._cut_to(int_in(fields, "to"))
+            self._cut_to(int_in(event, "to"))
         elif name == "start":
             self.role = ""
-            self._start(fields)
+            self._cut_to(leo)
+            end = self.log[-1][2] if self.log else int_in(event, "log_start") or 0
+            self.log += stretches(epochs, end, leo) if leo is not None and end < leo else []
         elif name in ("become_leader", "become_follower"):
-            self.role = str(name)[len("become_") :]
+            self.role = str(name).removeprefix("become_")
         self.leo, self.hw, self.epoch = (
-            kept if (value := int_in(fields, key)) is None else value
-            for key, kept in (("leo", self.leo), ("hw", self.hw), ("epoch", self.epoch))
-        )
-
-    def _append(self, fields: dict[str, Any]) -> None:
-        offset, count = int_in(fields, "offset"), int_in(fields, "count")
-        if offset is None or count is None or count < 1:
-            return
-        self._cut_to(offset)
-        for epoch, first, behind in stretches(items(fields, "epochs"), offset, offset + count):
-            if self.log and self.log[-1][0] == epoch and self.log[-1][2] == first:
-                self.log[-1] = epoch, self.log[-1][1], behind
-            else:
-                self.log.append((epoch, first, behind))
-            self.cut = without(self.cut, (epoch, first, behind))
-
-    def _start(self, fields: dict[str, Any]) -> None:
-        leo = int_in(fields, "leo")
-        if leo is None:
-            return
-        self._cut_to(leo)
-        end = self.log[-1][2] if self.log else int_in(fields, "log_start") or 0
-        if end < leo:
-            self.log += stretches(items(fields, "epochs"), end, leo)
+            kept if (value := int_in(event, key)) is None else value
+            for key, kept in (("leo", self.leo), ("hw", self.hw), ("epoch", self.epoch)))
 
     def _cut_to(self, end: int | None) -> None:
         if end is None:
@@ -94,12 +81,8 @@ class ReplicaLog:
 
 def stretches(epochs: list[Any], first: int, behind: int) -> list[Stretch]:
     """[[epoch, first offset], ...] between two offsets; what no entry covers is of epoch -1."""
-    marks = [
-        (one[1], one[0])
-        for one in epochs
-        if isinstance(one, list) and len(one) == 2 and type(one[0]) is int and type(one[1]) is int
-    ]
-    marks = sorted(mark for mark in marks if mark[0] < behind)
+    marks = sorted((one[1], one[0]) for one in epochs if isinstance(one, list)
+                   and list(map(type, one)) == [int, int] and one[1] < behind)
     starts = [(max(first, offset), epoch) for offset, epoch in marks]
     if not starts or starts[0][0] > first:
         starts.insert(0, (first, -1))
@@ -176,13 +159,8 @@ class Span:
     began_ns: int
     until_ns: int | None  # None: it does not last
     mended: bool = False
-    kind: str = ""  # of a cut: majorities-ring, ...
+    label: str  # `cut, majorities-ring`
     nodes: tuple[str, ...] = ()  # of a cut: the nodes whose links it drops
-
-    @property
-    def label(self) -> str:
-        """`cut, majorities-ring`."""
-        return self.f.replace("_", " ") + (f", {self.kind}" if self.kind else "")
 
 
 def spans_of(nemesis: Sequence[Op], last_ns: int) -> tuple[Span, ...]:
@@ -196,10 +174,11 @@ def spans_of(nemesis: Sequence[Op], last_ns: int) -> tuple[Span, ...]:
                      if one.until_ns is not None and not one.mended and undoes(op.f, nodes, one.f, one.node)
                      else one for one in spans]
         elif op.f not in UNSEEN:
-            of_links = op.f in OF_LINKS or not nodes
+            of_links, kind = op.f in OF_LINKS or not nodes, text(fields, "kind")
             spans += (
                 Span(f=op.f, node=node, began_ns=began(op), until_ns=last_ns if op.f in LASTING else None,
-                     kind=text(fields, "kind"), nodes=tuple(nodes) if of_links else ())
+                     label=op.f.replace("_", " ") + (f", {kind}" if kind else ""),
+                     nodes=tuple(nodes) if of_links else ())
                 for node in ([None] if of_links else nodes))
     return tuple(spans)
 
@@ -277,7 +256,9 @@ class Traced:
                 self._leading.pop(key).until_ns = time
         for one in self.shown:
             if one.since_ns <= time <= one.until_ns:
-                one.logs = self._logs_of(one) if one.logs is None else one.logs
+                if one.logs is None:
+                    one.logs = {of: copy.deepcopy(log) for (of, where), log in self._logs.items()
+                                if where == one.partition}
                 of_all = partition is None and event in ("fence", "unfence", "crash")
                 if (of_all or partition == one.partition) and len(one.events) < EVENTS_AT_MOST:
                     one.events.append(TraceLine(number=number, fields=line))
@@ -291,9 +272,6 @@ class Traced:
         log = self._logs.setdefault(key, ReplicaLog())
         log.apply(line)
         self._add_point(key, time, log)
-
-    def _logs_of(self, shown: Shown) -> dict[str, ReplicaLog]:
-        return {node: copy.deepcopy(log) for (node, of), log in self._logs.items() if of == shown.partition}
 
     def _add_point(self, key: Key, time: int, log: ReplicaLog) -> None:
         points = self.points.setdefault(key, [])

@@ -366,7 +366,6 @@ def test_the_facts_of_a_small_run(folder: Path) -> None:
 
     assert [(span.f, span.node) for span in facts.spans][:2] == [("kill", "n1"), ("pause", "n2")]
     assert len(facts.traced.truncations) == 3
-    assert facts.lost == ((0, 3),)
     assert facts.problems == ()
 
 

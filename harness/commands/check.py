@@ -67,7 +67,7 @@ def rejudge_folders(words: Sequence[str | Path], through: Gate, workers: Workers
     for before, one in zip(saved, judged, strict=True):
         folder, counted = one.folder, bool(one.verdict.counts)
         now = harmless_data(report.as_json(one.verdict))
-        lines = changes(before, now) if counted else [
+        lines = [*changes(before, now)] if counted else [
             *verdict_text.unknowns(now["unknown"]), "  nothing was judged: the saved verdict stays"]
         differing += bool(lines)
         then = None if before is None else ruling(before, read_about(folder), through.policy)

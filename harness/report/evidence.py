@@ -226,7 +226,8 @@ class Gathering:
         if since is None:
             return Course(evidence=evidence, rivals=rivals, since_ns=None, until_ns=until)
         here = set(replicas_of(evidence.about, partition)) if partition is not None else set()
-        acts = [op for op in self.files.nemesis if is_about_nodes(op, here)]
+        acts = [op for op in self.files.nemesis if op.f not in UNSEEN  # what it triggers has its own line
+                and (not here or not here.isdisjoint(map(str, items(op.fault or {}, "nodes") or here)))]
         changes = self.files.changes(since, until, partition) if partition is not None else []
         return Course(
             evidence=evidence, rivals=rivals, since_ns=since, until_ns=until, changes=tuple(changes),
@@ -284,13 +285,6 @@ def began(op: Op) -> int:
     """The time when an act of the nemesis began: its effects come after that, its line at its end."""
     value = (op.fault or {}).get("began")
     return value if type(value) is int and 0 <= value <= op.time else op.time
-
-
-def is_about_nodes(op: Op, here: set[str]) -> bool:
-    """Whether an act is about nodes that have a replica of the partition, or about no particular nodes."""
-    nodes = items(op.fault or {}, "nodes")
-    return op.f not in UNSEEN and (  # the fault that a failpoint triggers has a line of its own
-        not here or not nodes or not here.isdisjoint(map(str, nodes)))
 
 
 def last_read_before(ops: Iterable[Op], partition: int, offset: int) -> int | None:
@@ -363,9 +357,9 @@ class Event:
 
     root: Json
     followers: list[Follower] = field(default_factory=list)
-    offsets: set[Place] = field(default_factory=set)
-    values: set[Place] = field(default_factory=set)
-    lines: set[int] = field(default_factory=set)  # of the trace, from 0
+    offsets: set[Place]
+    values: set[Place]
+    lines: set[int]  # of the trace, from 0
 
 
 def group_findings(files: RunFiles, findings: Sequence[Json]) -> list[Event]:
@@ -374,19 +368,15 @@ def group_findings(files: RunFiles, findings: Sequence[Json]) -> list[Event]:
     for found in findings:
         event = next((event for event in events if belongs_to(files, event, found)), None)
         if event is None:
-            events.append(event_of(found))
+            examples = examples_of(found)
+            offsets, values = ({(partition, number) for one in examples
+                                if (partition := int_in(one, "partition")) is not None
+                                and (number := int_in(one, key)) is not None} for key in ("offset", "value"))
+            lines = {line for one in examples if (line := int_in(one, "event")) is not None}
+            events.append(Event(root=found, offsets=offsets, values=values, lines=lines))
         else:
             event.followers.append(Follower(found=found, clause=clause(found), places=places(found)))
     return events
-
-
-def event_of(found: Json) -> Event:
-    examples = examples_of(found)
-    offsets, values = ({(partition, number) for one in examples
-                        if (partition := int_in(one, "partition")) is not None
-                        and (number := int_in(one, key)) is not None} for key in ("offset", "value"))
-    lines = {line for one in examples if (line := int_in(one, "event")) is not None}
-    return Event(root=found, offsets=offsets, values=values, lines=lines)
 
 
 def belongs_to(files: RunFiles, event: Event, found: Json) -> bool:

@@ -359,23 +359,19 @@ def data_of(facts: RunFacts, silent: Sequence[Json]) -> dict[str, Any]:
     """Everything that the scripts of the page read."""
     nodes = [str(node) for node in items(facts.about, "nodes")] or sorted(
         {node for node, _ in facts.traced.points})
+    with_findings = [event.story["partition"] for event in facts.events if event.story is not None]
+    partitions = facts.about.get("partitions")
+    known = (int(key) for key in partitions if str(key).isdecimal()) if isinstance(partitions, Mapping) else {
+        partition for _, partition in facts.traced.points}
     return {
         "nodes": nodes, "lanes": [*nodes, "controller"] if facts.traced.is_there else nodes,
-        "partitions": partitions_of(facts), "span": [0, ms(facts.last_ns)], "opens": opening(facts),
+        "partitions": list(dict.fromkeys([*with_findings, *sorted(known)])),
+        "span": [0, ms(facts.last_ns)], "opens": opening(facts),
         "stories": [*(event.story for event in facts.events if event.story is not None), *facts.finals],
         "ops": facts.clients.columns,
         "rows": {**fault_rows(facts, nodes), **trace_rows(facts), "silences": silent[:MARKS]},
         "charts": orjson.loads((TEMPLATES / "charts.json").read_bytes()),
     }  # fmt: skip
-
-
-def partitions_of(facts: RunFacts) -> list[int]:
-    """The partitions, those with findings first."""
-    found = [event.story["partition"] for event in facts.events if event.story is not None]
-    partitions = facts.about.get("partitions")
-    known = (int(key) for key in partitions if str(key).isdecimal()) if isinstance(partitions, Mapping) else {
-        partition for _, partition in facts.traced.points}
-    return list(dict.fromkeys([*found, *sorted(known)]))
 
 
 def opening(facts: RunFacts) -> Sequence[float]:

@@ -110,7 +110,7 @@ def timeline_text(run: Run, about: Json, reading: Reading) -> Iterator[str]:
 
 def ending(about: Json) -> str:
     """How the run ended, and whether the cluster settled."""
-    why, missed = mapping(about, "settle").get("why"), about.get("missed")
+    why, missed = mapping(about, "settle").get("why"), items(about, "missed")
     parts = [str(about.get("ended", "the harness was killed: run.json lacks its end")),
              "settled" if about.get("settled") is True else f"not settled{f': {why}' if why else ''}"]
     parts += [f"left behind: {about['residue']}"] if about.get("residue") else []
@@ -133,7 +133,11 @@ def finding_text(run: Run, about: Json, name: str) -> Iterator[str]:
         raise UsageError(f"{run.folder} has no finding {name!r}; it has: {', '.join(there) or 'none'}")
     for found in groups:
         yield f"{click.style(name, bold=True)}: {many(found['count'], 'finding')}, {class_text(found)}"
-        yield f"  whose fault: {blame(found, about)}"
+        promised = ", ".join(guarantee_texts(about)) or "its guarantees"
+        whose = f"nobody's: {allowed_by(found['permitted_by'])}" if found["class"] != BUG else (
+            f"the cluster's (rules {about.get('rules', '?')}): with {promised} no fault that struck permits "
+            "it")
+        yield f"  whose fault: {whose}"
         yield from examples_text(run, about, verdict, found)
     for entry in reasons:
         yield (f"{name}: {click.style('cannot tell', fg='yellow')} whether there is "
@@ -142,14 +146,6 @@ def finding_text(run: Run, about: Json, name: str) -> Iterator[str]:
     yield f"\nwhy    floodmark explain {name}"
     if once_more:
         yield f"again  {harmless(once_more)}"
-
-
-def blame(found: Json, about: Json) -> str:
-    """One sentence on who broke which guarantee."""
-    if found["class"] != BUG:
-        return f"nobody's: {allowed_by(found['permitted_by'])}"
-    promised = ", ".join(guarantee_texts(about)) or "its guarantees"
-    return f"the cluster's (rules {about.get('rules', '?')}): with {promised} no fault that struck permits it"
 
 
 def examples_text(run: Run, about: Json, verdict: Json, found: Json) -> Iterator[str]:
@@ -190,12 +186,16 @@ class Story:
 def read_story(file: LineFile, evidence: Evidence) -> Story:
     """Collects the lines of the history to show."""
     story, force = Story(), list[tuple[str, str]]()
-    named, processes = set(evidence.indexes), probes_of(evidence)
+    named, processes = set(evidence.indexes), set[int]()
+    if not named and evidence.offset is evidence.value is None and evidence.partition is not None:
+        processes.update(items(mapping(evidence.about, "settle"), "processes"))  # they probed the partition
     near = {index + away for index in named for away in range(-NEIGHBOURS, NEIGHBOURS + 1)}
     value: int | None = None  # at the place: the finding's, else the first that an op got
     for op in ops_of(file, pattern_of(evidence, near, processes)):
         if op.process == NEMESIS:
-            force = in_force_after(op, force)
+            nodes = [str(node) for node in items(op.fault or {}, "nodes") or ("",)] if op.f != "heal" else []
+            force = [one for one in force if not undoes(op.f, nodes, *one)]
+            force += [(op.f, node) for node in nodes if op.f in LASTING and (op.f, node) not in force]
             story.lines += [("!", op)] if story.promise is not None and story.breach is None else []
             continue
         if not (op.index in named or op.process in processes or any(map(evidence.concerns, records_of(op)))):
@@ -214,13 +214,6 @@ def read_story(file: LineFile, evidence: Evidence) -> Story:
         if story.breach is None and shown is not None and shown != value:
             story.breach = op
     return story
-
-
-def probes_of(evidence: Evidence) -> set[int]:
-    """If the example names only a partition: the processes that probed it while the cluster settled."""
-    placed = evidence.indexes or evidence.offset is not None or evidence.value is not None
-    probes = mapping(evidence.about, "settle").get("processes") or ()
-    return set() if placed or evidence.partition is None else set(probes)
 
 
 def pattern_of(evidence: Evidence, near: set[int], processes: set[int]) -> re.Pattern[bytes]:
@@ -261,13 +254,6 @@ def with_trace(story: Story, course: Course) -> Story:
 def moment(line: Op | TraceLine) -> int:
     """When it happened; for an act of the nemesis, when it began."""
     return line.whole_number("time") or 0 if isinstance(line, TraceLine) else began(line)
-
-
-def in_force_after(op: Op, force: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The faults in force, each with its node, after one op of the nemesis."""
-    nodes = [str(node) for node in items(op.fault or {}, "nodes") or ("",)] if op.f != "heal" else []
-    left = [one for one in force if not undoes(op.f, nodes, *one)]
-    return left + [(op.f, node) for node in nodes if op.f in LASTING and (op.f, node) not in left]
 
 
 def ops_of(file: LineFile, pattern: re.Pattern[bytes]) -> Iterator[Op]:
@@ -330,12 +316,7 @@ HEAD = 12  # width of the first column
 NOTHING = "-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One replica's entry at one offset."""
-
-    text: str  # epoch/value, and its flaws
-    crc: object
+Cell = tuple[str, object]  # one replica's entry at one offset: epoch/value and its flaws; its CRC
 
 
 def check_partition(about: Json, partition: int | None) -> int:
@@ -356,7 +337,7 @@ def logs_text(files: RunFiles, about: Json, partition: int, offset: int) -> Iter
     nodes, leader = replicas_of(about, partition), leader_of(about, partition)
     wanted = range(max(0, offset - AROUND), offset + AROUND + 1)
     columns = {node: cells_of(files, node, partition, wanted) for node in nodes}
-    width = max([12, *(len(cell.text) + 2 for log in columns.values() for cell in log.values())])
+    width = max([12, *(len(shown) + 2 for log in columns.values() for shown, _ in log.values())])
     starred = "; * leads" if leader in nodes else ""
     rows, trouble = files.replicas, files.replicas_file.trouble
     if trouble is not None and not isinstance(trouble, FileNotFoundError):
@@ -366,7 +347,7 @@ def logs_text(files: RunFiles, about: Json, partition: int, offset: int) -> Iter
     for at in wanted:
         cells = {node: columns[node].get(at) for node in nodes}
         if at == offset or any(cells.values()):
-            texts = [cell.text if cell else NOTHING for cell in cells.values()]
+            texts = [cell[0] if cell else NOTHING for cell in cells.values()]
             yield line(">" if at == offset else " ", str(at), texts, width) + difference_remark(cells)
     for name in ("LEO", "HW"):
         yield line(" ", name, [str(rows.get((node, partition), {}).get(name.lower(), "?")) for node in nodes],
@@ -383,10 +364,10 @@ def difference_remark(cells: Mapping[str, Cell | None]) -> str:
     """A remark if the replicas differ at an offset; also if only the bytes differ."""
     there = {node: cell for node, cell in cells.items() if cell is not None}
     remarks: list[str] = []
-    if len({cell.text for cell in there.values()}) > 1:
+    if len({shown for shown, _ in there.values()}) > 1:
         remarks.append("they differ")
-    elif len({cell.crc for cell in there.values()}) > 1:
-        crcs = ", ".join(f"{node} {cell.crc}" for node, cell in there.items())
+    elif len({crc for _, crc in there.values()}) > 1:
+        crcs = ", ".join(f"{node} {crc}" for node, (_, crc) in there.items())
         remarks.append(f"their CRCs differ: {crcs}")
     lacking = [node for node in cells if node not in there]
     remarks += [f"not in {', '.join(lacking)}"] if lacking and there else []
@@ -405,6 +386,5 @@ def cells_of(files: RunFiles, node: str, partition: int, wanted: range) -> dict[
         value = "control" if row.get("value") is None else row["value"]
         remarks = [word for word, is_so in (
             ("bad crc", row.get("crc_ok") is False), ("aborted", row.get("aborted") is True)) if is_so]
-        text = " ".join([f"{row.get('epoch')}/{value}", *remarks])
-        cells[row["offset"]] = Cell(text=text, crc=row.get("crc"))
+        cells[row["offset"]] = " ".join([f"{row.get('epoch')}/{value}", *remarks]), row.get("crc")
     return cells

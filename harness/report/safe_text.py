@@ -27,12 +27,8 @@ def harmless(text: str, *, breaks: bool = False) -> str:
     lines."""
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() or (breaks and letter == "\n") else escaped(letter)
-                   for letter in text)
-
-
-def escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
+    return "".join(letter if letter.isprintable() or (breaks and letter == "\n")
+                   else letter.encode("unicode_escape").decode("ascii") for letter in text)
 
 
 def harmless_data(value: T) -> T:

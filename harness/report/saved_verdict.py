@@ -17,7 +17,7 @@ from floodmark.checkers.text.blame_words import with_blame_apart
 from floodmark.harness import history
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.registered import NAME
-from floodmark.harness.report.model import Json, mapping, text
+from floodmark.harness.report.model import Json, items, mapping, text
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.run import FORMAT, SHRUNK, VERDICT_BYTES_AT_MOST, P, Run, RunAt
 from floodmark.harness.run_location import Place, is_safe_name
@@ -108,16 +108,11 @@ def bad_lines(run: RunAt[Place], verdict: Json) -> Iterator[str]:
         if complaint is not None:
             name, first, count = complaint[1], int(complaint[2]), int(complaint[3])
             wrong = flaw_of_op if name == "history.jsonl" else flaw_of_log_entry
-            found = islice(lines_from(run, run.folder / name, first), SCAN_LINES)
-            flaws = ((number, wrong(line)) for number, line in found if not line.isspace())
-            bad = (f"{name}:{number}: {flaw}" for number, flaw in flaws if flaw is not None)
-            yield from islice(bad, min(MOST_LINES, count))
-
-
-def lines_from(run: RunAt[Place], path: Place, first: int) -> Iterator[tuple[int, bytes]]:
-    """Yields the lines from line `first` on, with their numbers."""
-    with suppress(OSError), run.open(path) as file:
-        yield from islice(enumerate(file, 1), first - 1, None)
+            with suppress(OSError), run.open(run.folder / name) as file:
+                found = islice(enumerate(file, 1), first - 1, first - 1 + SCAN_LINES)
+                flaws = ((number, wrong(line)) for number, line in found if not line.isspace())
+                bad = (f"{name}:{number}: {flaw}" for number, flaw in flaws if flaw is not None)
+                yield from islice(bad, min(MOST_LINES, count))
 
 
 def flaw_of_op(line: bytes) -> str | None:
@@ -151,7 +146,7 @@ def died_unquoted(run: RunAt[P], about: Json, verdict: Json) -> Iterator[str]:
     """Yields a sentence for each node that died, unless the paragraph of the finding broker-died quotes its
     lines."""
     found = any(found["name"] == BROKER_DIED for found in verdict.get("findings") or ())
-    for node in (harmless(str(node)) for node in about.get("died") or ()):
+    for node in (harmless(str(node)) for node in items(about, "died")):
         saved = [line.strip() for line in saved_log_lines(about, node)]
         shown = saved if len(saved) <= LINES + 1 else [saved[0], "...", *saved[-LINES:]]
         if not (found and saved):

@@ -6,7 +6,6 @@ paragraph about its worst example, made from the few lines of the run's files th
 """
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +35,8 @@ from floodmark.harness.verdict import BUG
 
 GRAVEST = (  # what clients saw, then the state of the logs, then the causes, then what could have followed
     checks.LOST_WRITE, checks.DIVERGED, checks.SAW_THEN_LOST, checks.INCONSISTENT_OFFSETS, checks.G1A,
-    checks.PHANTOM, checks.DUPLICATE, checks.UNSEEN, checks.BROKER_DIED, checks.STUCK, "",
+    checks.PHANTOM, checks.DUPLICATE, checks.UNSEEN, checks.BROKER_DIED, checks.STUCK,
+    "",  # all others: orders that clients saw
     checks.EPOCH_LINEAGE, checks.MALFORMED_LOG, checks.UNDER_REPLICATED, checks.UNSAFE_TRUNCATION,
     checks.UNCLEAN_ELECTION, checks.LEADER_INCOMPLETE, checks.RECOVERY_LOSS, checks.ACK_RULE,
     checks.UNSAFE_ISR, checks.READ_ABOVE_HW, checks.END_OFFSET_AHEAD, checks.TWO_LEADERS,
@@ -193,24 +193,17 @@ def next_commands(folder: Place, verdict: Json, about: Json | None) -> list[str]
 
 def worst_first(findings: Sequence[Json]) -> list[Json]:
     """The findings in order: bugs before permitted ones, the gravest first, else by name."""
-    return sorted(findings, key=lambda found: (found["class"] != BUG, gravity(found["name"]), found["name"]))
+    return sorted(findings, key=lambda found: (
+        found["class"] != BUG, GRAVEST.index(found["name"] if found["name"] in GRAVEST else ""),
+        found["name"]))
 
 
-def gravity(name: str) -> int:
-    """A finding's rank, the gravest is 0; names that are not listed are about orders that clients saw."""
-    return GRAVEST.index(name if name in GRAVEST else "")
-
-
-def changes(before: Json | None, now: Json) -> list[str]:
-    """A line for each difference between two verdicts."""
+def changes(before: Json | None, now: Json) -> Iterator[str]:
+    """Yields a line for each difference between two verdicts."""
     then: Json = before if before is not None else {"findings": [], "unknown": []}
-    return [*_findings(then, now), *_unknowns(then, now)]
-
-
-def _findings(then: Json, now: Json) -> Iterator[str]:
-    names = sorted({found["name"] for verdict in (then, now) for found in verdict["findings"]})
-    for name in names:
-        was, has = _groups(then, name), _groups(now, name)
+    for name in sorted({found["name"] for verdict in (then, now) for found in verdict["findings"]}):
+        was, has = ({(found["class"], found["permitted_by"]): found for found in verdict["findings"]
+                     if found["name"] == name} for verdict in (then, now))
         for group in sorted(was.keys() & has.keys(), key=str):
             if was[group]["count"] != has[group]["count"]:
                 yield (f"  count      {name}, {class_text(has[group])}: was {was[group]['count']}, "
@@ -227,31 +220,15 @@ def _findings(then: Json, now: Json) -> Iterator[str]:
             yield f"  new        {name}: {many(found['count'], 'finding')}, {class_text(found)}"
             yield from (f"               {example['text']}" for example in found.get("examples", ())[:1]
                         if example.get("text"))
-
-
-def _groups(verdict: Json, name: str) -> dict[tuple[str, str | None], Json]:
-    """The groups of a finding by class and permission."""
-    return {(found["class"], found["permitted_by"]): found
-            for found in verdict["findings"] if found["name"] == name}
-
-
-def _unknowns(then: Json, now: Json) -> Iterator[str]:
-    """Yields, for each reason, the checks that became unknown, and those that no longer are."""
-    was, has = _by_reason(then), _by_reason(now)
-    for reason in sorted(was.keys() | has.keys()):
-        lifted = was.get(reason, Counter()) - has.get(reason, Counter())
-        added = has.get(reason, Counter()) - was.get(reason, Counter())
+    unknown = [{(entry["reason"], name) for entry in verdict.get("unknown") or () for name in entry["names"]}
+               for verdict in (then, now)]
+    for reason in sorted({reason for reason, _ in unknown[0] ^ unknown[1]}):
+        lifted, added = (sorted(name for of, name in some if of == reason)
+                         for some in (unknown[0] - unknown[1], unknown[1] - unknown[0]))
         if added:
-            yield f"  unknown    {shortened(sorted(added))}: {reason}"
+            yield f"  unknown    {shortened(added)}: {reason}"
         if lifted:
-            yield f"  known now  {shortened(sorted(lifted))}: no longer for: {reason}"
-
-
-def _by_reason(verdict: Json) -> dict[str, Counter[str]]:
-    reasons: dict[str, Counter[str]] = {}
-    for entry in verdict.get("unknown") or ():
-        reasons.setdefault(entry["reason"], Counter()).update(set(entry["names"]))
-    return reasons
+            yield f"  known now  {shortened(lifted)}: no longer for: {reason}"
 
 
 def reproduce_command(folder: Path, about: Mapping[str, Any], finding: str | None = None) -> str | None:

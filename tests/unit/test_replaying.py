@@ -20,8 +20,8 @@ from floodmark.harness.commands.reproduce import (
     sought_in,
 )
 from floodmark.harness.errors import UsageError
+from floodmark.harness.report import verdict_text
 from floodmark.harness.report.rates import wilson
-from floodmark.harness.report.verdict_text import changes
 from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import HEALTHY, read_moment
@@ -126,6 +126,10 @@ def test_the_same_finding_has_the_same_name_and_class() -> None:
 def verdict(*findings: dict[str, Any], **unknown: list[str]) -> dict[str, Any]:
     return {"valid": True, "findings": list(findings),
             "unknown": [{"names": names, "reason": reason} for reason, names in unknown.items()]}
+
+
+def changes(before: dict[str, Any] | None, now: dict[str, Any]) -> list[str]:
+    return list(verdict_text.changes(before, now))
 
 
 def test_an_unchanged_verdict_has_no_changes() -> None:

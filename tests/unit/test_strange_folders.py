@@ -280,3 +280,10 @@ def test_a_file_has_the_mode_of_the_users_umask(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "verdict.json").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("name", ["died", "missed"])
+def test_a_number_in_the_place_of_a_list_is_shown_as_none(folder: Path, name: str) -> None:
+    answer = floodmark("show", folder)
+    edit_run(folder, **{name: 7})
+    assert floodmark("show", folder) == answer

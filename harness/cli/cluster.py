@@ -58,7 +58,7 @@ def cluster_cut(folder: Path | None, nodes: tuple[str, ...], **options: Any) -> 
     """
     from floodmark.harness.commands import cluster as commands
 
-    return commands.cut(folder, nodes, **options)
+    return commands.strike(folder, "cut", nodes, **options)
 
 
 def _strike(f: str, name: str, does: str, *, hidden: bool = False) -> None:

@@ -28,9 +28,12 @@ import textwrap
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
+import msgspec
 import orjson
 
 from floodmark.harness import catalog
@@ -39,10 +42,11 @@ from floodmark.harness.cluster.ports import private_folder
 from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.error_exits import code_of
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
-from floodmark.harness.event_loop import sigterm_handler_restored
+from floodmark.harness.event_loop import end_all, run_loop
 from floodmark.harness.faults import COMMANDS, FAULTS, LOSES, MENDS_ROLE
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome
+from floodmark.harness.phases.main_phase import RunSight
 from floodmark.harness.protocols import (
     Addressed,
     Adopts,
@@ -60,18 +64,22 @@ from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Entry, Schedule
-from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN, Met, View
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN, View
 from floodmark.harness.spec import PROXIED, RunSpec, decoded, pairs
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 from floodmark.nemesis.schedule_runner import ScheduleRunner
 from floodmark.nemesis.strikes import Strikes, limits_of, unavailable
 
-# The fields of a request, and those that some requests need besides `id` and `do`.
-_FIELDS: Mapping[str, type] = {"id": int, "do": str, "nodes": list, "others": list, "one_way": bool,
-                               "reset": bool, "schedule": dict}
-_NEEDED = {"cut": ("nodes", "others", "one_way", "reset"), "nemesis": ("schedule",)}
 HISTORY = "nemesis.jsonl"  # in the cluster's folder "work": the strikes of a nemesis, as in a run's history
-_NEEDS_RUNNING = ("kill", "stop", "pause", "resume")
+IMPOSSIBLE: Mapping[tuple[str, str], str] = {  # of a fault, in a node's present state
+    ("start", "up"): "is running already",
+    ("start", "paused"): "is paused: resume it",
+    ("pause", "paused"): "is paused already",
+    ("resume", "up"): "is not paused: there is nothing to resume",
+    ("stop", "paused"): "is paused and cannot be stopped: resume it, or kill it",
+    **{(f, "down"): f"is not running: there is nothing to {f}" for f in ("kill", "stop", "pause", "resume")},
+}
+_say = partial(click.echo, err=True)
 ASK_S = 60.0  # a start waits for its node
 LOOK_AFTER_S = 0.5  # how often to look for nodes that died
 CLIENTS_CAN = {  # what a system's clients can do, by its name
@@ -90,9 +98,21 @@ it is used (auto.create.topics.enable=false).
 # -- the server ---------------------------------------------------------------------------------------------
 
 
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of another terminal. do: a fault's name, state, nemesis, struck or end_nemesis."""
+
+    id: int
+    do: str
+    nodes: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # of a cut: from whom; none: from all other brokers
+    one_way: bool = False
+    reset: bool = False
+    schedule: list[Any] = []  # the entries of a nemesis
+
+
 class ServedNemesis:
     """Carries out a nemesis on a cluster that is up, by the runner of schedules of every run. Implements
-    protocols.Nemesis and Sight. act: carries out a fault, so that the server's state shows it."""
+    protocols.Nemesis. act: carries out a fault, so that the server's state shows it."""
 
     def __init__(self, cluster: Cluster, folder: Path, act: Callable[[Entry], Awaitable[str]]) -> None:
         self.struck: list[str] = []  # a line for each strike so far
@@ -100,8 +120,6 @@ class ServedNemesis:
         self.answers = Strikes(cluster).answers
         self._cluster, self._act = cluster, act
         self._recorder = Recorder(folder / "work" / HISTORY)
-        self.now_ns, self.acks = self._recorder.now_ns, self._recorder.acks
-        self.ack_or = self._recorder.ack_or
         self._runner = ScheduleRunner((self,), (), limits_of(cluster), besides=cluster.nodes)
         self._work: asyncio.Task[None] | None = None
 
@@ -115,21 +133,25 @@ class ServedNemesis:
         """Ends it. A strike under way goes on, and the server answers no other request before it has ended.
         Safe to call twice."""
         if self._work is not None:
-            self._work.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._work
+            await end_all([self._work])
             self._work = None
             self._recorder.close()
 
     async def _carry_out(self, schedule: Schedule) -> None:
+        sight = RunSight(self._recorder, self._cluster, self._view)
         try:
-            await self._runner.carry_out(schedule, self, self._recorder, _refuse_to_send)
+            await self._runner.carry_out(schedule, sight, self._recorder, _refuse_to_send)
         except FloodmarkError as error:
             self.failure = str(error)
         except Exception as error:  # the test fails by it, which must not pass without faults
             self.failure = f"{type(error).__name__}: {error}"
 
-    # -- Nemesis --------------------------------------------------------------------------------------------
+    async def _view(self) -> View:
+        """What is seen now; healthy is what has the partitions that are there now."""
+        await adopt(self._cluster)
+        view = await self._cluster.observe()
+        self._runner.assign(partitions_in(view, self._cluster))
+        return view
 
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
         for reasons in self._runner.missed_words().values():
@@ -137,29 +159,8 @@ class ServedNemesis:
             raise FloodmarkError(f"the nemesis stopped after {len(self.struck)} strikes, a moment did not "
                                  f"come:\n{why}")
         await asyncio.shield(self._act(replace(entry, nodes=nodes)))
-        self.struck.append(f"{self.now_ns() / 1e9:.3f} s {' '.join((entry.f, *nodes))}")
+        self.struck.append(f"{self._recorder.now_ns() / 1e9:.3f} s {' '.join((entry.f, *nodes))}")
         return Struck(nodes=nodes)
-
-    # -- Sight ----------------------------------------------------------------------------------------------
-
-    def acks_given(self, partition: int, leader: str) -> int:
-        raise FloodmarkError("the acks of a cluster that is up are unknown")
-
-    async def view(self) -> View:
-        """What is seen now; healthy is what has the partitions that are there now."""
-        await adopt(self._cluster)
-        view = await self._cluster.observe()
-        self._runner.assign(partitions_in(view, self._cluster))
-        return view
-
-    async def met(self, node: str) -> Sequence[Met]:
-        return ()
-
-    def crashes(self) -> Sequence[Met]:
-        return ()
-
-    def died(self) -> Sequence[str]:
-        return tuple(self._cluster.died())
 
 
 async def adopt(cluster: Cluster) -> None:
@@ -202,34 +203,35 @@ class ClusterServer:
         number = None
         try:
             request = request_of(line)
-            number = request["id"]
-            with_nemesis = request["do"] in ("nemesis", "struck", "end_nemesis")
-            carry_out = self._with_nemesis if with_nemesis else self._carry_out
-            return {"id": number, "ok": await carry_out(request)}
+            number = request.id
+            return {"id": number, "ok": await self.carry_out(request)}
         except FloodmarkError as error:
             return {"id": number, "error": str(error), "usage": isinstance(error, UsageError)}
 
-    async def _carry_out(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        f = request["do"]
-        if f == "cut":
-            return {"done": await self._strike_alone(*self._cut_of(request))}
-        if f != "state":
-            nodes = tuple(dict.fromkeys(request.get("nodes", ())))
-            return {"done": await self._strike_alone(Entry(f=f, nodes=nodes))}
-        async with self._lock:
-            await adopt(self.cluster)
-            return describe_cluster(self.cluster, await self.cluster.observe(), self._cuts, self._paused)
+    async def carry_out(self, request: Request) -> Mapping[str, Any]:
+        match request.do:
+            case "state":
+                async with self._lock:
+                    await adopt(self.cluster)
+                    look = await self.cluster.observe()
+                    return describe_cluster(self.cluster, look, self._cuts, self._paused)
+            case "nemesis" | "struck" | "end_nemesis":
+                return await self._with_nemesis(request)
+            case "cut":
+                return {"done": await self._strike_alone(*self._cut_of(request))}
+            case f:
+                nodes = tuple(dict.fromkeys(request.nodes))
+                return {"done": await self._strike_alone(Entry(f=f, nodes=nodes))}
 
-    async def _with_nemesis(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        if request["do"] == "nemesis":
-            schedule = json_form.read(request["schedule"].get("entries"), source="the nemesis",
-                                      nodes=self.cluster.nodes)
+    async def _with_nemesis(self, request: Request) -> Mapping[str, Any]:
+        if request.do == "nemesis":
+            schedule = json_form.read(request.schedule, source="the nemesis", nodes=self.cluster.nodes)
             self._nemesis = ServedNemesis(self.cluster, self.folder, self._strike_alone)
             self._nemesis.begin(schedule)
         nemesis = self._nemesis
         if nemesis is None:
             raise UsageError("no nemesis has begun")
-        if request["do"] == "end_nemesis":
+        if request.do == "end_nemesis":
             await nemesis.end()
         return {"struck": nemesis.struck, "failure": nemesis.failure}
 
@@ -271,22 +273,14 @@ class ClusterServer:
             return  # a View does not show whether it runs
         if node not in known:
             raise UsageError(f"no node {node!r}: there are {', '.join(known)}")
-        paused, up = node in self._paused, node in look.running
-        if f in _NEEDS_RUNNING and not up:
-            raise UsageError(f"{node} is not running: there is nothing to {f}")
-        if f == "start" and up:
-            raise UsageError(f"{node} is paused: resume it" if paused else f"{node} is running already")
-        if f == "pause" and paused:
-            raise UsageError(f"{node} is paused already")
-        if f == "resume" and not paused:
-            raise UsageError(f"{node} is not paused: there is nothing to resume")
-        if f == "stop" and paused:
-            raise UsageError(f"{node} is paused and cannot be stopped: resume it, or kill it")
+        state = "down" if node not in look.running else "paused" if node in self._paused else "up"
+        if (f, state) in IMPOSSIBLE:
+            raise UsageError(f"{node} {IMPOSSIBLE[f, state]}")
 
-    def _cut_of(self, request: Mapping[str, Any]) -> tuple[Entry, str]:
+    def _cut_of(self, request: Request) -> tuple[Entry, str]:
         """The cut that is requested, and the sentence about it when it is done."""
-        nodes: Sequence[str] = request["nodes"]
-        others = request["others"] or [node for node in self.cluster.nodes if node not in nodes]
+        nodes = request.nodes
+        others = request.others or tuple(node for node in self.cluster.nodes if node not in nodes)
         valid = (*self.cluster.nodes, CONTROLLER, CLIENTS)
         for name in (*nodes, *others):
             if name not in valid:
@@ -294,14 +288,12 @@ class ClusterServer:
         if not nodes or not others or set(nodes) & set(others):
             raise UsageError("a cut needs two sides: name nodes, and others from which to cut them")
         unheard = {node: list(others) for node in nodes}
-        if not request["one_way"]:
+        if not request.one_way:
             unheard |= {other: list(nodes) for other in others}
-        one = len(nodes) == 1 and list(nodes) != [CLIENTS]
-        verb = ("receives nothing from" if one else "receive nothing from") if request["one_way"] else (
-            "is cut from" if one else "are cut from")
-        done = f"{', '.join(nodes)} {verb} {', '.join(others)}{' (by reset)' if request['reset'] else ''}"
-        return Entry(f="cut", args={"grudge": unheard, "reset": request["reset"]}), done
-
+        one = len(nodes) == 1 and nodes[0] != CLIENTS
+        verb = f"receive{'s' * one} nothing" if request.one_way else f"{'is' if one else 'are'} cut"
+        done = f"{', '.join(nodes)} {verb} from {', '.join(others)}{' (by reset)' * request.reset}"
+        return Entry(f="cut", args={"grudge": unheard, "reset": request.reset}), done
 
 
 async def next_line(reader: asyncio.StreamReader) -> bytes | None:
@@ -312,60 +304,43 @@ async def next_line(reader: asyncio.StreamReader) -> bytes | None:
         return None
 
 
-def request_of(line: bytes | None) -> Mapping[str, Any]:
+def request_of(line: bytes | None) -> Request:
     """The request; UsageError for a line that is none."""
     try:
-        request = json.loads(line or b"")
-    except (ValueError, RecursionError):
-        raise UsageError("the request is no line of JSON") from None
-    if not isinstance(request, dict):
-        raise UsageError("the request is no JSON object")
-    needed = {"id", "do", *_NEEDED.get(str(request.get("do")), ())}
-    for name, kind in _FIELDS.items():
-        value = request.get(name)
-        texts = not isinstance(value, list) or all(isinstance(one, str) for one in value)
-        if (name in needed or name in request) and not (isinstance(value, kind) and texts):
-            raise UsageError(f"the request's {name!r} is missing, or of another type than "
-                             f"{kind.__name__}{' of texts' if kind is list else ''}")
-    return request
+        return msgspec.json.decode(line or b"", type=Request)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"the request is not valid: {error}") from None
 
 
 def describe_cluster(cluster: Cluster, look: View, cuts: Sequence[str], paused: Collection[str] = ()
                     ) -> dict[str, Any]:
     """The cluster's state as JSON."""
     return {
-        "bootstrap": bootstrap(cluster),
-        "nodes": list(cluster.nodes),
-        "running": sorted(look.running),
-        "unfenced": sorted(look.unfenced),
-        "paused": sorted(look.running & set(paused)),
-        "died": cluster.died(),
-        "cuts": list(cuts),
-        "partitions": [
-            {
-                "key": spec.key,
-                "topic": spec.topic,
-                "partition": spec.partition,
-                "replicas": list(spec.replicas),
-                "truth": asdict(look.partitions[spec.key]) if spec.key in look.partitions else None,
-                "views": {
-                    node: {name: value for name, value in asdict(look.replicas[node, spec.key]).items()
-                           if value is not UNKNOWN}
-                    for node in spec.replicas
-                    if (node, spec.key) in look.replicas
-                },
-            }
-            for spec in partitions_in(look, cluster)
-        ],
+        "bootstrap": bootstrap(cluster), "nodes": list(cluster.nodes), "running": sorted(look.running),
+        "unfenced": sorted(look.unfenced), "paused": sorted(look.running & set(paused)),
+        "died": cluster.died(), "cuts": list(cuts),
+        "partitions": [{
+            "key": spec.key, "topic": spec.topic, "partition": spec.partition,
+            "replicas": list(spec.replicas),
+            "truth": asdict(look.partitions[spec.key]) if spec.key in look.partitions else None,
+            "views": {node: {name: value for name, value in asdict(look.replicas[node, spec.key]).items()
+                             if value is not UNKNOWN}
+                      for node in spec.replicas if (node, spec.key) in look.replicas},
+        } for spec in partitions_in(look, cluster)],
     }
 
 
+def addressed(cluster: Cluster) -> Addressed:
+    """The cluster; UnfitCluster if it has no sockets."""
+    found = ability(cluster, Addressed)
+    if found is None:
+        raise UnfitCluster(f"no Kafka client reaches this cluster: {why_not(cluster, Addressed)}")
+    return found
+
+
 def bootstrap(cluster: Cluster) -> str:
-    """The bootstrap address for Kafka's clients; FloodmarkError if the cluster has no sockets."""
-    addressed = ability(cluster, Addressed)
-    if addressed is None:
-        raise FloodmarkError(f"no Kafka client reaches this cluster: {why_not(cluster, Addressed)}")
-    return ",".join(f"{host}:{port}" for host, port in addressed.addresses().values())
+    """The bootstrap address for Kafka's clients."""
+    return ",".join(f"{host}:{port}" for host, port in addressed(cluster).addresses().values())
 
 
 @contextlib.asynccontextmanager
@@ -408,7 +383,6 @@ def find_cluster(folder: Path | None) -> tuple[Path, str, int]:
 
 
 def state(folder: Path | None, *, as_json: bool = False) -> int:
-    """Prints leader, epoch and ISR of each partition, and LEO and HW of each replica."""
     answer = ask_cluster(folder, "state")
     print(json.dumps(answer) if as_json else state_text(answer))
     return EXIT_VALID
@@ -470,21 +444,14 @@ def loss_text(node: str, struck: Mapping[str, Any], partitions: Sequence[Partiti
 
 
 def strike(folder: Path | None, f: str, nodes: Sequence[str], **besides: Any) -> int:
-    """Applies a fault that is a command to the nodes, one after the other."""
-    _say(ask_cluster(folder, f, nodes=list(nodes), **besides)["done"])
+    """Applies a fault that is a command to the nodes, one after the other. besides: fields of Request."""
+    _say(ask_cluster(folder, f, nodes=nodes, **besides)["done"])
     return EXIT_VALID
-
-
-def cut(folder: Path | None, nodes: Sequence[str], *, others: Sequence[str] = (), one_way: bool = False,
-        reset: bool = False) -> int:
-    """Cuts the nodes from the others (none: all other brokers). one_way: only the nodes receive nothing."""
-    return strike(folder, "cut", nodes, others=list(others), one_way=one_way, reset=reset)
 
 
 def up(cluster: Cluster, folder: Path) -> int:
     """Runs the cluster until Ctrl-C or SIGTERM. folder: its data."""
-    with sigterm_handler_restored():
-        return asyncio.run(_up(cluster, folder))
+    return run_loop(_up(cluster, folder), signals=())
 
 
 async def _up(cluster: Cluster, folder: Path) -> int:
@@ -537,10 +504,6 @@ def ask_cluster(folder: Path | None, do: str, **besides: Any) -> Mapping[str, An
     return asyncio.run(ask())
 
 
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
-
-
 def bring_up(spec: RunSpec, *, first_port: int | None) -> int:
     """Runs a cluster until Ctrl-C. Links are proxied by default, so that they can be cut."""
     if spec.out is not None:
@@ -550,8 +513,7 @@ def bring_up(spec: RunSpec, *, first_port: int | None) -> int:
             spec.cluster, folder, spec.nodes, first_port=first_port, rules=spec.rules, bugs=spec.bugs,
             config=pairs(spec.config), links=spec.links or PROXIED, kafka=spec.kafka,
             topic_config=pairs(spec.topic_config, "-t"), trace=False)  # not judged, and may be up for long
-        if ability(brought, Addressed) is None:
-            raise UnfitCluster(f"no Kafka client reaches this cluster: {why_not(brought, Addressed)}")
+        addressed(brought)
         refuse_config(brought)
         return up(brought, folder)
 

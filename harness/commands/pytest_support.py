@@ -307,7 +307,7 @@ def striking(cluster: ClusterUp, keywords: Keywords) -> Iterator[Sequence[str]]:
             raise UsageError(f"floodmark_nemesis has no {name!r}; it has: {', '.join(NEMESES)}")
     schedule = entries({"seed": SEED, "interval": 1.0, **keywords, "nemesis": names, "duration": AT_MOST_S,
                         "nodes": len(cluster.state()["nodes"])})
-    cluster.ask("nemesis", schedule={"entries": schedule})
+    cluster.ask("nemesis", schedule=schedule)
     try:
         yield StruckSoFar(cluster)
     finally:

@@ -10,7 +10,7 @@ Rules
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -44,15 +44,17 @@ _TEMPORARY = frozenset({
 
 
 class RunSight:
-    """Implements views.Sight by a recorder, a cluster and its trace; all times count from the run's
-    begin."""
+    """Implements views.Sight by a recorder, a cluster and its trace; all times count from the run's begin.
+    view: what observes the cluster, if it does more."""
 
-    def __init__(self, recorder: Recorder, cluster: Cluster) -> None:
+    def __init__(self, recorder: Recorder, cluster: Cluster,
+                 view: Callable[[], Coroutine[Any, Any, View]] | None = None) -> None:
         self._recorder = recorder
         self._cluster = cluster
         self._points = ability(cluster, Failpoints)
         self._explains = ability(cluster, ExplainsDeaths)
         self._acks_given: AcksGiven | None = None
+        self.view = view or cluster.observe
         self.now_ns, self.acks, self.ack_or = recorder.now_ns, recorder.acks, recorder.ack_or
 
     def acks_given(self, partition: int, leader: str) -> int:
@@ -63,9 +65,6 @@ class RunSight:
                 raise FloodmarkError(f"without a trace it is unknown what {leader} has acked")
             self._acks_given = AcksGiven(Feed(raw, self._recorder.origin_ns, AcksGiven.EVENTS))
         return self._acks_given.count(partition, leader)
-
-    async def view(self) -> View:
-        return await self._cluster.observe()
 
     async def met(self, node: str) -> Sequence[Met]:
         return [] if self._points is None else list(map(self._timed, await self._points.met(node)))

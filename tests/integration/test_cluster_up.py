@@ -97,7 +97,7 @@ def test_what_cannot_be_done_to_a_node_is_usage_and_nothing_is_done(
         with pytest.raises(UsageError, match=message):
             commands.strike(up.folder, f, nodes)
     with pytest.raises(UsageError, match="no node 'n7': there are n1, n2, controller, clients"):
-        commands.cut(up.folder, ["n7"])
+        commands.strike(up.folder, "cut", ["n7"])
     assert state(up.folder, capsys)["running"] == ["n1", "n2"]
     assert commands.strike(up.folder, "pause", ["n1"]) == 0
     assert state(up.folder, capsys)["paused"] == ["n1"]
@@ -123,15 +123,15 @@ def test_what_another_terminal_asks_is_done(
     assert commands.strike(up.folder, "kill", ["n2"]) == 0
     assert state(up.folder, capsys)["running"] == ["n1"]
     assert commands.strike(up.folder, "start", ["n2"]) == 0
-    assert commands.cut(up.folder, ["n1"], one_way=True) == 0
+    assert commands.strike(up.folder, "cut", ["n1"], one_way=True) == 0
     assert state(up.folder, capsys)["cuts"] == ["n1 receives nothing from n2"]
     assert commands.strike(up.folder, "heal", ()) == 0
     assert state(up.folder, capsys)["cuts"] == []
     assert commands.state(None) == 0
     assert "brokers    n1" in capsys.readouterr().out
-    assert commands.cut(up.folder, ["n2"], others=["n1", "controller"]) == 0
+    assert commands.strike(up.folder, "cut", ["n2"], others=["n1", "controller"]) == 0
     assert state(up.folder, capsys)["cuts"] == ["n2 is cut from n1, controller"]
-    assert commands.cut(up.folder, ["n1", "n2"], others=["clients"], one_way=True) == 0
+    assert commands.strike(up.folder, "cut", ["n1", "n2"], others=["clients"], one_way=True) == 0
     assert commands.strike(up.folder, "heal", ()) == 0
     assert "n1, n2 receive nothing from clients\n" in capsys.readouterr().err
     with pytest.raises(FloodmarkError, match="cannot 'tickle'"):

@@ -12,7 +12,6 @@ from floodmark.harness.commands.cluster import ClusterServer
 from floodmark.harness.protocols import Cluster
 
 LIMIT = 1000  # of a line, in bytes
-CUT = {"id": 5, "do": "cut", "nodes": ["n1"], "others": [], "one_way": False, "reset": False}
 
 
 class Writer:
@@ -47,18 +46,18 @@ def answers(lines: Sequence[bytes]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("line", "message"), [
-    (b"{", "no line of JSON"), (b"", "no line of JSON"), (b"\xff", "no line of JSON"),
-    (b"[" * 900, "no line of JSON"), (b'"' + b"x" * 3000 + b'"', "no line of JSON"), (b"7", "no JSON object"),
-    (b"{}", "'id' is missing, or of another type than int"), (b'{"id": 1}', "'do' is missing"),
-    (b'{"id": 1, "do": 5}', "'do' is missing"), (b'{"id": 1, "do": "kill", "nodes": "n1"}', "'nodes' is"),
-    (b'{"id": 1, "do": "kill", "nodes": [5]}', "than list of texts"),
-    (b'{"id": 1, "do": "nemesis", "schedule": []}', "'schedule' is missing, or of another type than dict"),
+    (b"{", "truncated"), (b"", "truncated"), (b"\xff", "malformed"), (b"[" * 900, "Expected `object`"),
+    (b'"' + b"x" * 3000 + b'"', "truncated"), (b"7", "Expected `object`"),
+    (b"{}", "missing required field `id`"), (b'{"id": 1}', "missing required field `do`"),
+    (b'{"id": 1, "do": 5}', "Expected `str`, got `int` - at `$.do`"),
+    (b'{"id": 1, "do": "kill", "nodes": "n1"}', "Expected `array`, got `str` - at `$.nodes`"),
+    (b'{"id": 1, "do": "kill", "nodes": [5]}', "at `$.nodes[0]`"),
+    (b'{"id": 1, "do": "nemesis", "schedule": {}}', "Expected `array`, got `object` - at `$.schedule`"),
     (b'{"id": 1, "do": "struck"}', "no nemesis has begun"),
-    *((json.dumps({name: value for name, value in CUT.items() if name != left_out}).encode(), f"'{left_out}'")
-      for left_out in CUT),
+    (b'{"id": 1, "do": "cut", "nodes": []}', "a cut needs two sides"),
 ])
 def test_a_malformed_line_is_answered_and_the_next_one_served(line: bytes, message: str) -> None:
-    good = json.dumps({**CUT, "id": 6, "nodes": ["n7"]}).encode()
+    good = b'{"id": 6, "do": "cut", "nodes": ["n7"]}'
     first, *_, last = answers([line, good])
     assert (message in first["error"], first["usage"]) == (True, True), first
     assert last == {"id": 6, "error": "no node 'n7': there are n1, n2, controller, clients", "usage": True}

@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -238,11 +238,14 @@ def carried_out(server: cluster_server.ClusterServer, given: list[dict[str, Any]
     """The server's answer at the end of a nemesis with these entries, after so many strikes or a failure."""
 
     async def out() -> Mapping[str, Any]:
-        now = await server._with_nemesis({"do": "nemesis", "schedule": {"entries": given}})
+        def ask(do: str, **besides: Any) -> Awaitable[Mapping[str, Any]]:
+            return server.carry_out(cluster_server.Request(id=1, do=do, **besides))
+
+        now = await ask("nemesis", schedule=given)
         while len(now["struck"]) < until and now["failure"] is None:
             await asyncio.sleep(0)
-            now = await server._with_nemesis({"do": "struck"})
-        return await server._with_nemesis({"do": "end_nemesis"})
+            now = await ask("struck")
+        return await ask("end_nemesis")
 
     return asyncio.run(out())
 

@@ -147,8 +147,8 @@ def record(plan: RunPlan, screen: Screen | None = None) -> RunResult:
 
 
 def play_all(plays: Sequence[Play], *, at_once: int = 1, screen: Screen, broken_off: str) -> list[Played]:
-    """Makes these runs in a loop of its own. FloodmarkError with the sentence `broken_off` if a signal ended
-    this before all were made."""
+    """Makes these runs in a loop of its own. FloodmarkError with the sentence `broken_off` if a second signal
+    ended this at once."""
     try:
         return run_loop(play(plays, at_once=at_once, screen=screen))
     except asyncio.CancelledError as error:
@@ -156,8 +156,9 @@ def play_all(plays: Sequence[Play], *, at_once: int = 1, screen: Screen, broken_
 
 
 async def play(plays: Sequence[Play], *, at_once: int = 1, screen: Screen | None = None) -> list[Played]:
-    """Makes these runs, `at_once` at a time; the results are in the given order. screen: where to show how
-    many are made, or how far the only one is; with it, a line for each with a title that is made or
+    """Makes these runs, `at_once` at a time; the results are in the given order. After one that was
+    interrupted no other begins, and only what was made is returned. screen: where to show how many are made,
+    and if one is made at a time how far it is; with it, a line for each with a title that is made or
     repeated."""
     made: dict[int, Played] = {}
     if screen is not None and len(plays) > 1:
@@ -165,7 +166,7 @@ async def play(plays: Sequence[Play], *, at_once: int = 1, screen: Screen | None
 
     async def work(numbered: tuple[int, Play]) -> None:
         position, one = numbered
-        made[position] = await _play(one, screen, alone=len(plays) == 1)
+        made[position] = await _play(one, screen, alone=at_once == 1)
         if screen is not None and one.title:
             say(f"[{len(made)}/{len(plays)}] {made[position].text}")
         if screen is not None and len(plays) > 1:
@@ -177,9 +178,9 @@ async def play(plays: Sequence[Play], *, at_once: int = 1, screen: Screen | None
     try:
         await work_through(enumerate(plays), work, at_once=at_once)
     except asyncio.CancelledError:
-        if len(made) < len(plays):
+        if not any(one.interrupted for one in made.values()):
             raise
-    return [made[position] for position in range(len(plays))]
+    return [made[position] for position in sorted(made)]
 
 
 async def _play(play: Play, screen: Screen | None, *, alone: bool) -> Played:

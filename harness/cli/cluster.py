@@ -1,11 +1,13 @@
 """Defines the commands `floodmark cluster ...`: only their options and help texts."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from floodmark.harness.cli.options import RUN_FOLDER, exits, spec_options
+from floodmark.harness import catalog
+from floodmark.harness.cli.options import RUN_FOLDER, calls, exits, spec_options
 from floodmark.harness.faults import COMMANDS, FAULTS
 from floodmark.harness.spec import CLUSTER_OPTIONS, RunSpec
 
@@ -35,12 +37,9 @@ def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
 @cluster.command("state")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 @FOLDER_OPTION
-@exits
-def cluster_state(as_json: bool, folder: Path | None) -> int:
+@calls("cluster:state")
+def cluster_state() -> None:
     """Show leader, epoch and ISR of each partition, and LEO and HW of each replica."""
-    from floodmark.harness.commands import cluster as commands
-
-    return commands.state(folder, as_json=as_json)
 
 
 @cluster.command("cut")
@@ -51,24 +50,15 @@ def cluster_state(as_json: bool, folder: Path | None) -> int:
               help="NODES receive nothing from the others, which still receive from them.")
 @click.option("--reset", is_flag=True, help="Reset the connections, instead of dropping their packets.")
 @FOLDER_OPTION
-@exits
-def cluster_cut(folder: Path | None, nodes: tuple[str, ...], **options: Any) -> int:
+@calls("cluster:cut")
+def cluster_cut() -> None:
     """Cut NODES from all other brokers, in both directions, until heal. The controller and clients still
     reach them, unless --from names them too. It adds to earlier cuts. Not possible after `up --links direct`.
     """
-    from floodmark.harness.commands import cluster as commands
-
-    return commands.strike(folder, "cut", nodes, **options)
 
 
 def _strike(f: str, name: str, does: str, *, hidden: bool = False) -> None:
-    @FOLDER_OPTION
-    @exits
-    def strike(folder: Path | None, nodes: tuple[str, ...] = ()) -> int:
-        from floodmark.harness.commands import cluster as commands
-
-        return commands.strike(folder, f, nodes)
-
+    strike = FOLDER_OPTION(exits(partial(catalog.late("floodmark.harness.commands.cluster:strike"), f=f)))
     on_nodes = FAULTS[f].on == "nodes"
     taking = click.argument("nodes", nargs=-1, required=True)(strike) if on_nodes else strike
     cluster.command(name, help=does, hidden=hidden)(taking)

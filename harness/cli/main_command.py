@@ -11,6 +11,7 @@ from floodmark.harness.cli.campaign import campaign
 from floodmark.harness.cli.cluster import cluster
 from floodmark.harness.cli.options import (
     RUN_FOLDER,
+    calls,
     exits,
     file_option,
     findings,
@@ -21,7 +22,6 @@ from floodmark.harness.cli.options import (
     spark_options,
     spec_options,
 )
-from floodmark.harness.spark_options import Workers
 from floodmark.harness.spec import OPTIONS, RunSpec
 
 if TYPE_CHECKING:
@@ -56,21 +56,18 @@ def run(through: "Gate", **options: Any) -> int:
     spec = RunSpec(**options, given=set_by_hand())
     refuse_misplaced(spec)
     if spec.bootstrap is None:
-        return run_and_judge(spec, through, planned)
+        return run_and_judge(spec, plan_of=planned, through=through)
     from floodmark.harness.commands.own_cluster import planned_on_own
 
-    return run_and_judge(spec, through, planned_on_own)
+    return run_and_judge(spec, plan_of=planned_on_own, through=through)
 
 
 @main.command()
 @click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=click.Path())
-@exits
-@judge_options
-@report_options
-@spark_options
+@calls("check:check_folders", judge_options, report_options, spark_options)
 @click.option("--keep-parquet", is_flag=True, help="Also write each big history as Parquet "
               "(history.parquet), which is read faster the next time.")
-def check(folders: tuple[str, ...], through: "Gate", workers: Workers, keep_parquet: bool) -> int:
+def check() -> None:
     """Judge run FOLDERs (default: the latest run), all in one set of Spark jobs.
 
     A FOLDER may be a quoted pattern: 'histories/runs/*' means the folders that it matches, in order. A folder
@@ -78,24 +75,16 @@ def check(folders: tuple[str, ...], through: "Gate", workers: Workers, keep_parq
     It may be an address that Spark can read: hdfs://, s3a://, viewfs://.
     The exit code is the worst of all folders, in the order 1, 4, 3, 0.
     """
-    from floodmark.harness.commands.check import check_folders
-
-    return check_folders(folders, through, workers, keep_parquet=keep_parquet)
 
 
 @main.command()
 @click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=click.Path())
-@exits
-@judge_options
-@spark_options
-def rejudge(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
+@calls("check:rejudge_folders", judge_options, spark_options)
+def rejudge() -> None:
     """Judge saved run FOLDERs (default: the latest) again and show what changed against their verdicts.
 
     The new verdicts replace the saved ones. Patterns and the exit code are as for check.
     """
-    from floodmark.harness.commands.check import rejudge_folders
-
-    return rejudge_folders(folders, through, workers)
 
 
 @main.command()
@@ -106,8 +95,8 @@ def rejudge(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/reproduce-TIME",
               help="The parent of the runs' folders, absent or empty.")
 @file_option("--json", "json_file", "Write the result to FILE.")
-@exits
-def reproduce(folder: Path | None, **options: Any) -> int:
+@calls("reproduce:reproduce")
+def reproduce() -> None:
     """Reproduce a saved run (default: the latest) from its FOLDER alone, and count how often its finding
     comes back.
 
@@ -119,9 +108,6 @@ def reproduce(folder: Path | None, **options: Any) -> int:
     1 it did not, but another bug was found; 3 it did not, which proves nothing: try more --runs;
     2 usage; 4 the run cannot be reproduced, or no reproduction was carried out.
     """
-    from floodmark.harness.commands.reproduce import reproduce as reproduce_run
-
-    return reproduce_run(folder, **options)
 
 
 @main.command()
@@ -130,12 +116,9 @@ def reproduce(folder: Path | None, **options: Any) -> int:
               help="Tell how this finding came about: who caused it, since when, which faults struck.")
 @click.option("--partition", type=click.IntRange(0), show_default="the only one", help="The log to show.")
 @click.option("--offset", type=click.IntRange(0), help="Show the replicas' logs side by side around it.")
-@exits
-def show(folder: Path | None, **options: Any) -> int:
+@calls("show:show_run")
+def show() -> None:
     """Show a run (default: the latest): a summary, the history of a finding, or the logs at an offset."""
-    from floodmark.harness.commands.show import show_run
-
-    return show_run(folder, **options)
 
 
 @main.command()
@@ -145,40 +128,31 @@ def show(folder: Path | None, **options: Any) -> int:
               help="The file to write.")
 @click.option("--ledger", type=click.Path(path_type=Path, dir_okay=False),
               show_default="the campaign's", help="For a campaign: what earlier nights found.")
-@exits
-def report(folder: Path | None, out: Path | None, ledger: Path | None) -> int:
+@calls("report_page:report_page")
+def report() -> None:
     """Write a run (default: the latest) as one page for a browser: the findings, step by step through the
     replicas' logs, and the run over time. The file is complete: it loads nothing, so you can send it to
     others.
 
     For a campaign's folder: what is new, since when, how often; what was tested; links to its runs' pages.
     """
-    from floodmark.harness.commands.report_page import report_page
-
-    return report_page(folder, out, ledger)
 
 
 @main.command()
 @click.argument("name", required=False, shell_complete=findings)
-@exits
-def explain(name: str | None) -> int:
+@calls("explain:explain_finding")
+def explain() -> None:
     """Explain what finding NAME means, what its near miss is, and what permits it; without NAME, list all
     findings with their meanings on one line each."""
-    from floodmark.harness.commands.explain import explain_finding
-
-    return explain_finding(name)
 
 
 @main.command()
 @spec_options("cluster", "kafka")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/demo-TIME",
               help="The parent of the demo's run folders, absent or empty.")
-@exits
-def demo(cluster: str, kafka: str | None, out: Path | None) -> int:
+@calls("scenario:run_demo")
+def demo() -> None:
     """See Kafka's historical disasters happen and be caught, and leader epochs prevent them."""
-    from floodmark.harness.commands.scenario import run_demo
-
-    return run_demo(cluster, out, kafka)
 
 
 # -- other tools' histories ------------------------------------------------------------------------------
@@ -200,17 +174,14 @@ def import_() -> None:
 @click.option("--loses", multiple=True, metavar="ACT", help="An act of the nemesis that loses data.")
 @click.option("--spares", multiple=True, metavar="ACT",
               help="An act that loses none, even if floodmark expects that it does.")
-@exits
-def import_jepsen(file: Path, **options: Any) -> int:
+@calls("import_jepsen:import_history")
+def import_jepsen() -> None:
     """Turn FILE, the history.edn (or JSON lines) of a jepsen.tests.kafka run, into a run folder.
 
     What cannot be converted is counted on stderr and in run.json. There are no replicas' logs, so checks that
     need them are not made, and lost writes are inferred from the reads, as Jepsen does. Kills lose no written
     data, unless a lazy file system loses it: --loses kill.
     """
-    from floodmark.harness.commands.import_jepsen import import_history
-
-    return import_history(file, **options)
 
 
 # -- the zoo ---------------------------------------------------------------------------------------------
@@ -223,23 +194,17 @@ def scenario() -> None:
 
 
 @scenario.command("list")
-@exits
-def scenario_list() -> int:
+@calls("scenario:list_scenarios")
+def scenario_list() -> None:
     """List the scenarios."""
-    from floodmark.harness.commands.scenario import list_scenarios
-
-    return list_scenarios()
 
 
 @scenario.command("show")
 @click.argument("name")
-@exits
-def scenario_show(name: str) -> int:
+@calls("scenario:show_scenario")
+def scenario_show() -> None:
     """Show scenario NAME (or zoo number, or FILE.toml): its story, its steps, what is expected on which
     rules."""
-    from floodmark.harness.commands.scenario import show_scenario
-
-    return show_scenario(name)
 
 
 @scenario.command("run")
@@ -255,15 +220,12 @@ def scenario_show(name: str) -> int:
               help="How many clusters run at the same time.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/scenario-TIME",
               help="The parent of the run folders, absent or empty.")
-@exits
-def scenario_run(name: str | None, **options: Any) -> int:
+@calls("scenario:run_scenarios")
+def scenario_run() -> None:
     """Play scenario NAME (or zoo number, or FILE.toml) and compare what is found with what is expected.
 
     Exit codes: 0 every play came out as expected; 1 one did not; 4 one could not be played.
     """
-    from floodmark.harness.commands.scenario import run_scenarios
-
-    return run_scenarios(name, **options)
 
 
 main.add_command(cluster)
@@ -280,8 +242,8 @@ def kafka() -> None:
 
 @kafka.command("get")
 @click.argument("version_or_folder", metavar="VERSION|FOLDER")
-@exits
-def kafka_get(version_or_folder: str) -> int:
+@calls("kafka:get")
+def kafka_get() -> None:
     """Get the jars of Apache Kafka VERSION with Maven and keep them, each with its checksum, in the user's
     cache folder. If they are there already, their checksums are checked; no network is needed then.
 
@@ -291,9 +253,6 @@ def kafka_get(version_or_folder: str) -> int:
     Exit codes: 0 it can be run; 2 there is no such version or folder; 4 a problem with Java, Maven, the
     network or the folder.
     """
-    from floodmark.harness.commands.kafka import get
-
-    return get(version_or_folder)
 
 
 # -- this machine ----------------------------------------------------------------------------------------
@@ -304,12 +263,9 @@ def kafka_get(version_or_folder: str) -> int:
 @file_option("--json", "json_file", "Write the result to FILE.")
 @click.option("--anew", is_flag=True, help="Test again what containers can do.")
 @click.option("--build", is_flag=True, help="Build the containers' image if there is none.")
-@exits
-def doctor(**options: Any) -> int:
+@calls("doctor:examine_machine")
+def doctor() -> None:
     """Show what can and cannot be done on this machine, and why: clusters, faults, the judge.
 
     Exits 0 if the chosen cluster has all it needs, else 4.
     """
-    from floodmark.harness.commands.doctor import examine_machine
-
-    return examine_machine(**options)

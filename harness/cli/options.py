@@ -142,6 +142,19 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
     return wrapped
 
 
+def calls(function: str, *reading: Decorator) -> Decorator:
+    """Make a command call this function of harness/commands, `module:name`, with its parameters, and exit
+    with its code. It is imported only then. reading: what turns options into further parameters."""
+
+    def calling(command: Callable[..., None]) -> Callable[..., None]:
+        called: Callable[..., int] = wraps(command)(catalog.late(f"floodmark.harness.commands.{function}"))
+        for decorator in reversed(reading):
+            called = decorator(called)
+        return exits(called)
+
+    return calling
+
+
 def set_by_hand() -> frozenset[str]:
     """The parameters of the current command that were set by the user."""
     context = click.get_current_context()

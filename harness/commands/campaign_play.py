@@ -88,7 +88,7 @@ def plan_of(request: Mapping[str, Any]) -> tuple[RunPlan, Scenario | None]:
     if "again" in request:
         first = read_first(Path(request["again"]), request["finding"])
         again = spec_of_reproduction(first, folder, int(request["number"]))
-        return planned(again, tuple(one.now for one in first.anchors)), None
+        return planned(again, first.schedule), None
     return plan_of_case(case_of_json(request["case"]), int(request["seed"]), folder)
 
 

@@ -33,14 +33,14 @@ from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.verdict import worst
 
 
-def check_folders(words: Sequence[str | Path], through: Gate, workers: Workers = HERE, *,
+def check_folders(folders: Sequence[str | Path], through: Gate, workers: Workers = HERE, *,
                   keep_parquet: bool = False) -> int:
     """Judges all runs (patterns too, and folders of runs) in one call of the judge; returns the worst exit
     code."""
-    folders = chosen_runs(words, workers)
-    codes = judge_and_report(folders, through, workers)
+    runs = chosen_runs(folders, workers)
+    codes = judge_and_report(runs, through, workers)
     if keep_parquet:
-        keep_parquet_copies(folders)
+        keep_parquet_copies(runs)
     if catalog.prepare_next_judge():
         click.echo("in the background a cache is made so that Spark starts faster next time (once; 170 MB)",
                    err=True)
@@ -58,11 +58,11 @@ def keep_parquet_copies(folders: Sequence[Place]) -> None:
                 click.echo(harmless(message), err=True)
 
 
-def rejudge_folders(words: Sequence[str | Path], through: Gate, workers: Workers = HERE) -> int:
+def rejudge_folders(folders: Sequence[str | Path], through: Gate, workers: Workers = HERE) -> int:
     """Judges these runs, prints what changed, and writes the verdicts; returns the worst exit code."""
-    folders = chosen_runs(words, workers)
-    saved = [verdict_before(folder) for folder in folders]
-    judged = judge(folders, workers, what=many(len(folders), "run"), again=True)
+    runs = chosen_runs(folders, workers)
+    saved = [verdict_before(folder) for folder in runs]
+    judged = judge(runs, workers, what=many(len(runs), "run"), again=True)
     rulings, differing = [], 0
     for before, one in zip(saved, judged, strict=True):
         folder, counted = one.folder, bool(one.verdict.counts)

@@ -443,10 +443,13 @@ def loss_text(node: str, struck: Mapping[str, Any], partitions: Sequence[Partiti
     return f"{sentence}; its logs now end: {', '.join(ends)}" if ends else sentence
 
 
-def strike(folder: Path | None, f: str, nodes: Sequence[str], **besides: Any) -> int:
+def strike(folder: Path | None, f: str, nodes: Sequence[str] = (), **besides: Any) -> int:
     """Applies a fault that is a command to the nodes, one after the other. besides: fields of Request."""
     _say(ask_cluster(folder, f, nodes=nodes, **besides)["done"])
     return EXIT_VALID
+
+
+cut = partial(strike, f="cut")
 
 
 def up(cluster: Cluster, folder: Path) -> int:

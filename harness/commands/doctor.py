@@ -14,12 +14,13 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from itertools import groupby
 from pathlib import Path
 
 import click
+import psutil
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.containers import ability_probe
@@ -111,8 +112,7 @@ def tables(rows: Sequence[Row], faults: Sequence[FaultRow], *, chosen: str) -> l
     shown_faults = []
     for one in faults:
         text = f"{one.does} ({one.detail})" if one.detail and one.containers else one.detail or one.does
-        marks = (MARKS[can] for can in (one.local, one.simulated, one.containers))
-        shown_faults.append((one.fault, *marks, text))
+        shown_faults.append((one.fault, MARKS[one.local], MARKS[one.simulated], MARKS[one.containers], text))
         if one.todo and one.containers is False:
             shown_faults.append(("", "", "", "", f"-> {one.todo}"))
     return [*found, table(("faults", "local", "simul.", "containers", ""), shown_faults, COLOURS)]
@@ -136,21 +136,21 @@ def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: Mapping[str,
 def registered_rows() -> list[Row]:
     """The entry points of other distributions, each imported; a cluster that cannot be imported cannot
     run."""
-    rows, own = [], catalog.own_names(CLUSTER)
-    for kind in GROUPS:
-        for one in registered(kind):
-            todo = ""
-            try:
-                if kind != CHECK:
-                    catalog.refuse_name(kind, one.name)
-                if kind == NEMESIS:
-                    registered_nemesis(one)
-                one.load()
-            except UsageError as error:
-                todo = str(error)
-            rows.append(Row(part="of other packages", item=f"{kind} {one.name}", can=not todo,
-                            detail=f"{one.distribution}, {one.entry.value}", todo=todo,
-                            needed_by=(one.name,) if kind == CLUSTER and one.name not in own else ()))
+    rows = []
+    for one in (one for kind in GROUPS for one in registered(kind)):
+        todo = ""
+        try:
+            if one.kind != CHECK:
+                catalog.refuse_name(one.kind, one.name)
+            if one.kind == NEMESIS:
+                registered_nemesis(one)
+            one.load()
+        except UsageError as error:
+            todo = str(error)
+        needed = one.kind == CLUSTER and one.name not in catalog.own_names(CLUSTER)
+        rows.append(Row(part="of other packages", item=f"{one.kind} {one.name}", can=not todo, todo=todo,
+                        detail=f"{one.distribution}, {one.entry.value}",
+                        needed_by=(one.name,) if needed else ()))
     return rows
 
 
@@ -164,10 +164,18 @@ Found = tuple[bool | None, str, str]  # whether it can (None: unknown), what was
 
 def machine_rows(folder: Path) -> list[Row]:
     """The rows about this machine, which every cluster needs. folder: where runs would be stored."""
+    system = f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} processors"
+    checks: dict[str, Callable[[], Found]] = {
+        "system": lambda: (sys.platform == "linux", system,
+                           "clusters run only on Linux; saved runs can be judged anywhere"),
+        "Python": lambda: (sys.version_info >= PYTHON_AT_LEAST,
+                           f"{platform.python_version()} at {sys.executable}", "3.11 or newer is needed"),
+        "memory": _memory, "disk": lambda: _disk(folder), "loopback": _loopback, "ports": _ports,
+        "judge": _java, "broker": _broker}
     rows = []
-    for item, check in _CHECKS.items():
+    for item, check in checks.items():
         try:
-            can, detail, todo = check(folder)
+            can, detail, todo = check()
         except (FloodmarkError, ImportError, OSError) as error:
             can, detail, todo = False, str(error), ""
         rows.append(Row(part="this machine", item=item, can=can, detail=detail, todo=todo,
@@ -175,32 +183,10 @@ def machine_rows(folder: Path) -> list[Row]:
     return rows
 
 
-def _system(_: Path) -> Found:
-    return (sys.platform == "linux",
-            f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} processors",
-            "clusters run only on Linux; saved runs can be judged anywhere")
-
-
-def _python(_: Path) -> Found:
-    return (sys.version_info >= PYTHON_AT_LEAST, f"{platform.python_version()} at {sys.executable}",
-            "3.11 or newer is needed")
-
-
-def _memory(_: Path) -> Found:
-    available = _available_bytes()
-    if available is None:
-        return None, "this system does not report it", ""
+def _memory() -> Found:
+    available = psutil.virtual_memory().available
     return (available >= MEMORY_AT_LEAST, f"{_size(available)} available",
             f"end something: {_size(MEMORY_AT_LEAST)} is needed for brokers and judge")
-
-
-def _available_bytes() -> int | None:
-    try:
-        text = Path("/proc/meminfo").read_text(encoding="ascii")
-    except OSError:
-        return None
-    kilobytes = [line.split()[1] for line in text.splitlines() if line.startswith("MemAvailable:")]
-    return int(kilobytes[0]) * 1024 if kilobytes else None
 
 
 def _disk(folder: Path) -> Found:
@@ -209,7 +195,7 @@ def _disk(folder: Path) -> Found:
             f"make room, or use --out elsewhere: {_size(DISK_AT_LEAST)} is needed for a run")
 
 
-def _loopback(_: Path) -> Found:
+def _loopback() -> Found:
     try:
         with socket.create_server((HOST, 0)) as server:
             socket.create_connection(server.getsockname(), LOOPBACK_S).close()
@@ -219,26 +205,21 @@ def _loopback(_: Path) -> Found:
     return True, f"{HOST} answers", ""
 
 
-def _ports(_: Path) -> Found:
+def _ports() -> Found:
     with closing(Ports()) as ports:
         return True, f"free ones between {LOWEST} and {HIGHEST}, such as {ports.choose()}", ""
 
 
-def _java(_: Path) -> Found:
+def _java() -> Found:
     java, version = catalog.can_judge()
     return True, f"Java {version} at {java}, Spark {metadata.version('pyspark')}", ""
 
 
-def _broker(_: Path) -> Found:
+def _broker() -> Found:
     try:
         return True, f"runs; rules {', '.join(scenario_words().generations)}", ""
     except FloodmarkError as error:
         return False, str(error), "install floodmark again: pip install -e . in a checkout"
-
-
-_CHECKS: Mapping[str, Callable[[Path], Found]] = {
-    "system": _system, "Python": _python, "memory": _memory, "disk": _disk, "loopback": _loopback,
-    "ports": _ports, "judge": _java, "broker": _broker}
 
 
 def _size(count: int) -> str:
@@ -252,7 +233,7 @@ _ENGINE_PART = "containers"
 class Engine:
     """The container engine. abilities: which faults it can apply; None: unknown, see `why_unknown`."""
 
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     abilities: Abilities | None
     why_unknown: str = ""
 
@@ -260,61 +241,51 @@ class Engine:
 def examine_engine(*, anew: bool, build: bool, say: Callable[[str], None]) -> Engine:
     """Asks the engine, and tests in containers what it can do, if there is an image for that."""
     rows: list[Row] = []
+    item, why_unknown = "engine", "there is no container engine"
     try:
-        client = connect()
+        with closing(connect()) as client:
+            item, why_unknown = "containers", "the engine failed"
+            if build:
+                tools_image(client, say)
+            about = facts(client)
+            rows += engine_rows(about)
+            if about.tools is None:
+                return Engine(rows=rows, abilities=None, why_unknown="there is no image to test it with")
+            abilities = ability_probe.probe(client, about.tools, afresh=anew)
+            return Engine(rows=[*rows, *ability_rows(abilities)], abilities=abilities)
     except FloodmarkError as error:
-        return Engine(rows=(_engine_row("engine", False, str(error)),), abilities=None,
-                      why_unknown="there is no container engine")
-    try:
-        if build:
-            tools_image(client, say)
-        about = facts(client)
-        rows += engine_rows(about)
-        if about.tools is None:
-            return Engine(rows=tuple(rows), abilities=None, why_unknown="there is no image to test it with")
-        abilities = ability_probe.probe(client, about.tools, afresh=anew)
-    except FloodmarkError as error:
-        rows.append(_engine_row("containers", False, str(error)))
-        return Engine(rows=tuple(rows), abilities=None, why_unknown="the engine failed")
-    finally:
-        client.close()
-    return Engine(rows=(*rows, *ability_rows(abilities)), abilities=abilities)
+        return Engine(rows=[*rows, _engine_row(item, False, str(error))], abilities=None,
+                      why_unknown=why_unknown)
 
 
 def engine_rows(about: Facts) -> list[Row]:
     """The rows about the engine and its images."""
-    if about.base is not None:
-        base = _engine_row("base image", True, about.base)
-    elif about.base_available:
-        how = f"made of Debian's packages ({about.base_why_not})" if about.base_why_not else "fetched"
-        base = _engine_row("base image", None, f"{about.wanted_base} is not in the engine; it will be {how}")
-    else:
-        base = _engine_row("base image", False, f"{about.wanted_base} is not in the engine, and no registry "
-                           f"has it: {about.base_why_not}", "bring it in (docker load), or name one that has "
-                           f"Python 3.11: {BASE_VARIABLE}=IMAGE")
-    tools = _engine_row("image", True, about.tools) if about.tools is not None else _engine_row(
-        "image", None, "not built for the present files in docker/",
+    absent = f"{about.wanted_base} is not in the engine"
+    how = f"made of Debian's packages ({about.base_why_not})" if about.base_why_not else "fetched"
+    base = (True, about.base) if about.base is not None else (
+        None, f"{absent}; it will be {how}") if about.base_available else (
+        False, f"{absent}, and no registry has it: {about.base_why_not}",
+        f"bring it in (docker load), or name one that has Python 3.11: {BASE_VARIABLE}=IMAGE")
+    tools = (True, about.tools) if about.tools is not None else (
+        None, "not built for the present files in docker/",
         "the first run builds it, in about half a minute; or: floodmark doctor --build")
     return [_engine_row("engine", True, f"{about.name}, at {address()}"),
-            _engine_row("storage", True, about.storage), base, tools]
+            _engine_row("storage", True, about.storage), _engine_row("base image", *base),
+            _engine_row("image", *tools)]
 
 
 def ability_rows(abilities: Abilities) -> list[Row]:
     """The rows about abilities that all faults need, or the trace."""
     folder, clock = abilities[FOLDER], abilities[ONE_CLOCK]
+    detail = "containers have this machine's clock" if clock.can else f"{clock.why}: runs have no trace"
     return [_engine_row("folder", folder.can, folder.why or "containers see the files of this machine",
                         folder.todo),
-            Row(part=_ENGINE_PART, item="one clock", can=clock.can, todo=clock.todo,
-                detail="containers have this machine's clock" if clock.can else
-                       f"{clock.why}: runs have no trace")]
+            replace(_engine_row("one clock", clock.can, detail, clock.todo), needed_by=())]
 
 
 def _engine_row(item: str, can: bool | None, detail: str, todo: str = "") -> Row:
-    return Row(part=_ENGINE_PART, item=item, can=can, detail=detail, todo=todo,
+    return Row(part="containers", item=item, can=can, detail=detail, todo=todo,
                needed_by=() if can is None else ("containers",))
-
-
-_ON_FILES = "simulated on files, as in the local cluster, because there are no disks of their own"
 
 
 def fault_rows(engine: Engine) -> list[FaultRow]:
@@ -325,7 +296,7 @@ def fault_rows(engine: Engine) -> list[FaultRow]:
         for kind, does in () if f in MENDING else fault.kinds.items() or (("", fault.does),):
             name = f"{f} {kind}".strip()
             can, detail, todo = (False, cannot["containers"][f], "") if f in cannot["containers"] else (
-                _in_containers(name, engine))
+                _in_containers(name, engine.abilities))
             on_files = f != "disk" or kind == DISKS_DAMAGED[0]
             rows.append(FaultRow(
                 fault=name, does=does, containers=can, detail=detail, todo=todo,
@@ -341,16 +312,17 @@ def _unavailable(name: str) -> Mapping[str, str]:
                                            links="proxied"))
 
 
-def _in_containers(name: str, engine: Engine) -> tuple[bool | None, str, str]:
+def _in_containers(name: str, abilities: Abilities | None) -> Found:
     """Whether containers support a fault here; how, or why not; what to do."""
-    if engine.abilities is None:
+    if abilities is None:
         return None, "", ""
     if name == "power_cut":
-        loops = engine.abilities[LOOPS]
-        return True, "on disks of their own" if loops.can else f"{_ON_FILES}: {loops.why}", ""
+        loops = abilities[LOOPS]
+        return True, "on disks of their own" if loops.can else (
+            "simulated on files, as in the local cluster, because there are no disks of their own: "
+            f"{loops.why}"), ""
     if name not in NEEDED_BY:
         return True, "", ""
-    ability = engine.abilities[NEEDED_BY[name]]
-    if ability.can:
-        return True, f"by {ability.how}" if ability.how else "", ""
-    return False, ability.why, ability.todo
+    ability = abilities[NEEDED_BY[name]]
+    how = f"by {ability.how}" if ability.how else ""
+    return (True, how, "") if ability.can else (False, ability.why, ability.todo)

@@ -120,20 +120,20 @@ def judged_run(folder: Path, keywords: Keywords) -> JudgedRun:
     """Makes a run in this folder and judges it. UsageError for wrong keywords, FloodmarkError if there is
     nothing to judge."""
     refuse_a_running_loop()
-    keywords = dict(keywords)
-    policy = gate(strict=bool(keywords.pop("strict", False)), allow=tuple(keywords.pop("allow", ())),
-                  allow_unknown=bool(keywords.pop("allow_unknown", False))).policy
-    if "scenario" in keywords:
-        return judged(made(scenario_play(folder, keywords)), policy)
-    plan = planned(*spec_of(folder, keywords))
+    given = {name: value for name, value in keywords.items() if name not in GATE_KEYWORDS}
+    policy = gate(strict=bool(keywords.get("strict", False)), allow=tuple(keywords.get("allow", ())),
+                  allow_unknown=bool(keywords.get("allow_unknown", False))).policy
+    if "scenario" in given:
+        return judged(made(scenario_play(folder, given)), policy)
+    plan = planned(*spec_of(folder, given))
     return judged(made(Play(title=folder.name, folder=folder, plan=lambda _: plan)), policy)
 
 
 def spec_of(folder: Path | None, keywords: Keywords) -> tuple[RunSpec, Schedule | None]:
     """The run that the keywords say, and the schedule if one was given as data."""
-    refuse_unknown("floodmark_run", keywords, (*RUN_KEYWORDS, "scenario", *GATE_KEYWORDS))
+    spec = replace(decoded_keywords("floodmark_run", keywords, (*RUN_KEYWORDS, "scenario", *GATE_KEYWORDS)),
+                   out=folder, given=frozenset(keywords))
     given = keywords.get("schedule")
-    spec = replace(decoded_keywords(keywords), out=folder, given=frozenset(keywords))
     if given is None:
         return spec, None
     if spec.nemesis != "none":
@@ -153,12 +153,11 @@ def with_drawn(spec: RunSpec, seed: int) -> RunSpec:
 
 def scenario_play(folder: Path, keywords: Keywords) -> Play:
     """A run of the scenario, which is repeated until every moment came."""
-    refuse_unknown("floodmark_run(scenario=...)", keywords, SCENARIO_KEYWORDS)
-    case = decoded_keywords(keywords)
-    scenarios = named(str(case.scenario))
-    if len(scenarios) > 1:
-        raise UsageError(f"that is {len(scenarios)} scenarios: {', '.join(one.name for one in scenarios)}")
-    (scenario,) = scenarios
+    case = decoded_keywords("floodmark_run(scenario=...)", keywords, SCENARIO_KEYWORDS)
+    scenario, *others = named(str(case.scenario))
+    if others:
+        names = ", ".join(one.name for one in (scenario, *others))
+        raise UsageError(f"that is {1 + len(others)} scenarios: {names}")
     return Play(title=scenario.name, folder=folder, scenario=scenario, tries=TRIES, repeats_failures=False,
                 plan=lambda where: planned(scenario_spec(case, scenario, where), scenario.schedule))
 
@@ -204,8 +203,9 @@ def entries(keywords: Keywords) -> list[dict[str, Any]]:
 # -- keywords -----------------------------------------------------------------------------------------------
 
 
-def decoded_keywords(keywords: Keywords) -> RunSpec:
-    """The keywords as a spec: several nemeses are one string there. UsageError for a wrong value."""
+def decoded_keywords(who: str, keywords: Keywords, valid: Sequence[str]) -> RunSpec:
+    """The keywords as a spec: several nemeses are one string there. UsageError for a wrong name or value."""
+    refuse_unknown(who, keywords, valid)
     plain = dict(keywords)
     if "nemesis" in plain and not isinstance(plain["nemesis"], str):
         plain["nemesis"] = ",".join(plain["nemesis"])
@@ -271,8 +271,7 @@ class ClusterUp:
 def cluster_up(folder: Path, keywords: Keywords) -> Iterator[ClusterUp]:
     """A context with a cluster in a process of its own, which ends with this one."""
     refuse_a_running_loop()
-    refuse_unknown("floodmark_cluster", keywords, CLUSTER_KEYWORDS)
-    spec = decoded_keywords(keywords)
+    spec = decoded_keywords("floodmark_cluster", keywords, CLUSTER_KEYWORDS)
     options = {"out": str(folder), **{name: getattr(spec, name) for name in CLUSTER_KEYWORDS}}
     log = folder.with_name(f"{folder.name}.log")
     with log.open("wb") as screen, subprocess.Popen(
@@ -329,9 +328,6 @@ class StruckSoFar(Sequence[str]):
     def __getitem__(self, at: Any) -> Any:
         return self._now()[at]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._now())
-
     def __repr__(self) -> str:
         return repr(self._now())
 
@@ -350,20 +346,14 @@ def mend(cluster: ClusterUp) -> None:
         raise FloodmarkError(f"{', '.join(state['died'])} died without a fault: its log is in "
                              f"{cluster.folder / 'work'}")
     cluster.start(*(node for node in state["nodes"] if node not in state["running"]))
-    if not await_healthy(cluster):
-        raise FloodmarkError(f"not every replica was in the ISR again within {HEALTHY_WITHIN_S:g} s: "
-                             f"{cluster.state()['partitions']}")
-
-
-def await_healthy(cluster: ClusterUp) -> bool:
-    """Waits until the cluster is healthy; False if that took longer than HEALTHY_WITHIN_S."""
     until_s = time.monotonic() + HEALTHY_WITHIN_S
     while time.monotonic() < until_s:
         with suppress(FloodmarkError):  # nobody answered
             if is_healthy(cluster.state()):
-                return True
+                return
         time.sleep(LOOK_EVERY_S)
-    return False
+    raise FloodmarkError(f"not every replica was in the ISR again within {HEALTHY_WITHIN_S:g} s: "
+                         f"{cluster.state()['partitions']}")
 
 
 def is_healthy(state: Keywords) -> bool:

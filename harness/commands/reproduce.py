@@ -15,7 +15,7 @@ Rules
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from floodmark.checkers.laws.finding_names import LOST_WRITE
 from floodmark.harness import catalog, history
 from floodmark.harness.commands.run import own_commit, planned
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.pipeline import judge_all, new_parent, record, say, tidy
+from floodmark.harness.pipeline import Play, judge_all, new_parent, play_all, say, tidy
 from floodmark.harness.report.case_names import ASKED
 from floodmark.harness.report.phrases import class_text, many
 from floodmark.harness.report.rates import wilson
@@ -36,12 +36,12 @@ from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.report.saved_verdict import read_verdict
 from floodmark.harness.report.terminal import Screen, table
 from floodmark.harness.report.verdict_text import read_reproducible, worst_first
-from floodmark.harness.run import DONE, INTERRUPTED, Run, latest_folder, open_run, write_json
+from floodmark.harness.run import DONE, Run, latest_folder, open_run, write_json
 from floodmark.harness.run_location import is_named
 from floodmark.harness.runner import RunResult
 from floodmark.harness.saved_run import SavedRun, read_schedule
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import ACTS, Entry
+from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.harness.schedule.moments import Ack, After, Failpoint, FirstOf, InTurn, Moment, Time
 from floodmark.harness.schedule.reanchoring import (
     AnchorBasis,
@@ -51,7 +51,7 @@ from floodmark.harness.schedule.reanchoring import (
     read_schedule_history,
     reanchor_schedule,
 )
-from floodmark.harness.spec import RunSpec
+from floodmark.harness.spec import RunPlan, RunSpec
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
@@ -69,6 +69,10 @@ class First:
     anchors: tuple[ReanchoredEntry, ...]
     verdict: Json | None  # None: not judged yet
     sought: Json | None  # the group of findings to reproduce; None: there is none
+
+    @property
+    def schedule(self) -> Schedule:
+        return tuple(one.now for one in self.anchors)
 
     @property
     def shown_anchors(self) -> list[ReanchoredEntry]:
@@ -102,8 +106,7 @@ def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str 
     parent = new_parent(out, "reproduce")
     catalog.can_judge()
     announce(first, runs, parent)
-    made = play_attempts(first, runs, parent)
-    first, attempts = judged(first, made)
+    first, attempts = judged(first, play_attempts(first, runs, parent))
     click.echo("\n".join(report_lines(first, attempts, failed=runs - len(attempts))))
     if json_file is not None:
         write_json(json_file, as_json(first, attempts))
@@ -166,24 +169,18 @@ def announce(first: First, runs: int, parent: Path) -> None:
 def play_attempts(first: First, runs: int, parent: Path) -> list[tuple[int, RunResult]]:
     """Makes the reproductions; returns those that were made, by number. Ctrl-C ends the present one in an
     orderly way, and no other begins."""
-    made: list[tuple[int, RunResult]] = []
+    def planning(number: int) -> Callable[[Path], RunPlan]:
+        return lambda folder: planned(spec_of_reproduction(first, folder, number), first.schedule)
+
+    numbered = {number: Play(title=f"reproduction {number}", plan=planning(number),
+                             folder=parent / f"{first.run.folder.name}-{number:0{len(str(runs))}d}")
+                for number in range(1, runs + 1)}
     with Screen(total=runs) as screen:
-        for number in range(1, runs + 1):
-            folder = parent / f"{first.run.folder.name}-{number:0{len(str(runs))}d}"
-            screen.advance(number - 1)
-            say(f"reproduction {number} of {runs}: {harmless(str(folder))}{screen.left}")
-            try:
-                result = record(planned(spec_of_reproduction(first, folder, number),
-                                        tuple(one.now for one in first.anchors)), screen)
-            except UsageError as error:
-                raise FloodmarkError(f"{first.run.folder} cannot be reproduced: {error}") from error
-            except FloodmarkError as error:
-                say(f"floodmark: reproduction {number} was not carried out: {error}")
-                continue
-            made.append((number, result))
-            if result.ended.startswith(INTERRUPTED):
-                break
-    return made
+        played = play_all([*numbered.values()], screen=screen,
+                          broken_off="interrupted twice: the run ended at once")
+    if played and isinstance(played[0].error, UsageError):
+        raise FloodmarkError(f"{first.run.folder} cannot be reproduced: {played[0].error}")
+    return [(number, one.result) for number, one in enumerate(played, 1) if one.result is not None]
 
 
 def spec_of_reproduction(first: First, folder: Path, number: int) -> RunSpec:
@@ -207,10 +204,9 @@ def judged(first: First, made: Sequence[tuple[int, RunResult]]) -> tuple[First, 
     if alone:
         verdict = verdicts.pop(0)
         first = replace(first, verdict=verdict, sought=sought_in(verdict, None))
-    schedule = tuple(one.now for one in first.anchors)
     attempts = [
         Attempt(number=number, folder=result.run.folder, about=result.about, verdict=verdict,
-                history=read_schedule_history(history.read(result.run.history_path), schedule))
+                history=read_schedule_history(history.read(result.run.history_path), first.schedule))
         for (number, result), verdict in zip(made, verdicts, strict=True)
     ]
     return first, attempts
@@ -280,6 +276,12 @@ _ANCHOR_WORDS = {"asked": "as before", "acks": "by acks", "state": "by leader an
                  "after": "relative to the entry before", "time": "by time"}  # ReanchoredEntry.by
 
 
+_NEAR = {"late_ms_median": "  faults struck {late_ms_median:.1f} ms after their moments (median; worst "
+                           "{late_ms_worst:.1f} ms)",
+         "acks_median": "  and {acks_median:g} acks from their places in the first run (median; worst "
+                        "{acks_worst:g})"}
+
+
 def moments_text(first: First) -> str:
     """How many moments are as they were, and what has replaced the others: `4 as before, 1 by acks`."""
     counts = Counter(one.by for one in first.shown_anchors)
@@ -289,21 +291,15 @@ def moments_text(first: First) -> str:
 
 def report_lines(first: First, attempts: Sequence[Attempt], *, failed: int) -> list[str]:
     """The table of faults, two lines for each run, and the rate."""
-    lines = [f"{harmless(first.run.folder.name)}, reproduced {many(len(attempts), 'time')}"]
-    if first.shown_anchors:
-        lines += ["", "faults and other moments (late and acks apart: median, in brackets the worst):",
-                  faults_table(first, attempts)]
-    lines += ["", "runs:", *(run_line(first, attempt) for attempt in attempts), ""]
-    lines += [f"  {many(failed, 'run')} not carried out"] if failed else []
-    lines += rate_lines(first.sought, attempts)
+    faults = ["", "faults and other moments (late and acks apart: median, in brackets the worst):",
+              faults_table(first, attempts)] if first.shown_anchors else []
     near = nearness(distances(first, first.shown_anchors, attempts))
-    if "late_ms_median" in near:
-        lines.append(f"  faults struck {near['late_ms_median']:.1f} ms after their moments (median; worst "
-                     f"{near['late_ms_worst']:.1f} ms)")
-    if "acks_median" in near:
-        lines.append(f"  and {near['acks_median']:g} acks from their places in the first run (median; worst "
-                     f"{near['acks_worst']:g})")
-    return lines
+    return [
+        f"{harmless(first.run.folder.name)}, reproduced {many(len(attempts), 'time')}", *faults,
+        "", "runs:", *(run_line(first, attempt) for attempt in attempts), "",
+        *([f"  {many(failed, 'run')} not carried out"] if failed else []),
+        *rate_lines(first.sought, attempts),
+        *(text.format_map(near) for key, text in _NEAR.items() if key in near)]
 
 
 def faults_table(first: First, attempts: Sequence[Attempt]) -> str:
@@ -315,15 +311,14 @@ def faults_table(first: First, attempts: Sequence[Attempt]) -> str:
         before = first.anchors[one.position - 1].then if one.position else None
         if one.then.moment is None and before is not None and before.f == "wait":
             asked = f"once {moment_text(before.moment)}"
-        near = distances(first, [one], attempts)
-        late = [late_ns / 1e6 for late_ns, _ in near if late_ns is not None]
-        acks = sorted(acks for _, acks in near)
+        found = distances(first, [one], attempts)
+        near, acks = nearness(found), sorted(acks for _, acks in found)
         rows.append((
             str(one.position), f"{one.then.f} {then}".rstrip() + (f" as {now}" if now != then else ""),
             asked, struck_text(one.strike, first.basis),
             "as asked" if one.by == "asked" else f"{moment_text(one.now.moment)} ({one.why})",
-            f"{len(near)}/{len(attempts)}",
-            f"{statistics.median(late):.1f} ({max(late):.1f})" if late else "-",
+            f"{len(found)}/{len(attempts)}",
+            "{late_ms_median:.1f} ({late_ms_worst:.1f})".format_map(near) if "late_ms_worst" in near else "-",
             f"{statistics.median_low(acks):+d} ({max(acks, key=abs):+d})" if acks else "-"))
     heads = ("", "fault", "asked then", "struck then", "anchored now", "met", "late ms", "acks apart")
     return table(heads, rows)
@@ -372,7 +367,7 @@ def run_line(first: First, attempt: Attempt) -> str:
     parts += [f"missed {', '.join(map(str, missed))}"] if missed else []
     parts += [f"ended early: {ended}"] if ended != DONE else []
     near = nearness(distances(first, first.shown_anchors, [attempt]))
-    parts += [f"late {near['late_ms_median']:.1f} ms (worst {near['late_ms_worst']:.1f})"
+    parts += ["late {late_ms_median:.1f} ms (worst {late_ms_worst:.1f})".format_map(near)
               ] if "late_ms_median" in near else []
     return f"  {attempt.number:>3}  {'; '.join(parts)}\n       {attempt.folder}"
 

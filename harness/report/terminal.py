@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+WIDTH = 120  # of the line under a table's heads
 PLAIN_EVERY_S = 5.0  # between two lines about the same stage
 ENDLESS = 1 << 16  # columns of a line that is never wrapped
 
@@ -42,7 +43,10 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]],
     console = console_of(sys.stdout)
     with console.capture() as captured:
         console.print(shown)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    if len(lines) > 1:  # a single long text draws no long line
+        lines[1] = lines[1][:max(WIDTH, lines[1].rfind(" ") + 1 + len(heads[-1]))]
+    return "\n".join(lines)
 
 
 def console_of(stream: TextIO) -> "Console":

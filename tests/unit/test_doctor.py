@@ -1,7 +1,9 @@
 """The doctor's findings: how they determine the exit code and are printed; a machine without an engine."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +21,7 @@ from floodmark.harness.commands.doctor import (
 )
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
+from floodmark.harness.report.terminal import WIDTH
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ABLE = Engine(rows=(), abilities=dict.fromkeys(NAMES, Ability(can=True)))
@@ -72,6 +75,11 @@ def test_findings_are_a_line_each_with_what_to_do_beneath() -> None:
 
 def test_what_the_chosen_cluster_is_missing_is_in_capitals() -> None:
     assert "NO engine nobody answers" in shown(chosen="containers")
+
+
+def test_the_line_under_the_heads_is_no_wider_than_a_screen_where_a_text_is() -> None:
+    (rows,) = tables([replace(ROWS[0], detail="x" * 300)], [], chosen="local")[:1]
+    assert len(rows.splitlines()[1]) <= WIDTH < len(rows.splitlines()[2])
 
 
 # -- decisions -------------------------------------------------------------------------------------------
@@ -204,7 +212,7 @@ def test_without_java_no_cluster_can_run(
 
 def test_a_machine_without_room_shows_its_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor, "DISK_AT_LEAST", 1 << 60)
-    monkeypatch.setattr(doctor, "_available_bytes", lambda: 300 << 20)
+    monkeypatch.setattr(doctor.psutil, "virtual_memory", lambda: SimpleNamespace(available=300 << 20))
 
     def broken() -> None:
         raise FloodmarkError("the broker does not say which rules it knows: it is not there")

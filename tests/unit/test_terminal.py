@@ -7,7 +7,7 @@ import pytest
 
 from floodmark.harness import runtime
 from floodmark.harness.report import terminal
-from floodmark.harness.report.terminal import Screen, table
+from floodmark.harness.report.terminal import WIDTH, Screen, table
 
 HOSTILE = "\x1b[2J\u202e[bold]\nfake"
 LONG = "a word " * 40
@@ -40,7 +40,7 @@ def test_a_pipe_gets_a_line_for_each_row_whatever_the_environment(monkeypatch: p
         monkeypatch.setenv(name, "1")
     lines = table(("name", "text"), [("a", LONG), ("bcdefg", "漢字")], {"a": "red"}).splitlines()
     assert [line.split() for line in lines] == [
-        ["name", "text"], ["-------", "-" * len(LONG)], ["a", *LONG.split()], ["bcdefg", "漢字"]]
+        ["name", "text"], ["-------", "-" * (WIDTH - 8)], ["a", *LONG.split()], ["bcdefg", "漢字"]]
     assert {line.index(word) for line, word in zip(lines, ("text", "---- ", "a word", "漢字"), strict=True)
             if word != "---- "} == {8}
 

@@ -100,8 +100,7 @@ def takes_system(cluster: str) -> bool:
 
 def names(kind: str) -> tuple[str, ...]:
     """All valid names: floodmark's own, and those that other distributions register."""
-    ours = own_names(kind)
-    return (*ours, *sorted({one.name for one in registered(kind)} - {*ours}))
+    return (*own_names(kind), *sorted({one.name for one in registered(kind)} - {*own_names(kind)}))
 
 
 def present_name(name: str) -> str:
@@ -154,42 +153,44 @@ def workload(name: str, settings: WorkloadSettings) -> Workload:
     return _made(WORKLOAD, name, Workload, settings)
 
 
-def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[str],
-            config: Mapping[str, str], links: str, first_port: int | None = None,
-            trace: bool = True, kafka: str | None = None, topic_config: Mapping[str, str] | None = None,
-            topics: Mapping[str, Mapping[str, str]] | None = None) -> Cluster:
-    """Make this cluster; it is not started. kafka: the Apache Kafka to run, a version, a folder or an image;
-    None: the reference broker. topic_config: Kafka's keys for every new topic. topics: Kafka's keys for
-    single topics, where a system runs. first_port: the first broker's port for clients; None: free
-    ports. trace: whether its processes write traces."""
+def cluster(name: str, folder: Path, nodes: int, *, links: str, first_port: int | None = None,
+            trace: bool = True, kafka: str | None = None, **settings: Any) -> Cluster:
+    """Make this cluster; it is not started. first_port: the first broker's port for clients; None: free
+    ports. trace: whether its processes write traces. kafka, settings: see `system`."""
     place: dict[str, Any] = {"links": links, "first_port": first_port, "trace": trace}
     if takes_system(name):
         from floodmark.harness.cluster.broker_cluster import BrokerCluster
 
-        runs = system(nodes, rules=rules, bugs=bugs, config=config, kafka=kafka, topic_config=topic_config,
-                      topics=topics)
+        runs = system(nodes, kafka=kafka, **settings)
         return BrokerCluster(runs, own(CLUSTER)[name].load()(folder, runs, **place))
     refuse_name(CLUSTER, name)
     if kafka is not None:
         raise UsageError(f"the {name} cluster does not run Apache Kafka; local and containers do: "
                          "--cluster local")
-    config = {**config, **broker_keys(checked_topic_keys(topic_config or {}))}
-    return _made(CLUSTER, name, Cluster, folder, nodes, rules=rules, bugs=bugs, config=config, **place)
+    settings.pop("topics", None)
+    settings["config"] = with_topic_keys(settings["config"], settings.pop("topic_config", None))
+    return _made(CLUSTER, name, Cluster, folder, nodes, **settings, **place)
 
 
 def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str], kafka: str | None,
            topic_config: Mapping[str, str] | None = None,
            topics: Mapping[str, Mapping[str, str]] | None = None) -> System:
-    """Make the system that runs in a cluster. UsageError for settings that it does not take."""
+    """Make the system that runs in a cluster. UsageError for settings that it does not take. kafka: the
+    Apache Kafka to run, a version, a folder or an image; None: the reference broker. topic_config: Kafka's
+    keys for every new topic. topics: Kafka's keys for single topics."""
     if kafka is None:
         from floodmark.harness.cluster.reference.system import ReferenceSystem
 
         return ReferenceSystem(nodes, rules=rules, bugs=bugs, topics=topics,
-                               config={**config, **broker_keys(checked_topic_keys(topic_config or {}))})
+                               config=with_topic_keys(config, topic_config))
     from floodmark.harness.cluster.kafka.choice import kafka_system
 
     return kafka_system(nodes, version_or_dir=kafka, rules=rules, bugs=bugs, config=config,
                         topic_config=topic_config or {}, topics=topics)
+
+
+def with_topic_keys(config: Mapping[str, str], topic_config: Mapping[str, str] | None) -> dict[str, str]:
+    return {**config, **broker_keys(checked_topic_keys(topic_config or {}))}
 
 
 def import_simulated() -> None:
@@ -197,7 +198,7 @@ def import_simulated() -> None:
     for entry in (own(CLUSTER)[SIMULATED], *own(WORKLOAD).values()):
         entry.load()
     for module in ("harness.cluster.reference.system", "harness.client.client", "nemesis.random_plans",
-                   "nemesis.budget", "nemesis.strikes", "nemesis.strikes", "nemesis.schedule_runner"):
+                   "nemesis.budget", "nemesis.strikes", "nemesis.schedule_runner"):
         import_module(f"floodmark.{module}")
 
 

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -134,25 +134,28 @@ class Played:
         return f"{self.play.title}: {self.seconds:.1f} s{again}{wrong}"
 
 
-def record(plan: RunPlan, screen: Screen | None = None) -> RunResult:
-    """Makes this run, and shows its progress. FloodmarkError if it did not begin, or did not end. screen: of
-    work that this run is a part of."""
-    with nullcontext(screen) if screen is not None else Screen() as shown:
-        (played,) = play_all([Play(title="", folder=plan.folder, plan=lambda _: plan)], screen=shown,
-                             broken_off="interrupted twice: the run ended at once")
+def record(plan: RunPlan) -> RunResult:
+    """Makes this run, and shows its progress. FloodmarkError if it did not begin, or did not end."""
+    played = play_one(Play(title="", folder=plan.folder, plan=lambda _: plan))
     if played.result is None:
         assert played.error is not None
         raise played.error
     return played.result
 
 
-def play_all(plays: Sequence[Play], *, at_once: int = 1, screen: Screen, broken_off: str) -> list[Played]:
-    """Makes these runs in a loop of its own. FloodmarkError with the sentence `broken_off` if a second signal
-    ended this at once."""
+def play_one(run: Play) -> Played:
+    """Makes this run, and shows its progress."""
+    with Screen() as screen:
+        (played,) = play_all([run], screen=screen)
+    return played
+
+
+def play_all(plays: Sequence[Play], *, at_once: int = 1, screen: Screen) -> list[Played]:
+    """Makes these runs in a loop of its own. FloodmarkError if a second signal ended this at once."""
     try:
         return run_loop(play(plays, at_once=at_once, screen=screen))
     except asyncio.CancelledError as error:
-        raise FloodmarkError(broken_off) from error
+        raise FloodmarkError("interrupted twice: the run ended at once") from error
 
 
 async def play(plays: Sequence[Play], *, at_once: int = 1, screen: Screen | None = None) -> list[Played]:
@@ -350,9 +353,8 @@ class Gate:
 def gate(*, strict: bool, allow: Sequence[str], allow_unknown: bool, **files: Path | None) -> Gate:
     """The Gate for check's options; UsageError for a name in --allow that is no finding."""
     known = known_findings()
-    strange = sorted(set(allow) - set(known))
-    if strange:
-        raise UsageError(f"--allow: no finding is called {strange[0]!r}; {nearest(strange[0], known)}")
+    for strange in sorted(set(allow) - set(known)):
+        raise UsageError(f"--allow: no finding is called {strange!r}; {nearest(strange, known)}")
     refuse_no_files({f"--{name.removesuffix('_file')}": file for name, file in files.items()})
     return Gate(policy=Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown), **files)
 
@@ -397,18 +399,15 @@ def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
 
 def write_verdicts(judged: Sequence[Judged[P]], through: Gate) -> list[int]:
     """Writes all verdicts of the call to the one file of --json, by folder."""
-    return write_file(through.json_file, lambda file: write_json(
-        file, {str(one.folder): report.as_json(one.verdict) for one in judged}))
+    verdicts = {str(one.folder): report.as_json(one.verdict) for one in judged}
+    return write_file(through.json_file, partial(write_json, data=verdicts))
 
 
 def write_reports(outcomes: Sequence[Outcome], through: Gate) -> list[int]:
     """Writes the requested report files for CI servers, each atomically."""
-    return [
-        *write_file(through.junit_file, lambda file: write_whole(
-            file, junit(outcomes, datetime.datetime.now()))),
-        *write_file(through.markdown_file, lambda file: write_whole(
-            file, markdown(outcomes))),
-    ]
+    return [*write_file(through.junit_file,
+                        lambda file: write_whole(file, junit(outcomes, datetime.datetime.now()))),
+            *write_file(through.markdown_file, lambda file: write_whole(file, markdown(outcomes)))]
 
 
 def write_file(file: Path | None, write: Callable[[Path], None]) -> list[int]:

@@ -21,7 +21,9 @@ import re
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,10 +54,8 @@ def floodmark_out(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPath
 @pytest.fixture(scope="session")
 def _floodmark_judge() -> None:
     """Start the judge's Spark, which ends with this process."""
-    with _own_warnings():
-        from floodmark.harness.commands.pytest_support import start_judge
-
-        start_judge()
+    with _own_warnings() as support:
+        support.start_judge()
 
 
 @pytest.fixture
@@ -71,10 +71,8 @@ def floodmark_run(
 
     def run(**keywords: Any) -> "JudgedRun":
         __tracebackhide__ = True
-        with _own_warnings():
-            from floodmark.harness.commands.pytest_support import judged_run
-
-            runs.append(judged_run(_next_folder(floodmark_out, request.node.nodeid), keywords))
+        with _own_warnings() as support:
+            runs.append(support.judged_run(_next_folder(floodmark_out, request.node.nodeid), keywords))
         return runs[-1]
 
     return run
@@ -84,10 +82,8 @@ def floodmark_run(
 def floodmark_schedule() -> Callable[..., list[dict[str, Any]]]:
     """floodmark_schedule(...) returns the entries that a nemesis would carry out in such a run, as data; a
     test can change them and pass them to floodmark_run(schedule=...)."""
-    with _own_warnings():
-        from floodmark.harness.commands.pytest_support import entries
-
-    return lambda **keywords: entries(keywords)
+    with _own_warnings() as support:
+        return lambda **keywords: support.entries(keywords)
 
 
 @pytest.fixture
@@ -97,14 +93,15 @@ def floodmark_cluster(
     """floodmark_cluster(...) starts a cluster for any Kafka client, which runs until the test ends:
     bootstrap, kill("n1"), start, stop, pause, resume, expire, power_cut, cut("n1"), heal(), state(). Its
     keyword arguments are the options of `floodmark cluster up`."""
-    with _own_warnings():
-        from floodmark.harness.commands.pytest_support import cluster_up
+    with _own_warnings() as support:
+        cluster_up = support.cluster_up
 
     with ExitStack() as clusters:
 
         def up(**keywords: Any) -> "ClusterUp":
             folder = _next_folder(floodmark_out, request.node.nodeid)
-            return clusters.enter_context(cluster_up(folder, keywords))
+            made: ClusterUp = clusters.enter_context(cluster_up(folder, keywords))
+            return made
 
         yield up
 
@@ -114,10 +111,8 @@ def floodmark_nemesis() -> "Callable[..., AbstractContextManager[Sequence[str]]]
     """floodmark_nemesis(cluster, nemesis="crash,cut", interval=1, seed=7) is a context manager: inside it
     faults strike that cluster, at its end the cluster is mended. nemesis: crash, restart, pause, cut, power,
     expire. Its value is the list of strikes so far."""
-    with _own_warnings():
-        from floodmark.harness.commands.pytest_support import striking
-
-    return lambda cluster, **keywords: striking(cluster, keywords)
+    with _own_warnings() as support:
+        return lambda cluster, **keywords: support.striking(cluster, keywords)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -130,18 +125,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @contextmanager
-def _own_warnings() -> Iterator[None]:
-    """Ignore the warnings of floodmark's libraries: the test may turn every warning into an error."""
+def _own_warnings() -> Iterator[ModuleType]:
+    """What the fixtures call; the warnings of its libraries are ignored meanwhile: the test may turn every
+    warning into an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
+        from floodmark.harness.commands import pytest_support
+
+        yield pytest_support
 
 
 def _next_folder(parent: Path, test: str) -> Path:
     """A folder that does not exist yet, named after the test."""
     parent.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^\w.-]+", "-", test)[-NAME_CHARS:].strip("-")
-    number = 1
-    while (folder := parent / f"{name}-{number}").exists():
-        number += 1
-    return folder
+    return next(folder for number in count(1) if not (folder := parent / f"{name}-{number}").exists())

@@ -133,13 +133,7 @@ def sync(path: Path) -> None:
 
 # -- files of untrusted folders -----------------------------------------------------------------------------
 
-_KINDS = (
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-    (stat.S_ISDIR, "a folder"),
-)
+_KINDS = {"p": "a pipe", "s": "a socket", "c": "a device", "b": "a device", "d": "a folder"}  # as in ls -l
 
 
 def open_inside(path: Place, folder: Place) -> BinaryIO:
@@ -200,7 +194,7 @@ def regular_inside(path: Path, folder: Path) -> Path:
 def refuse_irregular(mode: int, path: Path) -> None:
     """Raise OSError for anything that is not a regular file."""
     if not stat.S_ISREG(mode):
-        kind = next((word for is_so, word in _KINDS if is_so(mode)), "something else")
+        kind = _KINDS.get(stat.filemode(mode)[0], "something else")
         raise OSError(errno.EINVAL, f"{kind}, and only regular files are opened", str(path))
 
 

@@ -59,10 +59,12 @@ class RunResult:
     """The result of a run that has ended."""
 
     run: Run
-    ended: str  # done, interrupted, or what failed
-    settled: bool
-    died: tuple[str, ...]
     about: Mapping[str, Any] = field(repr=False)  # run.json
+
+    @property
+    def ended(self) -> str:
+        """done, interrupted, or what failed."""
+        return str(self.about["ended"])
 
 
 OnProgress = Callable[[Progress], None]
@@ -135,8 +137,7 @@ class _OngoingRun:
             finally:
                 await end_all([reporter])
                 self._finish(ended)
-        return RunResult(run=self._run, ended=self._about["ended"], settled=self._about["settled"],
-                         died=tuple(self._about["died"]), about=self._about)
+        return RunResult(run=self._run, about=self._about)
 
     async def _start(self) -> None:
         self._enter("start")
@@ -191,9 +192,8 @@ class _OngoingRun:
         self._enter("settle")
         mended = await self._observe_or_none()
         no_brokers = mended is not None and not mended.running
-        settled = await settle(plan.cluster, plan.workload, self._recorder, plan.partitions,
-                               0.0 if no_brokers else plan.settle_timeout_s)
-        self._about["settle"] = dict(settled.about)
+        self._about["settle"] = await settle(plan.cluster, plan.workload, self._recorder, plan.partitions,
+                                             0.0 if no_brokers else plan.settle_timeout_s)
         self._enter("read")
         before = await self._observe_or_none()
         if not no_brokers:
@@ -212,8 +212,8 @@ class _OngoingRun:
             retries = max(1, self._about["guarantees"]["retries"])
             self._about["guarantees"] |= {"idempotence": False, "retries": retries}
             self._about["resent"] = list(collected.resent)
-        why = settled.about["why"]
-        if settled.settled:
+        why = self._about["settle"]["why"]
+        if why is None:
             why = "the cluster could not be observed before it was read"
             if before is not None and collected.frozen is not None:
                 why = what_moved(before, collected.frozen, plan.partitions) or collected.moved

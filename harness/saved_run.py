@@ -108,11 +108,10 @@ def _kafka(system: Mapping[str, Any]) -> str | None:
     """The version of Apache Kafka that ran. A run of an unpacked folder is reproduced with that version,
     because the folder's path in run.json cannot be trusted."""
     name = system.get("name", "reference")  # an older run.json does not say
-    if name == "reference":
-        return None
-    if name != "kafka":
+    if name not in ("reference", "kafka"):
         raise ValueError(f"the system is {shortened(name)}, which this floodmark cannot start")
-    found: str = converted(system.get("version"), _Version, "the version of Kafka")
+    found: str | None = None if name == "reference" else converted(
+        system.get("version"), _Version, "the version of Kafka")
     return found
 
 
@@ -136,8 +135,7 @@ def _one_config(config: Mapping[str, Mapping[str, Any]], nodes: Sequence[str], s
     if missing or not nodes:
         raise FloodmarkError(f"{source} cannot be reproduced: its run.json has no config of "
                              f"{', '.join(missing) or 'any node'}")
-    other = next((node for node in nodes if config[node] != config[nodes[0]]), None)
-    if other is not None:
+    for other in (node for node in nodes if config[node] != config[nodes[0]]):
         raise FloodmarkError(f"{source} cannot be reproduced: {nodes[0]} and {other} were configured "
                              "differently, and all nodes of a new cluster have the same configuration")
     return config[nodes[0]]

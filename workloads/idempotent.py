@@ -11,24 +11,20 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from itertools import count
-from random import Random
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from floodmark.harness.client.classify import CONNECTION, TIMEOUT, retried
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Send, Type
-from floodmark.harness.protocols import Session, WorkloadSettings
+from floodmark.harness.protocols import Session, Workload, WorkloadSettings
 from floodmark.harness.signature import HEADER
-from floodmark.workloads.log import LogSession, intents, reading_share, refuse_compression, send
+from floodmark.workloads.log import LogSession, LogWorkload, refuse_compression
 
 NAME = "idempotent"
-_RETRIES = 2**31 - 1
 _MESSAGE_TIMEOUT_MS = 3000
 _SEND_TIMEOUT_S = 5.0  # librdkafka checks once a second for messages that timed out
 _POLL_TIMEOUT_S = 0.3
@@ -69,16 +65,11 @@ class IdempotentSession:
         if intent.node is not None or intent.acks is not None or seeks:
             raise FloodmarkError(f"a scripted {intent.f} with to, from, acks or offset needs the log "
                                  "workload: the library of the idempotent one chooses the broker itself")
-        match intent.f:
-            case "send":
-                return await self._in_thread(lambda: self._send(intent.sends, intent.patience_s or 0.0))
-            case "poll":
-                return await self._in_thread(lambda: self._poll(intent))
-            case "assign":
-                return await self._in_thread(lambda: self._assign(intent.partitions))
-            case "list_offsets":
-                return await self._in_thread(lambda: self._list_offsets(intent.partitions))
-        raise ValueError(f"the idempotent workload knows no {intent.f!r}")
+        do = {"send": self._send, "poll": self._poll, "assign": self._assign,
+              "list_offsets": self._list_offsets}.get(intent.f)
+        if do is None:
+            raise ValueError(f"the idempotent workload knows no {intent.f!r}")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, do, intent)
 
     async def close(self) -> None:
         """Close both clients, or give up on them after _CLOSE_TIMEOUT_S: librdkafka may wait for its own
@@ -99,12 +90,10 @@ class IdempotentSession:
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.wrap_future(closed), _CLOSE_TIMEOUT_S)
 
-    async def _in_thread(self, work: Callable[[], Outcome]) -> Outcome:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
     # -- in a thread ------------------------------------------------------------------------------------
 
-    def _send(self, sends: Sequence[Send], patience_s: float) -> Outcome:
+    def _send(self, intent: Intent) -> Outcome:
+        sends, patience_s = intent.sends, intent.patience_s or 0.0
         delivered: dict[int, tuple[KafkaError | None, int | None]] = {}
 
         def note_delivery(index: int) -> Callable[[KafkaError | None, Message], None]:
@@ -122,26 +111,26 @@ class IdempotentSession:
                 producer.poll(0.05)
         except (KafkaException, BufferError, SystemError) as error:  # a fatal error may come as a SystemError
             self.over = True
-            return Outcome(type=Type.INFO, sends=tuple(sends), error=_error_name(error))
+            return Outcome(type=Type.INFO, sends=sends, error=_error_name(error))
         self._sends_left -= 1
         self.over = self.over or self._sends_left == 0
         return outcome_of_delivery(sends, delivered)
 
-    def _assign(self, keys: Sequence[int]) -> Outcome:
-        self._positions = {key: self._positions.get(key, 0) for key in keys}
+    def _assign(self, intent: Intent) -> Outcome:
+        self._positions = {key: self._positions.get(key, 0) for key in intent.partitions}
         places = [TopicPartition(*self._places[key], offset) for key, offset in self._positions.items()]
         try:
             self._get_consumer().assign(places)
         except KafkaException as error:
             self.over = True
             return Outcome(type=Type.FAIL, error=_error_name(error))
-        return Outcome(type=Type.OK, partitions=tuple(keys))
+        return Outcome(type=Type.OK, partitions=intent.partitions)
 
     def _poll(self, intent: Intent) -> Outcome:
         reads, errors = [], []
         if intent.offset is not None:
             self._positions = dict.fromkeys(intent.partitions, intent.offset)
-            self._assign(intent.partitions)
+            self._assign(intent)
         try:
             messages = self._get_consumer().consume(_POLL_RECORDS, timeout=_POLL_TIMEOUT_S)
         except KafkaException as error:
@@ -169,10 +158,10 @@ class IdempotentSession:
             return Outcome(type=Type.FAIL, error=errors[0])
         return Outcome(type=Type.OK, reads=tuple(reads))
 
-    def _list_offsets(self, keys: Sequence[int]) -> Outcome:
+    def _list_offsets(self, intent: Intent) -> Outcome:
         offsets, starts = [], []
         try:
-            for key in keys:
+            for key in intent.partitions:
                 place = TopicPartition(*self._places[key])
                 consumer = self._get_consumer()
                 start, end = consumer.get_watermark_offsets(place, timeout=_ASK_TIMEOUT_S, cached=False)
@@ -232,53 +221,24 @@ class IdempotentSession:
             self._consumer = None
 
 
-class IdempotentWorkload:
-    """Implements protocols.Workload."""
-
-    name = NAME
-
-    def __init__(self, settings: WorkloadSettings, values: Iterator[int] | None = None) -> None:
-        """values: those still to be sent, if others take some of them too."""
-        if settings.addresses is None:
-            if not settings.wire:
-                raise UnfitCluster("the idempotent workload speaks Kafka's wire, and this cluster has no "
-                                   "addresses: use --workload log")
-            refuse_compression(settings)
-        if settings.acks != "all":
-            raise UsageError(f"the idempotent workload needs acks all, not {settings.acks}")
-        self._settings = settings
-        self._values = count(settings.first_value) if values is None else values
-        self._keys = tuple(spec.key for spec in settings.partitions)
-        self._threads = ThreadPoolExecutor(
-            max_workers=settings.concurrency + len(self._keys) + 1, thread_name_prefix=NAME)
-
-    @property
-    def guarantees(self) -> Mapping[str, Any]:
-        return {"acks": "all", "idempotence": True, "retries": _RETRIES, "isolation": "read_uncommitted"}
-
-    def intents(self, process: int, random: Random) -> Iterator[Intent]:
-        """Draw intents without list_offsets: the library lists offsets without a leader epoch, so that a
-        zombie leader's answer could make a correct cluster look broken."""
-        share = reading_share(process, self._settings)
-        drawn = intents(self._keys, self._values, share, random, self._settings.load)
-        return (intent for intent in drawn if intent.f != "list_offsets")
-
-    def probe(self, partition: int) -> Intent:
-        return send(partition, [next(self._values)])
-
-    def session(self, process: int) -> Session:
-        return self._session(process)
-
-    def final_session(self, process: int) -> Session:
-        return self._session(process, final=True)
-
-    def _session(self, process: int, *, final: bool = False) -> Session:
-        if self._settings.addresses is None:
-            return LogSession(self._settings, process, final=final, idempotent=True)
-        return IdempotentSession(self._settings, self._threads, final=final)
+def session_maker(settings: WorkloadSettings) -> Callable[..., Session]:
+    """The function that makes the session of a process; UsageError where the settings do not fit."""
+    if settings.addresses is None:
+        if not settings.wire:
+            raise UnfitCluster("the idempotent workload speaks Kafka's wire, and this cluster has no "
+                               "addresses: use --workload log")
+        refuse_compression(settings)
+    if settings.acks != "all":
+        raise UsageError(f"the idempotent workload needs acks all, not {settings.acks}")
+    if settings.addresses is None:
+        return lambda process, *, final: LogSession(settings, process, final=final, idempotent=True)
+    threads = ThreadPoolExecutor(max_workers=settings.concurrency + len(settings.partitions) + 1,
+                                 thread_name_prefix=NAME)
+    return lambda _, *, final: IdempotentSession(settings, threads, final=final)
 
 
-make = IdempotentWorkload
+def make(settings: WorkloadSettings) -> Workload:
+    return LogWorkload(settings, NAME)
 
 
 def outcome_of_delivery(

@@ -218,13 +218,12 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def refuse_misplaced(spec: RunSpec) -> None:
     """Raise UsageError for options of a user's own cluster without --bootstrap, and for options with it that
     only floodmark's own clusters have."""
-    if spec.bootstrap is None:
-        if any(getattr(spec, name) for name, about in OPTIONS.items() if about.own_cluster == "takes"):
-            raise UsageError("--client-config, --faults and --i-may-break-this are for a cluster of your "
-                             "own: name it by --bootstrap HOST:PORT")
-        return
+    misplaced = "takes" if spec.bootstrap is None else "refuses"
     given = [(about.flags or (f"--{name}",))[0].partition("/")[0] for name, about in OPTIONS.items()
-             if about.own_cluster == "refuses" and name in spec.given]
+             if about.own_cluster == misplaced and name in spec.given]
+    if given and spec.bootstrap is None:
+        raise UsageError("--client-config, --faults and --i-may-break-this are for a cluster of your "
+                         "own: name it by --bootstrap HOST:PORT")
     if given:
         raise UsageError(f"{', '.join(given)} cannot be chosen for a cluster of your own: leave "
                          f"{'them' if len(given) > 1 else 'it'} out, or leave --bootstrap out")

@@ -6,7 +6,7 @@ own, asked before a cluster starts. No question about the same settings is asked
 import functools
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -30,45 +30,33 @@ def refuse_config(cluster: Cluster) -> None:
     """Raises UsageError with the broker's own sentence if it would not start. harness/broker_config.py checks
     single values; only the broker checks their combination, and bugs and switches. Other systems' settings
     are not checked."""
-    ask = _refusal if ability(cluster, Simulates) is None else catalog.broker_refusal
-    for settings in _settings_of(cluster):
-        why = ask(settings)
-        if why is not None:
-            raise UsageError(f"no broker would start with these settings: {why}")
+    refuse_configs([("", cluster)])
 
 
 def refuse_configs(clusters: Sequence[tuple[str, Cluster]]) -> None:
     """The same for many clusters, with one process for all of them. Each comes with the words with which its
     error begins."""
-    every = dict.fromkeys(settings for _, cluster in clusters for settings in _settings_of(cluster))
+    every = {settings: cluster for _, cluster in clusters for settings in _settings_of(cluster)
+             if settings not in _refusals}
+    for settings, cluster in every.items():
+        if ability(cluster, Simulates) is not None:
+            _refusals[settings] = catalog.broker_refusal(settings)
     unknown = [settings for settings in every if settings not in _refusals]
     if unknown:
-        _refusals.update(zip(unknown, _ask(unknown), strict=True))
+        why = _answer("whether it would start", catalog.BROKER_CHECK, "--many", about=unknown)
+        _refusals.update(zip(unknown, why, strict=True))
     for words, cluster in clusters:
-        try:
-            refuse_config(cluster)
-        except UsageError as error:
-            raise UsageError(f"{words}: {error}") from error
+        for why in filter(None, map(_refusals.get, _settings_of(cluster))):
+            raise UsageError(f"{words and f'{words}: '}no broker would start with these settings: {why}")
 
 
 def _settings_of(cluster: Cluster) -> set[Settings]:
     """What the brokers are started with; nothing if they are not ours."""
     if cluster.system.get("name") != REFERENCE:
         return set()
-    return {tuple(f"{key}={_value_text(value)}" for key, value in sorted(keys.items()))
+    return {tuple(f"{key}={str(value).lower() if isinstance(value, bool) else value}"
+                  for key, value in sorted(keys.items()))
             for keys in cluster.config.values()}
-
-
-def _refusal(settings: Settings) -> str | None:
-    """The broker's reason not to start; None: it would start."""
-    if settings not in _refusals:
-        _refusals[settings], = _ask([settings])
-    return _refusals[settings]
-
-
-def _ask(questions: Sequence[Settings]) -> list[str | None]:
-    """The broker's reason for each of these settings."""
-    return list(_answer("whether it would start", catalog.BROKER_CHECK, "--many", about=questions))
 
 
 def _answer(what: str, program: str, *words: str, about: Any = None) -> Any:
@@ -84,16 +72,9 @@ def _answer(what: str, program: str, *words: str, about: Any = None) -> Any:
     raise FloodmarkError(f"the broker does not say {what}: {why}")
 
 
-def _value_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 @functools.cache
-def _broker_names() -> Mapping[str, Sequence[str]]:
-    return dict(_answer("which rules it knows", catalog.BROKER_NAMES))
-
-
 def scenario_words() -> Words:
     """The names that a scenario may use: rules, bugs and switches of the broker, workloads, findings."""
-    names = {kind: tuple(each) for kind, each in _broker_names().items()}
+    answer = _answer("which rules it knows", catalog.BROKER_NAMES)
+    names = {kind: tuple(each) for kind, each in answer.items()}
     return Words(**names, workloads=catalog.names(WORKLOAD), findings=tuple(sorted(EXPLANATIONS)))

@@ -96,9 +96,6 @@ def verdict_before(folder: Place) -> Json | None:
 
 def heading(folder: Place, before: Ruling | None, now: Ruling, lines: Sequence[str]) -> str:
     """`NAME: was valid, is INVALID`, both by the options of this call."""
-    name = harmless(folder.resolve().name)
-    if before is None:
-        return f"{name}: no verdict was saved, is {now.heading}"
-    if before.word != now.word:
-        return f"{name}: was {before.heading}, is {now.heading}"
-    return f"{name}: {'still ' if lines else 'unchanged, '}{now.heading}"
+    was = "no verdict was saved, is " if before is None else f"was {before.heading}, is " if (
+        before.word != now.word) else "still " if lines else "unchanged, "
+    return f"{harmless(folder.resolve().name)}: {was}{now.heading}"

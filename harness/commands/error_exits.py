@@ -25,21 +25,17 @@ from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
 
-class Terminated(KeyboardInterrupt):
-    """Raised by SIGTERM."""
-
-
 @contextmanager
 def raised_by_sigterm() -> Iterator[None]:
-    """A context in which SIGTERM raises Terminated; at its end the old handler is restored. (Only a main
-    thread can set handlers.)"""
+    """A context in which SIGTERM raises KeyboardInterrupt; at its end the old handler is restored. (Only a
+    main thread can set handlers.)"""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end(*_: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise Terminated
+        raise KeyboardInterrupt("ended by SIGTERM")
 
     from floodmark.harness.event_loop import sigterm_handler_restored  # imports asyncio: not for --help
 
@@ -55,19 +51,17 @@ def code_of(command: Callable[[], int]) -> int:
             code = command()
             sys.stdout.flush()  # a full disk or a closed pipe shows here at the latest
             return code
-        except UsageError as error:
-            return complain(str(error), EXIT_USAGE)
         except FloodmarkError as error:
-            return complain(str(error), EXIT_HARNESS)
+            return complain(str(error), EXIT_USAGE if isinstance(error, UsageError) else EXIT_HARNESS)
         except KeyboardInterrupt as interrupt:
             catalog.stop_judge()
-            reason = "ended by SIGTERM" if isinstance(interrupt, Terminated) else "interrupted"
-            return complain(reason, EXIT_HARNESS)
+            return complain(str(interrupt) or "interrupted", EXIT_HARNESS)
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise  # click's own error
         except OSError as error:
-            if error.errno == errno.EPIPE:
-                return pipe_is_closed()
+            if error.errno == errno.EPIPE:  # `| head`: nothing more can be printed, not even at exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return EXIT_HARNESS
             where = f"{error.filename}: " if error.filename is not None else ""
             return complain(f"{where}{error.strerror or error}", EXIT_HARNESS)
         except Exception as error:
@@ -77,12 +71,6 @@ def code_of(command: Callable[[], int]) -> int:
 def complain(sentence: str, code: int) -> int:
     click.echo(f"floodmark: {harmless(sentence)}", err=True)
     return code
-
-
-def pipe_is_closed() -> int:
-    """Handles a closed stdout (`| head`): nothing more can be printed, not even at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return EXIT_HARNESS
 
 
 def own_bug(error: Exception) -> str:

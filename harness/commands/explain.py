@@ -70,10 +70,8 @@ def of_check(check: Registered) -> Iterator[Part]:
     except Exception as error:
         yield "fails", f"it cannot be loaded: {type(error).__name__}: {error}"
         return
-    if isinstance(law, str):
-        yield "a SELECT", " ".join(law.split())
-    else:
-        yield "means", " ".join((getdoc(law) or "its function has no docstring").split())
+    head, text = ("a SELECT", law) if isinstance(law, str) else ("means", getdoc(law) or "")
+    yield head, " ".join(text.split()) or "its function has no docstring"
 
 
 def facts(numbers: Iterable[str]) -> Iterator[Part]:

@@ -80,14 +80,16 @@ def named_by(argument: str, workers: Workers) -> Sequence[Place]:
     folders = [folder for folder in map(Path, glob.glob(str(path))) if folder.is_dir()]
     if not folders:
         raise UsageError(f"{str(path)!r} matches no folder")
-    return sorted(each_once(map(real_folder, folders)), key=str)
+    return sorted(distinct(map(real_folder, folders)), key=str)
 
 
-def distinct(folders: Sequence[Place]) -> tuple[Place, ...]:
-    """Each folder once. UsageError for a name that cannot be in a report."""
+def distinct(folders: Iterable[P]) -> tuple[P, ...]:
+    """The first name of each folder. UsageError for a name that cannot be in a report."""
+    known: dict[P, P] = {}
     for folder in folders:
         refuse_other_bytes(folder)
-    return each_once(folders)
+        known.setdefault(folder.resolve(), folder)
+    return tuple(known.values())
 
 
 def refuse_other_bytes(folder: Place) -> None:
@@ -96,11 +98,3 @@ def refuse_other_bytes(folder: Place) -> None:
         str(folder).encode()
     except UnicodeEncodeError as error:
         raise UsageError(f"{str(folder)!a} has a name that is no UTF-8: rename it") from error
-
-
-def each_once(folders: Iterable[P]) -> tuple[P, ...]:
-    """The first name of each folder."""
-    known: dict[P, P] = {}
-    for folder in folders:
-        known.setdefault(folder.resolve(), folder)
-    return tuple(known.values())

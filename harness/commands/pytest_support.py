@@ -32,13 +32,12 @@ from floodmark.harness.commands.drawn_settings import with_drawn_settings
 from floodmark.harness.commands.run import planned, schedule_of
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.pipeline import TRIES, Play, gate, has_died, judge, play_all, say, tidy
+from floodmark.harness.pipeline import TRIES, Play, gate, has_died, judge, play_one, say, tidy
 from floodmark.harness.report.gate_outcomes import Outcome, outcome_of
 from floodmark.harness.report.run_outcome import CUT_SHORT, HARNESS
 from floodmark.harness.report.run_page import REPORT, write_page_if_invalid
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.schedule_outcome import missed_entries_text
-from floodmark.harness.report.terminal import Screen
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spec import DRAWN, FIXED, RunSpec, decoded
@@ -165,8 +164,7 @@ def scenario_play(folder: Path, keywords: Keywords) -> Play:
 def made(play: Play) -> Path:
     """Makes the run; returns its folder, also if the cluster itself ended it. FloodmarkError for other
     failures."""
-    with Screen() as screen:
-        (played,) = play_all([play], screen=screen, broken_off="interrupted twice: the run ended at once")
+    played = play_one(play)
     folder, error = played.folder, played.error
     if played.interrupted:
         raise KeyboardInterrupt

@@ -22,17 +22,15 @@ def report_page(folder: Path | None, out: Path | None, ledger: Path | None) -> i
         raise UsageError(f"{folder} does not exist")
     if out is not None and (out.is_symlink() or (out.exists() and not out.is_file())):
         raise UsageError(f"--out: {out} exists and is no plain file; name another file")
-    click.echo(harmless(str(written(folder, out, ledger))))
-    return EXIT_VALID
-
-
-def written(folder: Path, out: Path | None, ledger: Path | None) -> Path:
     run = Run(folder=folder)
     if is_campaign(folder):
-        return write_index(folder, out, ledger_path=ledger)
-    if not run.has(run.about_path):
+        page = write_index(folder, out, ledger_path=ledger)
+    elif not run.has(run.about_path):
         raise FloodmarkError(f"{folder} is neither a run folder (it has no run.json) nor a campaign's (it "
                              f"has no campaign.json){runs_inside(folder)}")
-    if ledger is not None:
+    elif ledger is not None:
         raise UsageError(f"--ledger is for a campaign's folder; {folder} is a run's")
-    return write_report(folder, out)
+    else:
+        page = write_report(folder, out)
+    click.echo(harmless(str(page)))
+    return EXIT_VALID

@@ -172,12 +172,11 @@ def play_attempts(first: First, runs: int, parent: Path) -> list[tuple[int, RunR
     def planning(number: int) -> Callable[[Path], RunPlan]:
         return lambda folder: planned(spec_of_reproduction(first, folder, number), first.schedule)
 
-    numbered = {number: Play(title=f"reproduction {number}", plan=planning(number),
-                             folder=parent / f"{first.run.folder.name}-{number:0{len(str(runs))}d}")
-                for number in range(1, runs + 1)}
+    plays = [Play(title=f"reproduction {number}", plan=planning(number),
+                  folder=parent / f"{first.run.folder.name}-{number:0{len(str(runs))}d}")
+             for number in range(1, runs + 1)]
     with Screen(total=runs) as screen:
-        played = play_all([*numbered.values()], screen=screen,
-                          broken_off="interrupted twice: the run ended at once")
+        played = play_all(plays, screen=screen)
     if played and isinstance(played[0].error, UsageError):
         raise FloodmarkError(f"{first.run.folder} cannot be reproduced: {played[0].error}")
     return [(number, one.result) for number, one in enumerate(played, 1) if one.result is not None]

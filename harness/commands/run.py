@@ -136,7 +136,12 @@ def planned(spec: RunSpec, schedule: Schedule | None = None, *, ask_broker: bool
     refuse_impossible(schedule, spec)
     for remark in strikes.remarks:
         click.echo(remark, err=True)
-    cluster = cluster_of(spec)
+    assert spec.out is not None, "with_seed gives it a folder"
+    assert spec.links is not None, "they are chosen above"
+    cluster = catalog.cluster(
+        spec.cluster, spec.out, spec.nodes, rules=spec.rules, bugs=spec.bugs, config=spec.broker_config,
+        links=spec.links, trace=spec.trace, kafka=spec.kafka, topics=spec.topics,
+        topic_config=pairs(spec.topic_config, "-t"))
     if spec.trace and ability(cluster, Traces) is None:
         click.echo(f"no trace: {why_not(cluster, Traces)}", err=True)
         spec = replace(spec, trace=False)
@@ -161,32 +166,18 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
     run_id = run_id or (Random(spec.seed).randbytes(8).hex() if simulated else secrets.token_hex(8))
     specs = tuple(replace(one, headers=has_headers(cluster, one.topic)) for one in specs)
     settings = WorkloadSettings(
-        run_id=run_id,
-        seed=spec.seed,
-        partitions=specs,
-        clients=catalog.clients(cluster),
-        addresses=None if addressed is None or simulated else addressed.addresses,
-        acks=spec.acks,
-        concurrency=max(1, spec.concurrency),
-        first_value=first_free_value(strikes.schedule),
-        library=library or {},
-        load=spec.load,
-        wire=ability(cluster, MakesClients) is None,
-    )
+        run_id=run_id, seed=spec.seed, partitions=specs, clients=catalog.clients(cluster),
+        addresses=None if addressed is None or simulated else addressed.addresses, acks=spec.acks,
+        concurrency=max(1, spec.concurrency), first_value=first_free_value(strikes.schedule),
+        library=library or {}, load=spec.load, wire=ability(cluster, MakesClients) is None)
     asked = {NEMESIS: spec.nemesis} if spec.schedule_file is None else {
         SCHEDULE_FILE: spec.schedule_file.stem}
     return RunPlan(
-        spec=replace(spec, asked=asked if spec.asked is None else spec.asked),
-        run_id=run_id,
-        version=__version__,
-        commit=own_commit(),
-        cluster=cluster,
-        partitions=specs,
+        spec=replace(spec, asked=asked if spec.asked is None else spec.asked), run_id=run_id,
+        version=__version__, commit=own_commit(), cluster=cluster, partitions=specs,
         workload=catalog.workload(spec.workload, settings),
         schedule_runner=catalog.schedule_runner(cluster, specs, strikes.schedule),
-        schedule=strikes.schedule,
-        unstruck=strikes.unstruck,
-    )
+        schedule=strikes.schedule, unstruck=strikes.unstruck)
 
 
 def has_headers(cluster: Cluster, topic: str) -> bool:
@@ -195,25 +186,6 @@ def has_headers(cluster: Cluster, topic: str) -> bool:
     keys = {"message.format.version": brokers.get("log.message.format.version", ""),
             **cluster.system.get("topic_config", {}), **cluster.system.get("topics", {}).get(topic, {})}
     return not str(keys["message.format.version"]).startswith(("0.8", "0.9", "0.10"))
-
-
-def cluster_of(spec: RunSpec) -> Cluster:
-    """Makes the cluster, not started."""
-    assert spec.out is not None, "it is resolved before"
-    assert spec.links is not None, "they are resolved before"
-    return catalog.cluster(
-        spec.cluster,
-        spec.out,
-        spec.nodes,
-        rules=spec.rules,
-        bugs=spec.bugs,
-        config=spec.broker_config,
-        links=spec.links,
-        trace=spec.trace,
-        kafka=spec.kafka,
-        topic_config=pairs(spec.topic_config, "-t"),
-        topics=spec.topics,
-    )
 
 
 # -- its schedule -----------------------------------------------------------------------------------------
@@ -340,7 +312,7 @@ def commit(package: Path) -> str | None:
                              capture_output=True, text=True, timeout=60, check=True, env=plain)
         top, found = ran.stdout.splitlines()
         setup.read_string((Path(top) / "setup.cfg").read_text(encoding="utf-8"))
-        same = (Path(top) / package.name).samefile(package)
-    except (OSError, ValueError, subprocess.SubprocessError, configparser.Error):
+        ours = (Path(top) / package.name).samefile(package) and setup["metadata"]["name"] == "floodmark"
+    except (OSError, ValueError, LookupError, subprocess.SubprocessError, configparser.Error):
         return None
-    return found if same and setup.get("metadata", "name", fallback=None) == "floodmark" else None
+    return found if ours else None

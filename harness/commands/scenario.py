@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -224,12 +225,10 @@ def plays_of(parts: Sequence[Part], cluster: str, parent: Path) -> list[Play]:
 
 def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int) -> list[Played]:
     """Plays all parts, `at_once` at a time; the results are in the given order."""
-    broken_off = "interrupted: the scenarios were not played to the end"
     with Screen(total=len(parts)) as screen:
-        plays = play_all(plays_of(parts, cluster, parent), at_once=at_once, screen=screen,
-                         broken_off=broken_off)
+        plays = play_all(plays_of(parts, cluster, parent), at_once=at_once, screen=screen)
     if any(played.interrupted for played in plays):
-        raise FloodmarkError(broken_off)
+        raise FloodmarkError("interrupted: the scenarios were not played to the end")
     return plays
 
 
@@ -240,25 +239,12 @@ def spec_of(part: Part, cluster: str, folder: Path) -> RunSpec:
     if row.switches:
         config["floodmark.switches"] = ",".join(row.switches)
     return RunSpec(
-        cluster=cluster,
-        kafka=part.kafka,
+        cluster=cluster, kafka=part.kafka, nodes=setting.nodes, rules=row.rules, bugs=row.bugs,
         assignment=partitions_of(part) if setting.topics else (),
         topics={f"{TOPIC}-{key}": keys for key, keys in enumerate(row.topics) if keys},
-        nodes=setting.nodes,
-        rules=row.rules,
-        bugs=row.bugs,
-        config=key_values(config),
-        links=setting.links,
-        workload=setting.workload,
-        concurrency=0,
-        partitions=setting.partitions,
-        replication_factor=setting.replication_factor,
-        acks=setting.acks,
-        seed=1,
-        duration=0.1,
-        asked={SCENARIO: scenario.name, ROW: row.label},
-        out=folder,
-    )
+        config=key_values(config), links=setting.links, workload=setting.workload, concurrency=0,
+        partitions=setting.partitions, replication_factor=setting.replication_factor, acks=setting.acks,
+        seed=1, duration=0.1, asked={SCENARIO: scenario.name, ROW: row.label}, out=folder)
 
 
 def system_of(kafka: str | None) -> str:
@@ -314,24 +300,22 @@ def print_outcomes(outcomes: Sequence[Outcome]) -> None:
                      {"as expected": "green", "NOT as expected": "red"}))
     for outcome in outcomes:
         print_if_unexpected(outcome)
-    right = sum(not one.differences for one in outcomes)
     again = sum(one.played.tries > 1 for one in outcomes)
     what = "row" if all(one.part.turn == 1 for one in outcomes) else "play"
-    click.echo(f"\n{many(len(outcomes), what)}, {right} as expected"
+    click.echo(f"\n{many(len(outcomes), what)}, {sum(not one.differences for one in outcomes)} as expected"
                + (f", {again} of them after a repetition" if again else ""))
-    for outcome in outcomes:
-        if outcome.verdict is not None and outcome.verdict.valid is False:
-            worst_found = verdict_text.worst_first(report.as_json(outcome.verdict)["findings"])[0]["name"]
-            click.echo(f"next  {look_at(outcome, worst_found)}")
-            break
+    invalid = ((one, one.verdict) for one in outcomes if one.verdict and one.verdict.valid is False)
+    for outcome, verdict in islice(invalid, 1):
+        worst_found = verdict_text.worst_first(report.as_json(verdict)["findings"])[0]["name"]
+        click.echo(f"next  {look_at(outcome, worst_found)}")
 
 
 def found(verdict: Verdict | None) -> str:
     """The names of the findings, bugs first, permitted ones marked."""
     if verdict is None:
         return "no run"
-    bugs = ", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is None}))
-    permitted = ", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is not None}))
+    bugs, permitted = (", ".join(sorted({one.name for one in verdict.findings if (
+        one.permitted_by is None) == is_bug})) for is_bug in (True, False))
     parts = [*filter(None, [bugs, permitted and f"permitted: {permitted}"])] or ["nothing"]
     return "; ".join([*parts, "unknown"] if verdict.valid == "unknown" else parts)
 

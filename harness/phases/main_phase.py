@@ -151,19 +151,22 @@ async def main_phase(plan: RunPlan, recorder: Recorder) -> tuple[int, ...]:
     return strikes.result()
 
 
-async def _drive(plan: RunPlan, process: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
-    """Run one process, from its first op to its last."""
-    session = plan.workload.session(process)
-    try:
-        for intent in plan.workload.intents(process, Random(f"{plan.seed}/{process}")):
-            await pace.wait()
-            if stop.is_set():
-                return
-            outcome = await ask(session, process, intent, recorder)
-            if outcome.type is Type.INFO or session.over:
-                return
-    finally:
-        await session.close()
+async def _place(plan: RunPlan, place: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
+    """Run one place among the n: a process from its first op to its last, then the next one."""
+    for process in itertools.count(place, plan.spec.concurrency):
+        if stop.is_set():
+            return
+        session = plan.workload.session(process)
+        try:
+            for intent in plan.workload.intents(process, Random(f"{plan.seed}/{process}")):
+                await pace.wait()
+                if stop.is_set():
+                    return
+                outcome = await ask(session, process, intent, recorder)
+                if outcome.type is Type.INFO or session.over:
+                    break
+        finally:
+            await session.close()
 
 
 async def ask(session: Session, process: int, intent: Intent, recorder: Recorder) -> Outcome:
@@ -238,14 +241,6 @@ class ScriptedClients:
                 break
         recorder.complete(invoked, outcome)
         return outcome
-
-
-async def _place(plan: RunPlan, place: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
-    """Run one place among the n: a process, and a new one whenever it has ended."""
-    process = place
-    while not stop.is_set():
-        await _drive(plan, process, recorder, pace, stop)
-        process += plan.spec.concurrency
 
 
 async def _until_done(required: Collection[asyncio.Task[Any]], others: Collection[asyncio.Task[None]], *,

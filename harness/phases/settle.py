@@ -17,7 +17,7 @@ Rules
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -38,14 +38,6 @@ STALL_S = 20.0  # longer than any single op of a client can take
 _OBSERVE_EVERY_S = 0.1
 _WATCH_EVERY_S = 0.5
 _BETWEEN_PROCESSES_S = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """The result of settling; `about` is run.json's `settle`."""
-
-    settled: bool
-    about: Mapping[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,8 +110,9 @@ class _ProcessPool:
 
 
 async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs: Sequence[PartitionSpec],
-                 timeout_s: float) -> Settled:
-    """Wait until the cluster is healthy, at most timeout_s."""
+                 timeout_s: float) -> dict[str, Any]:
+    """Wait until the cluster is healthy, at most timeout_s. Returns run.json's `settle`; its `why` is None if
+    the cluster is."""
     pool = _ProcessPool(workload=workload, recorder=recorder, next_process=PROBES)
     probes = {asyncio.create_task(_probe(pool, spec.key)) for spec in specs}
     try:
@@ -129,7 +122,7 @@ async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs
     raise_first(probes)
     no_ack = [spec.key for spec in specs if spec.key not in pool.done]
     unmet = [f"no probe write of partition {key} was acked" for key in no_ack] + observed.unmet
-    return Settled(settled=not unmet, about={
+    return {
         "timeout_s": timeout_s, "processes": pool.processes,
         "no_leader": [spec.key for spec in specs
                       if observed.controller_answered and spec.key not in observed.led],
@@ -137,7 +130,7 @@ async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs
         "isr_short": [spec.key for spec in specs if spec.key not in observed.full],
         "why": "; ".join(unmet) or None,
         **(observed.throughout() if unmet and timeout_s else {}),
-    })
+    }
 
 
 async def read_all(workload: Workload, recorder: Recorder, specs: Sequence[PartitionSpec],
@@ -266,37 +259,40 @@ async def _wait_until_healthy(cluster: Cluster, specs: Sequence[PartitionSpec],
         await asyncio.sleep(_OBSERVE_EVERY_S)
 
 
-async def _probe(pool: _ProcessPool, key: int) -> None:
-    """Send to the partition until one send is acked."""
+async def _with_processes(pool: _ProcessPool, key: int, work: Callable[[int, Session], Awaitable[bool]]
+                          ) -> None:
+    """Do this work on the partition, with as many processes as that takes, until one has done it."""
     while True:
         process, session = pool.session()
         try:
-            while True:
-                outcome = await ask(session, process, pool.workload.probe(key), pool.recorder)
-                if outcome.type is Type.OK:
-                    pool.done.add(key)
-                    return
-                if outcome.type is Type.INFO or session.over:
-                    break
+            if await work(process, session):
+                pool.done.add(key)
+                return
         finally:
             await session.close()
         await asyncio.sleep(_BETWEEN_PROCESSES_S)
+
+
+async def _probe(pool: _ProcessPool, key: int) -> None:
+    """Send to the partition until one send is acked."""
+    async def is_acked(process: int, session: Session) -> bool:
+        while True:
+            outcome = await ask(session, process, pool.workload.probe(key), pool.recorder)
+            if outcome.type in (Type.OK, Type.INFO) or session.over:
+                return outcome.type is Type.OK
+
+    await _with_processes(pool, key, is_acked)
 
 
 async def _read(pool: _ProcessPool, key: int, reach: Reach) -> None:
-    """Read the partition to its end offset, with as many processes as that takes."""
-    while True:
-        process, session = pool.session()
-        try:
-            if await _read_through(pool, process, session, key, reach):
-                reach.whole += 1
-                if not reach.skipped or reach.whole == READERS_AT_LEAST:
-                    pool.done.add(key)
-                    reach.done = True
-                    return
-        finally:
-            await session.close()
-        await asyncio.sleep(_BETWEEN_PROCESSES_S)
+    """Read the partition to its end offset."""
+    async def is_read(process: int, session: Session) -> bool:
+        if await _read_through(pool, process, session, key, reach):
+            reach.whole += 1
+            reach.done = not reach.skipped or reach.whole == READERS_AT_LEAST
+        return reach.done
+
+    await _with_processes(pool, key, is_read)
 
 
 async def _read_through(pool: _ProcessPool, process: int, session: Session, key: int, reach: Reach) -> bool:

@@ -206,7 +206,7 @@ def test_an_interrupted_run_still_settles_and_collects(tmp_path: Path) -> None:
         return await running
 
     result = asyncio.run(interrupted())
-    assert (result.ended, result.settled) == ("interrupted", True)
+    assert (result.ended, result.about["settled"]) == ("interrupted", True)
     assert_final_reads_are_the_logs(folder, result.about, assert_a_whole_history(folder, result.about))
 
 

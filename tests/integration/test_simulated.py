@@ -270,7 +270,7 @@ def test_a_broker_that_never_rests_ends_the_run_with_a_reason(
     result = asyncio.run(carry_out(plan, lambda _: None))
 
     assert re.fullmatch(rf"the simulation was stopped at 3\.\d{{3}} s: {why}", result.ended)
-    assert (result.settled, result.died) == (False, ())
+    assert (result.about["settled"], result.about["died"]) == (False, [])
     rows = [json.loads(line) for line in result.run.replicas_path.read_text().splitlines()]
     assert not any(row["running"] for row in rows)
     assert all(row["leo"] > 10 for row in rows)

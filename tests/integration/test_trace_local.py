@@ -100,7 +100,7 @@ def test_kills_under_load_lose_no_line_that_anybody_has_seen_the_effect_of(tmp_p
     follower.look()
     follower.close()
 
-    assert (result.ended, result.settled, result.about["missed"]) == ("done", True, [])
+    assert (result.ended, result.about["settled"], result.about["missed"]) == ("done", True, [])
     assert trace_laws.breaches(folder) == []
     lines = trace_laws.rows(folder / "trace.jsonl")
     starts = [line["node"] for line in lines if line["event"] == "start" and "partition" not in line]
@@ -114,7 +114,7 @@ def test_a_run_without_a_trace_leaves_none(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     plan = made(folder, place=SIMULATED, traced=False, rate=100.0)
     result = asyncio.run(runner.carry_out(plan, lambda progress: None))
-    assert (result.ended, result.settled) == ("done", True)
+    assert (result.ended, result.about["settled"]) == ("done", True)
     assert not (folder / "trace.jsonl").exists()
     assert not list((folder / "work").glob("*.trace"))
 

@@ -152,8 +152,7 @@ def test_a_scenario_whose_moments_do_not_come_is_no_run(
 
     async def carry_out(plan: Any, _: object) -> RunResult:
         taken.append(plan.folder)
-        run, about = Run(folder=plan.folder), {"missed": [0]}
-        return RunResult(run=run, ended=DONE, settled=True, died=(), about=about)
+        return RunResult(run=Run(folder=plan.folder), about={"missed": [0], "ended": DONE})
 
     monkeypatch.setattr(pipeline, "carry_out", carry_out)
     with pytest.raises(FloodmarkError, match="the scenario missed moments 3 times"):

@@ -119,12 +119,13 @@ class LogWorkload:
         leader epoch, so that a zombie leader's answer could make a correct cluster look broken."""
         share, load = reading_share(process, self._settings), self._settings.load
         if self._is_idempotent(process):
-            drawn = intents(self._keys, self._values, share, random, load)
-            return (intent for intent in drawn if intent.f != "list_offsets")
-        if not sends_with_acks_1(process, self._settings):
-            return intents(self._keys, self._values, share, random, load)
-        return map(_with_acks_1, intents(self._keys, self._values, share, random,
-                                         replace(load, batch_sizes=_ACKS_1_BATCHES)))
+            return (intent for intent in intents(self._keys, self._values, share, random, load)
+                    if intent.f != "list_offsets")
+        with_acks_1 = sends_with_acks_1(process, self._settings)
+        drawn = intents(self._keys, self._values, share, random,
+                        replace(load, batch_sizes=_ACKS_1_BATCHES) if with_acks_1 else load)
+        return (replace(intent, acks="1") if with_acks_1 and intent.f == "send" else intent
+                for intent in drawn)
 
     def probe(self, partition: int) -> Intent:
         return send(partition, [next(self._values)])
@@ -179,10 +180,6 @@ def sends_with_acks_1(process: int, settings: WorkloadSettings) -> bool:
     cover it. A leader that is cut off goes on appending what such processes send."""
     every = settings.load.acks_1_every
     return bool(every) and settings.acks == "all" and process % settings.concurrency % every == 1
-
-
-def _with_acks_1(intent: Intent) -> Intent:
-    return replace(intent, acks="1") if intent.f == "send" else intent
 
 
 def intents(keys: Sequence[int], values: Iterator[int], share: float, random: Random,

@@ -23,6 +23,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import textwrap
 import threading
@@ -37,7 +38,7 @@ import msgspec
 import orjson
 
 from floodmark.harness import catalog
-from floodmark.harness.cluster import control_client
+from floodmark.harness.cluster.control_client import ANSWER_BYTES_MAX
 from floodmark.harness.cluster.ports import private_folder
 from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.error_exits import code_of
@@ -346,19 +347,17 @@ def bootstrap(cluster: Cluster) -> str:
 @contextlib.asynccontextmanager
 async def open_server(cluster_server: ClusterServer, folder: Path) -> AsyncIterator[None]:
     """Opens the server, and publishes its address."""
-    socket = private_folder() / f"{os.getpid()}.sock"  # short: a socket's path has at most 107 bytes
-    socket.unlink(missing_ok=True)
-    notice = folder / "work" / "cluster.json"
-    latest = private_folder() / "latest"
-    server = await asyncio.start_unix_server(cluster_server.answer, socket,
-                                             limit=control_client.ANSWER_BYTES_MAX)
+    path = private_folder() / f"{os.getpid()}.sock"  # short: a socket's path has at most 107 bytes
+    path.unlink(missing_ok=True)
+    notice, latest = folder / "work" / "cluster.json", private_folder() / "latest"
+    server = await asyncio.start_unix_server(cluster_server.answer, path, limit=ANSWER_BYTES_MAX)
     try:
-        notice.write_text(json.dumps({"socket": str(socket), "pid": os.getpid()}) + "\n", encoding="utf-8")
+        notice.write_text(json.dumps({"socket": str(path), "pid": os.getpid()}) + "\n", encoding="utf-8")
         latest.write_text(str(folder.resolve()), encoding="utf-8")
         yield
     finally:
         server.close()
-        socket.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         notice.unlink(missing_ok=True)
         if latest.exists() and latest.read_text(encoding="utf-8") == str(folder.resolve()):
             latest.unlink()
@@ -486,25 +485,21 @@ async def _serve(cluster: Cluster, folder: Path) -> int:
 
 def ask_cluster(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
     """The answer of the server of the cluster in `folder` (None: the latest). UsageError, FloodmarkError."""
-
-    async def ask() -> Mapping[str, Any]:
-        where, socket, pid = find_cluster(folder)
-        limit = control_client.ANSWER_BYTES_MAX
-        try:
-            reader, writer = await asyncio.open_unix_connection(socket, limit=limit)
-        except OSError:
-            raise FloodmarkError(f"the cluster in {where} is no longer up (it was process {pid})") from None
-        lines = control_client.Lines("the cluster", reader, writer)
-        try:
-            return await lines.ask(do, timeout_s=ASK_S, **besides)
-        except control_client.Refused as refused:
-            if refused.answer.get("usage"):
-                raise UsageError(refused.answer["error"]) from None
-            raise
-        finally:
-            await lines.close()
-
-    return asyncio.run(ask())
+    where, path, pid = find_cluster(folder)
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(ASK_S)
+            connection.connect(path)
+            connection.sendall(json.dumps({"id": 1, "do": do, **besides}).encode() + b"\n")
+            answer = json.loads(connection.makefile("rb").readline())
+    except TimeoutError:
+        raise FloodmarkError(f"the cluster in {where} did not answer '{do}' in {ASK_S:g} s") from None
+    except (OSError, ValueError):
+        raise FloodmarkError(f"the cluster in {where} is no longer up (it was process {pid})") from None
+    if "error" in answer:
+        raise (UsageError if answer["usage"] else FloodmarkError)(answer["error"])
+    ok: Mapping[str, Any] = answer["ok"]
+    return ok
 
 
 def bring_up(spec: RunSpec, *, first_port: int | None) -> int:

@@ -24,15 +24,7 @@ import psutil
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.containers import ability_probe
-from floodmark.harness.cluster.containers.ability_probe import (
-    FOLDER,
-    LOOPS,
-    NEEDED_BY,
-    ONE_CLOCK,
-    Abilities,
-    Facts,
-    facts,
-)
+from floodmark.harness.cluster.containers.ability_probe import Facts, facts
 from floodmark.harness.cluster.containers.engine_client import address, connect
 from floodmark.harness.cluster.containers.images import BASE_VARIABLE, tools_image
 from floodmark.harness.cluster.ports import HIGHEST, HOST, LOWEST, Ports
@@ -234,7 +226,7 @@ class Engine:
     """The container engine. abilities: which faults it can apply; None: unknown, see `why_unknown`."""
 
     rows: Sequence[Row]
-    abilities: Abilities | None
+    abilities: ability_probe.Abilities | None
     why_unknown: str = ""
 
 
@@ -274,9 +266,9 @@ def engine_rows(about: Facts) -> list[Row]:
             _engine_row("image", *tools)]
 
 
-def ability_rows(abilities: Abilities) -> list[Row]:
+def ability_rows(abilities: ability_probe.Abilities) -> list[Row]:
     """The rows about abilities that all faults need, or the trace."""
-    folder, clock = abilities[FOLDER], abilities[ONE_CLOCK]
+    folder, clock = abilities[ability_probe.FOLDER], abilities[ability_probe.ONE_CLOCK]
     detail = "containers have this machine's clock" if clock.can else f"{clock.why}: runs have no trace"
     return [_engine_row("folder", folder.can, folder.why or "containers see the files of this machine",
                         folder.todo),
@@ -312,17 +304,17 @@ def _unavailable(name: str) -> Mapping[str, str]:
                                            links="proxied"))
 
 
-def _in_containers(name: str, abilities: Abilities | None) -> Found:
+def _in_containers(name: str, abilities: ability_probe.Abilities | None) -> Found:
     """Whether containers support a fault here; how, or why not; what to do."""
     if abilities is None:
         return None, "", ""
     if name == "power_cut":
-        loops = abilities[LOOPS]
+        loops = abilities[ability_probe.LOOPS]
         return True, "on disks of their own" if loops.can else (
             "simulated on files, as in the local cluster, because there are no disks of their own: "
             f"{loops.why}"), ""
-    if name not in NEEDED_BY:
+    if name not in ability_probe.NEEDED_BY:
         return True, "", ""
-    ability = abilities[NEEDED_BY[name]]
+    ability = abilities[ability_probe.NEEDED_BY[name]]
     how = f"by {ability.how}" if ability.how else ""
     return (True, how, "") if ability.can else (False, ability.why, ability.todo)

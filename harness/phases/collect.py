@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from floodmark.harness import logdir
@@ -31,7 +30,7 @@ from floodmark.harness.protocols import (
     ability,
 )
 from floodmark.harness.run import Run, json_line, write_pieces
-from floodmark.harness.schedule.views import UNKNOWN, ReplicaView, View
+from floodmark.harness.schedule.views import UNKNOWN, View
 from floodmark.harness.trace import Raw, merge
 
 _ROWS_A_PIECE = 10_000
@@ -66,8 +65,10 @@ async def collect(
         problems.append(f"the cluster could not be frozen: {error}")
     answering = {node for node, _ in frozen.replicas} & frozen.running if frozen else frozenset()
     dumps = _Dumps(cluster=cluster, run=run, specs=specs, run_id=run_id, problems=problems)
-    rows = [_running_row(replica) for replica in frozen.replicas.values() if replica.node in answering
-            ] if frozen else []
+    rows = [{"node": replica.node, "partition": replica.partition,
+             **{name: getattr(replica, name) for name in _ROW_FIELDS},
+             **_epochs_in_row(None if replica.epochs is UNKNOWN else replica.epochs)}
+            for replica in (frozen.replicas.values() if frozen else ()) if replica.node in answering]
     for node in sorted(cluster.nodes, key=lambda node: (node not in answering, node)):
         rows += await dumps.write(node, running=node in answering)
     if freezes is None and frozen is not None:
@@ -146,27 +147,21 @@ class _Dumps:
             self.problems.append(f"the log directory of {node} could not be read: {error}")
             return []
         if folder is not None:
-            return await asyncio.to_thread(self._from_files, node, folder, running=running)
+            log = logdir.dump(folder, self.specs, self.run_id, node, running=running, resent=self.resent)
+            return await asyncio.to_thread(
+                self._dump, node, log, lambda spec: logdir.describe(folder, spec, running=False), running)
         assert logs_in_memory is not None, "checked above"
-        self._dump(node, logs_in_memory.log_rows(node, self.run_id))
-        return [] if running else self._dead_rows(node, lambda spec: logs_in_memory.log_state(node, spec.key))
+        return self._dump(node, logs_in_memory.log_rows(node, self.run_id),
+                          lambda spec: logs_in_memory.log_state(node, spec.key), running)
 
-    def _from_files(self, node: str, folder: Path, *, running: bool) -> list[dict[str, Any]]:
-        self._dump(node, logdir.dump(folder, self.specs, self.run_id, node, running=running,
-                                     resent=self.resent))
-        return [] if running else self._dead_rows(
-            node, lambda spec: logdir.describe(folder, spec, running=False))
-
-    def _dump(self, node: str, rows: Iterator[dict[str, Any]]) -> None:
+    def _dump(self, node: str, log: Iterator[dict[str, Any]],
+              describe: Callable[[PartitionSpec], logdir.LogState], running: bool) -> list[dict[str, Any]]:
         try:
-            write_pieces(self.run.logs_folder / f"{node}.jsonl", _pieces(rows))
+            write_pieces(self.run.logs_folder / f"{node}.jsonl", _pieces(log))
         except FloodmarkError as error:
             self.problems.append(f"the log of {node} could not be dumped: {error}")
-
-    def _dead_rows(self, node: str, describe: Callable[[PartitionSpec], logdir.LogState]
-                   ) -> list[dict[str, Any]]:
         rows = []
-        for spec in self.specs:
+        for spec in self.specs if not running else ():
             if node in spec.replicas:
                 try:
                     rows.append(_dead_row(node, spec, describe(spec)))
@@ -179,12 +174,6 @@ class _Dumps:
 def _pieces(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
     while piece := b"".join(map(json_line, islice(rows, _ROWS_A_PIECE))):
         yield piece
-
-
-def _running_row(replica: ReplicaView) -> dict[str, Any]:
-    return {"node": replica.node, "partition": replica.partition,
-            **{name: getattr(replica, name) for name in _ROW_FIELDS},
-            **_epochs_in_row(None if replica.epochs is UNKNOWN else replica.epochs)}
 
 
 def _dead_row(node: str, spec: PartitionSpec, state: logdir.LogState) -> dict[str, Any]:

@@ -185,16 +185,11 @@ def what_moved(before: View, after: View, specs: Sequence[PartitionSpec]) -> str
             old, new = before.replicas.get((node, spec.key)), after.replicas.get((node, spec.key))
             if old is None or new is None:
                 return f"{node} did not report its state of partition {spec.key}"
-            if _has_moved(old, new):
+            known = ((old.epoch, new.epoch), (_members(old), _members(new)), (old.hw, new.hw))
+            if UNKNOWN in (old.leo, new.leo) or old.leo != new.leo or any(
+                    first != second and UNKNOWN not in (first, second) for first, second in known):
                 return f"partition {spec.key} changed on {node} while it was read"
     return None
-
-
-def _has_moved(old: ReplicaView, new: ReplicaView) -> bool:
-    """Whether the LEO is another one or unknown, or another field had two known values."""
-    pairs = ((old.epoch, new.epoch), (_members(old), _members(new)), (old.hw, new.hw))
-    return (UNKNOWN in (old.leo, new.leo) or old.leo != new.leo
-            or any(was != now and UNKNOWN not in (was, now) for was, now in pairs))
 
 
 def _members(own: ReplicaView) -> frozenset[str] | Unknown:
@@ -249,7 +244,8 @@ async def _wait_until_healthy(cluster: Cluster, specs: Sequence[PartitionSpec],
                 observed.window_s = min(now_s, latest_s)
             observed.controller_answered |= bool(view.partitions)
             observed.led |= {spec.key for spec in specs if _leader(view, spec.key)}
-            observed.full = {spec.key for spec in specs if _isr_full(view, spec)}
+            observed.full = {spec.key for spec in specs if spec.key in view.partitions
+                             and set(view.partitions[spec.key].isr) == set(spec.replicas)}
             observed.unmet = uneven_replicas(view, specs)
         except FloodmarkError as error:
             observed.note_sets(None, loop.time())
@@ -334,8 +330,3 @@ def _offset_of(found: Sequence[LogOffset], key: int) -> int | None:
 def _leader(view: View, key: int) -> str | None:
     truth = view.partitions.get(key)
     return truth.leader if truth else None
-
-
-def _isr_full(view: View, spec: PartitionSpec) -> bool:
-    truth = view.partitions.get(spec.key)
-    return truth is not None and set(truth.isr) == set(spec.replicas)

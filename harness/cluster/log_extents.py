@@ -20,9 +20,7 @@ class Lost:
 
     kept: Mapping[str, int]  # the remaining LEO
     records: Mapping[str, int] = field(default_factory=dict)  # lost, if any
-    bytes: Mapping[str, int] = field(default_factory=dict)  # lost, also of a torn last batch
     restored: tuple[str, ...] = ()  # files that got their previous content back
-    removed: tuple[str, ...] = ()  # files that were removed
     how: str | None = None  # how it was simulated, if a cluster has several ways
 
     @property
@@ -48,13 +46,9 @@ def log_extents(log_dir: Path) -> LogExtents:
 
 def records_between(before: LogExtents, after: LogExtents) -> Lost:
     """What the logs lost between two measurements."""
-    gone = {name: (leo - after.get(name, (0, 0))[0], size - after.get(name, (0, 0))[1])
-            for name, (leo, size) in before.items()}
-    return Lost(
-        kept={name: leo for name, (leo, _) in after.items()},
-        records={name: records for name, (records, _) in gone.items() if records > 0},
-        bytes={name: size for name, (_, size) in gone.items() if size > 0},
-    )
+    gone = {name: leo - after.get(name, (0, 0))[0] for name, (leo, _) in before.items()}
+    return Lost(kept={name: leo for name, (leo, _) in after.items()},
+                records={name: records for name, records in gone.items() if records > 0})
 
 
 def partition_folders(log_dir: Path) -> list[str]:

@@ -139,7 +139,7 @@ BREACHES = [
     ("docker/broker/protocol/errors.py", "floodmark.broker.testing.bugs", "Arrows in the broker"),
     ("docker/broker/protocol/errors.py", "floodmark.broker.protocol.replica",
      "No circle in the broker"),
-    ("harness/client/brokers.py", "floodmark.harness.cluster.simulated.loop",
+    ("harness/client/brokers.py", "floodmark.harness.cluster.simulated.scheduler",
      "Who is not the catalogue"),
     ("harness/runner.py", "pyspark", "Spark stays with the judges"),
     ("checkers/judge/job.py", "asyncio", "touches no cluster"),

@@ -29,18 +29,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any
 
-from docker.errors import APIError, DockerException
+from docker.errors import APIError
 from docker.types import EndpointConfig, Mount
 from testcontainers.core.config import testcontainers_config
-from testcontainers.core.container import DockerContainer, Reaper
-from testcontainers.core.exceptions import ContainerConnectException
-from testcontainers.core.labels import create_labels
+from testcontainers.core.container import DockerContainer
 
-import docker
 from floodmark.harness import protocols
 from floodmark.harness.cluster.containers import ability_probe, engine_client
 from floodmark.harness.cluster.containers.disks import Volumes
@@ -77,6 +74,7 @@ FAKETIME = "/opt/floodmark/libfaketime.so.1"
 # The process itself appends to its log: the log is in the run's folder however the process ends.
 BEGIN = 'log="$1"; shift; exec "$@" >>"$log" 2>&1'
 EXITED_BY_SIGNAL = 128
+testcontainers_config.ryuk_disabled = True  # it would be pulled from a registry; rule 8 does its work
 EVERYWHERE = "0.0.0.0"  # of the container's own network namespace
 JARS = "/opt/kafka/libs"  # in an image of Apache Kafka, the official one too
 
@@ -128,7 +126,6 @@ class ContainersPlace:
         """Makes net containers and disks in parallel; then the containers of the processes, which are not
         started."""
         await asyncio.to_thread(self._prepare_files)
-        await self._lab.call("look for a reaper", _choose_reaper, self._lab.client)
         self._events = await self._lab.call("stream its events", self._subscribe)
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._listen, args=(loop,), daemon=True, name="docker-events").start()
@@ -222,7 +219,7 @@ class ContainersPlace:
         api.create_container(  # the image has the programs that commands name
             lab.process_image, ["broker", log, *self._system.command(name)], name=lab.broker(name),
             entrypoint=["sh", "-c", BEGIN], user=lab.user, environment=self._environment(name),
-            labels=create_labels(lab.process_image, lab.labels("broker")), stop_signal="SIGTERM",
+            labels=lab.labels("broker"), stop_signal="SIGTERM",
             host_config=api.create_host_config(
                 network_mode=f"container:{lab.net(name)}", pid_mode=f"container:{lab.keeper}",
                 mounts=[lab.mount(), *disk], cap_drop=["ALL"],
@@ -262,20 +259,18 @@ class ContainersPlace:
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """Passes events to the loop until the stream ends; runs in a thread of its own."""
-        with contextlib.suppress(RuntimeError):  # the loop was closed first
-            for event in self._stream_events():
-                loop.call_soon_threadsafe(self._on_event, event)
-            loop.call_soon_threadsafe(self._lose, "the Docker engine ended its stream of events")
-
-    def _stream_events(self) -> Iterator[Mapping[str, Any]]:
         with contextlib.suppress(Exception):  # a broken stream may raise anything: it has ended
-            yield from self._events
+            for event in self._events:
+                loop.call_soon_threadsafe(self._on_event, event)
+        with contextlib.suppress(RuntimeError):  # the loop was closed first
+            loop.call_soon_threadsafe(self._lose, "the Docker engine ended its stream of events")
 
     def _on_event(self, event: Mapping[str, Any]) -> None:
         about = event["Actor"]["Attributes"]
         name = self._processes_of.get(about["name"])
         if name is None:
-            if event["Action"] == "die" and about["name"] in self._essential_containers():
+            essential = {self._lab.keeper, *map(self._lab.net, self.layout.names)}
+            if event["Action"] == "die" and about["name"] in essential:
                 self._lose(f"the container {about['name']} ended")
             return
         process = self.processes.alive.get(name)
@@ -303,10 +298,6 @@ class ContainersPlace:
             return past.why if process.out_of_memory else None
         lines = log_tail(self.layout.log_of(name), DYING_LINES)
         return past.why if any(past.sign in line for line in lines) else None
-
-    def _essential_containers(self) -> set[str]:
-        """The containers without which everything is lost."""
-        return {self._lab.keeper, *(self._lab.net(name) for name in self.layout.names)}
 
     def _lose(self, why: str) -> None:
         if self.processes.ending or self.lost is not None:
@@ -363,18 +354,6 @@ def lay_out(
         for name, number in ids.items()
     }
     return Layout(folder=folder, nodes=nodes, places=places, links={})
-
-
-def _choose_reaper(client: docker.DockerClient) -> None:
-    """Uses testcontainers' own reaper only if its image is in the engine, else it would be pulled from a
-    registry. It also cleans up after a killed harness, sooner than the next start does."""
-    if testcontainers_config.ryuk_disabled:
-        return
-    try:
-        client.images.get(testcontainers_config.ryuk_image)
-        Reaper.get_instance()  # once, before threads use it
-    except (DockerException, ContainerConnectException, TimeoutError):
-        testcontainers_config.ryuk_disabled = True
 
 
 def offers() -> frozenset[str]:

@@ -21,7 +21,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import Random
 
 from floodmark.harness.cluster.log_extents import (
     Lost,
@@ -48,28 +47,26 @@ class _Note:
     kept: int  # the number of the previous copy; 0: the file itself is durable up to `length`
 
 
-def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None,
-              random: Random | None = None) -> Lost:
+def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None) -> Lost:
     """Changes the directory to what a power cut would have left; returns what was lost.
 
-    Without `keep` and `random` exactly the durable bytes stay. keep: "topic-partition" -> offset: that log
-    keeps complete batches up to that offset at most, but never less than what is durable. random: every other
-    log keeps complete batches up to a boundary drawn evenly between its durable end and its end.
-    FloodmarkError if there is no side file, or it does not fit the files.
+    Without `keep` exactly the durable bytes stay. keep: "topic-partition" -> offset: that log keeps complete
+    batches up to that offset at most, but never less than what is durable. FloodmarkError if there is no side
+    file, or it does not fit the files.
     """
     notes = _read_notes(durable_file)
     if notes is None:
         return Lost(kept={name: log_end_offset(log_dir / name) for name in partition_folders(log_dir)})
     before = log_extents(log_dir)
-    removed, restored = _settle_names(durable_file, log_dir, notes)
+    restored = _settle_names(durable_file, log_dir, notes)
     for name in partition_folders(log_dir):
-        _cut_log(log_dir / name, notes, None if keep is None else keep.get(name), random)
+        _cut_log(log_dir / name, notes, (keep or {}).get(name))
     for name, note in notes.items():
         path = log_dir / name
         if not note.kept and path.exists() and path.suffix != ".log":
             _cut_file(path, note.length)
     mark_all_durable(durable_file)
-    return replace(records_between(before, log_extents(log_dir)), restored=restored, removed=removed)
+    return replace(records_between(before, log_extents(log_dir)), restored=restored)
 
 
 def fsynced(durable_file: Path) -> Mapping[str, int] | None:
@@ -129,15 +126,13 @@ def _kept_folder(durable_file: Path) -> Path:
 # -- the files --------------------------------------------------------------------------------------------
 
 
-def _settle_names(durable_file: Path, log_dir: Path, notes: Mapping[str, _Note]
-                  ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Removes files without a note and restores replaced ones; returns (removed, restored)."""
-    removed, restored = [], []
+def _settle_names(durable_file: Path, log_dir: Path, notes: Mapping[str, _Note]) -> tuple[str, ...]:
+    """Removes files without a note and restores replaced ones; returns these."""
+    restored = []
     for path in sorted(path for path in log_dir.rglob("*") if path.is_file()):
         name = path.relative_to(log_dir).as_posix()
         if name not in notes and name != _LOCK:
             path.unlink()
-            removed.append(name)
     for name, note in sorted(notes.items()):
         if note.kept:
             copy = _kept_folder(durable_file) / str(note.kept)
@@ -150,7 +145,7 @@ def _settle_names(durable_file: Path, log_dir: Path, notes: Mapping[str, _Note]
             fresh.write_bytes(content)
             os.replace(fresh, log_dir / name)
             restored.append(name)
-    return tuple(removed), tuple(restored)
+    return tuple(restored)
 
 
 def _cut_file(path: Path, length: int) -> None:
@@ -162,7 +157,7 @@ def _cut_file(path: Path, length: int) -> None:
         os.truncate(path, length)
 
 
-def _cut_log(folder: Path, notes: Mapping[str, _Note], keep: int | None, random: Random | None) -> None:
+def _cut_log(folder: Path, notes: Mapping[str, _Note], keep: int | None) -> None:
     """Cuts a partition's log at its durable end or a batch boundary after it, and removes the rest."""
     segments = segments_of(folder)
     choices: list[tuple[int, int, int]] = []  # (segment, byte, LEO): where the log may end, the lowest first
@@ -180,11 +175,8 @@ def _cut_log(folder: Path, notes: Mapping[str, _Note], keep: int | None, random:
         for path in segments:
             _cut_file(path, notes[f"{folder.name}/{path.name}"].length)
         return
-    if keep is not None:
-        choice = max((choice for choice in choices[1:] if choice[2] <= keep), default=choices[0])
-    else:
-        choice = choices[0] if random is None else random.choice(choices)
-    number, end, _ = choice
+    kept = (choice for choice in choices[1:] if keep is not None and choice[2] <= keep)
+    number, end, _ = max(kept, default=choices[0])
     for path in reversed(segments[number + 1:]):
         path.unlink()
     os.truncate(segments[number], end)

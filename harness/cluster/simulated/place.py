@@ -8,9 +8,12 @@ Rules
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import signal
+import uuid
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 # Every run writes dumps: imported once, not in each child.
 import pyarrow.compute
@@ -20,17 +23,23 @@ import pyarrow.parquet  # noqa: F401
 from floodmark.broker import runtime as broker_runtime
 from floodmark.broker.server.config import load_config
 from floodmark.broker.server.process import run_process
+from floodmark.broker.wire import api_keys, codec
 from floodmark.harness import runtime
 from floodmark.harness.cluster.exit_reports import Start, exit_report, last_words
-from floodmark.harness.cluster.layout import NOT_STARTED, lay_out
+from floodmark.harness.cluster.layout import NOT_STARTED, Address, lay_out
 from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.cluster.place import Death, only_in_containers
 from floodmark.harness.cluster.ports import LOWEST
 from floodmark.harness.cluster.simulated import guard
-from floodmark.harness.cluster.simulated.broker_runtime import BrokerRuntime, terminate
-from floodmark.harness.cluster.simulated.loop import ProcessLoop
-from floodmark.harness.cluster.simulated.network import Network
-from floodmark.harness.cluster.simulated.scheduler import KILLED, Process, Scheduler
+from floodmark.harness.cluster.simulated.network import Network, Transport
+from floodmark.harness.cluster.simulated.scheduler import (
+    BEGINS_AT_NS,
+    KILLED,
+    Event,
+    Process,
+    ProcessLoop,
+    Scheduler,
+)
 from floodmark.harness.cluster.system import System, wipe
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -40,6 +49,15 @@ from floodmark.harness.schedule.views import Met
 EXIT_CANCELLED = 70
 KILL_S = 0.002  # that a kill takes: what the process had sent has mostly arrived then
 Result = TypeVar("Result")
+
+
+# What every run speaks: kio's classes are imported, and made readers and writers, once and not in each child.
+for _key, _version in ((api_keys.PRODUCE, 9), (api_keys.FETCH, 12), (api_keys.FETCH, 15),
+                       (api_keys.LIST_OFFSETS, 7), (api_keys.METADATA, 9), (api_keys.API_VERSIONS, 0),
+                       (api_keys.CREATE_TOPICS, 4), (api_keys.CREATE_TOPICS, 7), (api_keys.ELECT_LEADERS, 2),
+                       (api_keys.ALTER_PARTITION, 3), (api_keys.BROKER_REGISTRATION, 4),
+                       (api_keys.BROKER_HEARTBEAT, 1)):
+    codec.prepare(_key, _version)
 
 
 class Ports:
@@ -103,6 +121,84 @@ class HarnessRuntime:
 
     def token_hex(self, size: int) -> str:
         return f"{next(self._names):0{2 * size}x}"
+
+
+class BrokerRuntime:
+    """What a simulated broker takes from its surroundings; see floodmark.broker.runtime: Runtime. One for all
+    processes: it answers for the one that runs."""
+
+    def __init__(self, scheduler: Scheduler, network: Network) -> None:
+        self._scheduler, self._network = scheduler, network
+        self.before_effect = scheduler.before_effect
+
+    def monotonic_ns(self) -> int:
+        return self._scheduler.now_ns
+
+    def time_ns(self) -> int:
+        return BEGINS_AT_NS + self._scheduler.now_ns
+
+    def new_uuid(self) -> uuid.UUID:
+        drawn = self._scheduler.streams.of("uuid", self._process.name).getrandbits(128)
+        return uuid.UUID(int=drawn, version=4)
+
+    def write_line(self, text: str) -> None:
+        self._process.write_line(text)
+
+    def call_before_halt(self, act: Callable[[str], None]) -> None:
+        self._process.before_halt.append(act)
+
+    def calls_before_halt(self) -> Sequence[Callable[[str], None]]:
+        return self._process.before_halt
+
+    def exit(self, code: int) -> NoReturn:
+        self._process.end(code)
+        self._scheduler.hub.switch()
+        raise AssertionError("a process that has ended goes on")
+
+    def kill(self) -> NoReturn:
+        self.exit(KILLED)
+
+    def new_event(self) -> Event:
+        return Event(self._scheduler)
+
+    @contextmanager
+    def end_at_signals(self) -> Iterator[None]:
+        process = self._process
+        process.ends_at_signals = True
+        yield
+        process.ends_at_signals = False
+
+    def serve_lines(self, address: Address, _allows: Callable[[str], bool], answer: Callable[[bytes], bytes]
+                    ) -> Callable[[], None]:
+        process = self._process
+        return self._network.listen(process, lambda: _Lines(process, answer), address, control=True).close
+
+    @property
+    def _process(self) -> Process:
+        return self._scheduler.running
+
+
+class _Lines(asyncio.Protocol):
+    """A connection of lines; each is answered on a thread of its own, in order."""
+
+    def __init__(self, process: Process, answer: Callable[[bytes], bytes]) -> None:
+        self._process, self._answer = process, answer
+        self._transport: Transport | None = None
+        self._buffer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._process.start_thread(lambda line=line: self._serve(line))  # type: ignore[misc]
+
+    def _serve(self, line: bytes) -> None:
+        answer = self._answer(line)
+        if self._transport is not None:
+            self._transport.write(answer)
 
 
 class SimulatedPlace:
@@ -193,7 +289,12 @@ class SimulatedPlace:
         if not self.lives(name):
             return
         self._wanted[name] = None
-        terminate(self._processes[name])
+        process = self._processes[name]
+        handler = process.signals.get(signal.SIGTERM)
+        if handler is None or process.ends_at_signals:
+            process.end(-signal.SIGTERM)
+        else:
+            process.loop.call_soon(handler)
 
         async def runs() -> str | None:
             return "it runs" if self.lives(name) else None

@@ -24,10 +24,12 @@ import signal
 from asyncio import events
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from contextlib import contextmanager
+from contextvars import Context
 from math import exp
 from random import Random
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple, cast
 
 from greenlet import getcurrent, greenlet
 
@@ -37,9 +39,12 @@ from floodmark.harness.schedule.views import CLIENTS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from floodmark.harness.cluster.simulated.network import Listener, Transport
+    from floodmark.harness.cluster.simulated.network import Listener, Network, Transport
 
 Result = TypeVar("Result")
+Given = TypeVarTuple("Given")
+Returned = TypeVar("Returned")
+ExceptionHandler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 HARNESS = CLIENTS  # the process of the harness and its clients
 BEGINS_NS = 1_000_000_000  # so that no time is 0
 BEGINS_AT_NS = 1_700_000_000_000_000_000  # the wall clock at time 0
@@ -202,8 +207,6 @@ class Process:
     """One simulated process. Times and files are the scheduler's and the machine's."""
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
-        from floodmark.harness.cluster.simulated.loop import ProcessLoop
-
         self.scheduler, self.name = scheduler, name
         self.loop: ProcessLoop = ProcessLoop(self)  # type: ignore[abstract] # nobody asks for the rest
         self.alive, self.paused, self.busy = True, False, False
@@ -327,6 +330,93 @@ class Process:
             handle._run()
             self.busy = False
             handle = hub.switch()
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    """The event loop of one process: callbacks go into the scheduler's queue. What it lacks, nothing that
+    runs here may use: it raises NotImplementedError."""
+
+    network: "Network"
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self._scheduler = process.scheduler
+        self._handler: ExceptionHandler | None = None
+
+    def time(self) -> float:
+        return self._scheduler.now_ns / 1e9
+
+    def call_soon(self, callback: Callable[[*Given], object], *args: *Given, context: Context | None = None
+                  ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._scheduler.push(0, self.process, handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(self, delay: float, callback: Callable[[*Given], object], *args: *Given,
+                   context: Context | None = None) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(self, when: float, callback: Callable[[*Given], object], *args: *Given,
+                context: Context | None = None) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._scheduler.push(round(when * 1e9), self.process, handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass  # the scheduler skips it
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None
+                    ) -> asyncio.Task[Any]:
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Given], Returned], *args: *Given
+                        ) -> asyncio.Future[Returned]:
+        """Run it at once: a thread would take real time."""
+        future: asyncio.Future[Returned] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def set_exception_handler(self, handler: ExceptionHandler | None) -> None:
+        self._handler = handler
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._handler is not None:
+            self._handler(self, context)
+        elif self.process.alive:
+            raise context.get("exception") or RuntimeError(f"{self.process.name}: {context['message']}")
+
+    def add_signal_handler(self, sig: int, callback: Callable[[*Given], object], *args: *Given) -> None:
+        self.process.signals[sig] = lambda: callback(*args)
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        return self.process.signals.pop(sig, None) is not None
+
+    async def create_server(  # type: ignore[override]
+        self, factory: Callable[[], asyncio.Protocol], host: str, port: int, **_besides: Any
+    ) -> "Listener":
+        return self.network.listen(self.process, factory, (host, port))
+
+    async def create_connection(  # type: ignore[override]
+        self, factory: Callable[[], asyncio.Protocol], host: str, port: int, **_besides: Any
+    ) -> "tuple[Transport, asyncio.Protocol]":
+        return await self.network.connect(self.process, factory, (host, port))
 
 
 class Event:

@@ -34,7 +34,7 @@ _UNCOMMITTED = 0
 _PLACED = struct.Struct(">hq")  # error, base offset
 _NO_CORRELATION_ID = bytes(4)
 
-Place = tuple[str, int]  # topic, partition
+TopicPartition = tuple[str, int]  # topic, partition
 Part = TypeVar("Part")
 
 
@@ -137,8 +137,8 @@ class ProduceEncoder:
         return placed[self._place].error_code, placed[self._place].base_offset
 
 
-async def produce(connection: Connection, batches: Mapping[Place, bytes], timeout_s: float, *, acks: int,
-                  timeout_ms: int) -> dict[Place, Any]:
+async def produce(connection: Connection, batches: Mapping[TopicPartition, bytes], timeout_s: float, *,
+                  acks: int, timeout_ms: int) -> dict[TopicPartition, Any]:
     """Send batches in one request; return what the response has of each partition, nothing for acks=0."""
     topic_class = ProduceRequest.TopicProduceData
     topics = by_topic((topic, topic_class.PartitionProduceData(index=partition, records=records))
@@ -149,7 +149,7 @@ async def produce(connection: Connection, batches: Mapping[Place, bytes], timeou
     return {} if response is None else _placed(response)
 
 
-def _placed(response: Any) -> dict[Place, Any]:
+def _placed(response: Any) -> dict[TopicPartition, Any]:
     return {(topic.name, part.index): part
             for topic in response.responses for part in topic.partition_responses}
 
@@ -175,8 +175,8 @@ class FetchedPartition:
     withheld: str | None  # Kafka's error that says why it has no records, although the answer has no error
 
 
-async def fetch(connection: Connection, wanted: Mapping[Place, FetchFrom], timeout_s: float, *,
-                max_wait_ms: int, min_bytes: int, max_bytes: int) -> dict[Place, FetchedPartition]:
+async def fetch(connection: Connection, wanted: Mapping[TopicPartition, FetchFrom], timeout_s: float, *,
+                max_wait_ms: int, min_bytes: int, max_bytes: int) -> dict[TopicPartition, FetchedPartition]:
     """Fetch as a consumer. max_bytes: of one partition."""
     topic_class = FetchRequest.FetchTopic
     topics = by_topic(
@@ -202,8 +202,8 @@ async def fetch(connection: Connection, wanted: Mapping[Place, FetchFrom], timeo
     }
 
 
-async def list_offsets(connection: Connection, epochs: Mapping[Place, int], timeout_s: float, *,
-                       first: bool = False, replica_id: int = CONSUMER) -> dict[Place, Any]:
+async def list_offsets(connection: Connection, epochs: Mapping[TopicPartition, int], timeout_s: float, *,
+                       first: bool = False, replica_id: int = CONSUMER) -> dict[TopicPartition, Any]:
     """Ask for the ends of logs, or for their first offsets: error_code, offset and leader_epoch (-1: none) of
     each partition. epochs: the leader epoch of each, -1 if not known."""
     topic_class = ListOffsetsRequest.ListOffsetsTopic
@@ -233,7 +233,7 @@ class ClusterMetadata:
     """A Metadata response."""
 
     brokers: Mapping[int, tuple[str, int]]  # those that are not fenced: id -> (host, port)
-    partitions: Mapping[Place, PartitionMetadata]
+    partitions: Mapping[TopicPartition, PartitionMetadata]
     controller: int = -1  # where to create topics; in KRaft mode any broker, which forwards; -1: none known
     unknown: frozenset[str] = frozenset()  # topics that were asked for and that the broker does not know
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from floodmark.harness.client import codec
-from floodmark.harness.client.codec import Place
+from floodmark.harness.client.codec import TopicPartition
 from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent
 
 LINGER_S = 0.002
@@ -36,9 +36,9 @@ class _Request:
     """Batches that wait to be sent."""
 
     target: Target
-    batches: dict[Place, tuple[bytes, asyncio.Future[Answer]]] = field(default_factory=dict)
+    batches: dict[TopicPartition, tuple[bytes, asyncio.Future[Answer]]] = field(default_factory=dict)
 
-    def unanswered(self) -> Mapping[Place, tuple[bytes, asyncio.Future[Answer]]]:
+    def unanswered(self) -> Mapping[TopicPartition, tuple[bytes, asyncio.Future[Answer]]]:
         """Without those whose process no longer waits."""
         return {place: waiting for place, waiting in self.batches.items() if not waiting[1].done()}
 
@@ -69,7 +69,7 @@ class SharedRequests:
                 connection.close()
         self._idle.clear()
 
-    async def produce(self, target: Target, place: Place, records: bytes) -> Answer:
+    async def produce(self, target: Target, place: TopicPartition, records: bytes) -> Answer:
         """(error, base offset) of the partition. Raises Unsent, Lost or codec.ProtocolError."""
         request = self._waiting.get(target)
         if request is None or place in request.batches:
@@ -100,7 +100,8 @@ class SharedRequests:
             else:  # the broker may have appended it
                 answer.set_exception(Lost(timed_out=False))
 
-    async def _exchange(self, target: Target, batches: Mapping[Place, bytes]) -> Mapping[Place, Answer]:
+    async def _exchange(self, target: Target, batches: Mapping[TopicPartition, bytes]
+                        ) -> Mapping[TopicPartition, Answer]:
         idle = self._idle.setdefault(target.address, [])
         connection = idle.pop() if idle else None
         if connection is None or not connection.usable:

@@ -24,7 +24,7 @@ from kafka.errors import for_code
 from kafka.protocol import admin, metadata, producer
 
 from floodmark.harness.client import codec
-from floodmark.harness.client.codec import ClusterMetadata, Place, by_topic
+from floodmark.harness.client.codec import ClusterMetadata, TopicPartition, by_topic
 from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent, connect
 from floodmark.harness.client.error_names import UNKNOWN_TOPIC_OR_PARTITION
 from floodmark.harness.client.security import Refused
@@ -154,8 +154,8 @@ async def elect(ask: Ask, specs: Sequence[PartitionSpec], *, unclean: bool, time
             for one in result.partition_result if (place := (result.topic, one.partition_id)) in keys}
 
 
-async def reassign(ask: Ask, orders: Mapping[Place, Sequence[int]], *, timeout_s: float
-                   ) -> dict[Place, str | None]:
+async def reassign(ask: Ask, orders: Mapping[TopicPartition, Sequence[int]], *, timeout_s: float
+                   ) -> dict[TopicPartition, str | None]:
     """Reassigns partitions. orders: (topic, partition) -> the ids of its new replicas, preferred leader
     first. Returns (topic, partition) -> Kafka's name of the error; None: no error."""
     reassignable = admin.AlterPartitionReassignmentsRequest.ReassignableTopic
@@ -227,7 +227,7 @@ class Brokers:
         self._dial = dial
         self._connections: dict[Address, Connection] = {}
         self._dialling: dict[Address, asyncio.Lock] = {}
-        self._leos: dict[Address, dict[Place, int]] = {}  # the last known ones
+        self._leos: dict[Address, dict[TopicPartition, int]] = {}  # the last known ones
 
     def close(self) -> None:
         """Closes all connections. Safe to call twice."""
@@ -272,7 +272,7 @@ class Brokers:
     async def log_starts(self, reached: Mapping[str, Address], partitions: Sequence[PartitionSpec],
                          timeout_s: float) -> Mapping[tuple[str, int], int]:
         """The first offset of every replica's log, as in replica_ends."""
-        async def starts(to: Address, places: Sequence[Place]) -> dict[Place, int]:
+        async def starts(to: Address, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
             found = await codec.list_offsets(
                 await self._connect(to, timeout_s), dict.fromkeys(places, -1), timeout_s, first=True,
                 replica_id=codec.DEBUGGING_CONSUMER)
@@ -302,7 +302,7 @@ class Brokers:
         connection.close()
         return True
 
-    async def stamp(self, to: Address, place: Place, batch: bytes) -> int | None:
+    async def stamp(self, to: Address, place: TopicPartition, batch: bytes) -> int | None:
         """Appends a batch with acks=1; returns the leader's LogAppendTime in ms. None: it gave none."""
         with _explained(producer.ProduceRequest, to):
             placed = (await codec.produce(await self._connect(to, ASK_S), {place: batch}, ASK_S, acks=1,
@@ -312,11 +312,12 @@ class Brokers:
         stamp: int = placed.log_append_time_ms
         return stamp if stamp >= 0 else None
 
-    async def _ends(self, to: Address, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+    async def _ends(self, to: Address, places: Sequence[TopicPartition]
+                    ) -> dict[TopicPartition, tuple[int, int]]:
         """LEO and HW of these replicas. If no LEO was known, the log was cut below it, or an answer was empty
         (by a quota), the HW is asked for again after the LEO."""
         connection, leos = await self._connect(to, ASK_S), self._leos.setdefault(to, {})
-        hws: dict[Place, int] = {}
+        hws: dict[TopicPartition, int] = {}
         missing = places
         for _ in range(_ASKS):
             if known := {place: codec.FetchFrom(leos[place]) for place in missing if place in leos}:
@@ -334,9 +335,10 @@ class Brokers:
         return {place: (leos[place], hws[place]) for place in places
                 if place in leos and hws.get(place, -1) in range(leos[place] + 1)}
 
-    async def _of_each(self, ask: Callable[[Address, Sequence[Place]], Awaitable[Mapping[Place, Answer]]],
-                       reached: Mapping[str, Address], partitions: Sequence[PartitionSpec], timeout_s: float
-                       ) -> dict[tuple[str, int], Answer]:
+    async def _of_each(
+        self, ask: Callable[[Address, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, Answer]]],
+        reached: Mapping[str, Address], partitions: Sequence[PartitionSpec], timeout_s: float,
+    ) -> dict[tuple[str, int], Answer]:
         async def of(node: str, address: Address) -> dict[tuple[str, int], Answer]:
             keys = {(spec.topic, spec.partition): spec.key for spec in partitions if node in spec.replicas}
             try:

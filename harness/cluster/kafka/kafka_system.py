@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from floodmark.harness import logdir
-from floodmark.harness.client.codec import ClusterMetadata
+from floodmark.harness.client.codec import ClusterMetadata, TopicPartition
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import (
     Ask,
@@ -48,6 +48,7 @@ from floodmark.harness.cluster.kafka.distribution import FIRST_TRACED, Distribut
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
 from floodmark.harness.cluster.kafka.log_lines import read_line
+from floodmark.harness.cluster.kafka.metadata_log import ControllerState
 from floodmark.harness.cluster.kafka.settings import effective, keeps_all, write_hosts
 from floodmark.harness.cluster.layout import Address, Layout
 from floodmark.harness.cluster.place import Place
@@ -80,42 +81,27 @@ CONTROLLER_S = 3.0  # a reachable controller acknowledges a broker sooner than t
 BETWEEN_LOOKS_S = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerState:
-    """The controller's decisions so far."""
-
-    partitions: Mapping[int, PartitionView]  # by the history's key
-    unfenced: frozenset[str]  # registered nodes that it considers alive
-
-
 class Form(Protocol):
     """What differs between Apache Kafka in KRaft mode and with ZooKeeper. The process `controller` is the
     quorum's controller in KRaft mode and ZooKeeper in the other; in both, what it wrote decides who leads and
     is the truth."""
 
-    @property
-    def name(self) -> str: ...  # zookeeper or kraft: run.json's `system.form`
-    @property
-    def about(self) -> Mapping[str, Any]: ...  # further keys of run.json's `system`
-    @property
-    def settings(self) -> Mapping[str, str]: ...  # Kafka's keys of every broker, without addresses and paths
-    @property
-    def decides_alone(self) -> bool: ...  # whether the process `controller` decides; else a broker does
-    @property
-    def waiting_line(self) -> str: ...  # what a broker logs while it waits for its controller
-    @property
-    def stranger_line(self) -> str: ...  # what it logs if its log directory is another cluster's
-    @property
-    def lacks(self) -> Mapping[type, str]: ...  # abilities that this form does not have, and why
+    name: str  # zookeeper or kraft: run.json's `system.form`
+    about: Mapping[str, Any]  # further keys of run.json's `system`
+    settings: Mapping[str, str]  # Kafka's keys of every broker, without addresses and paths
+    decides_alone: bool  # whether the process `controller` decides; else a broker does
+    waiting_line: str  # what a broker logs while it waits for its controller
+    stranger_line: str  # what it logs if its log directory is another cluster's
+    lacks: Mapping[type, str]  # abilities that this form does not have, and why
 
     def write_files(self, layout: Layout) -> None: ...  # all files that its processes read at start
     def before(self, name: str) -> Sequence[str]: ...  # a command that execs its arguments; may be empty
     def main(self, name: str) -> tuple[str, Path]: ...  # the main class, and its settings file
     async def starting(self, name: str) -> None: ...  # its process is about to start
     async def controller_is_up(self) -> bool: ...
-    async def expire(self, node: str, partitions: Sequence[PartitionSpec], awake: Sequence[str]) -> None: ...
+    async def expire(self, node: str, places: Sequence[TopicPartition], awake: Sequence[str]) -> None: ...
     async def admin(self, running: Sequence[str]) -> str | None: ...  # who takes admin requests; None: nobody
-    async def controller_state(self, partitions: Sequence[PartitionSpec]) -> ControllerState | None: ...
+    async def controller_state(self, places: Sequence[TopicPartition]) -> ControllerState | None: ...
     async def close(self) -> None: ...  # safe twice, and before write_files
 
 
@@ -205,19 +191,33 @@ class KafkaSystem:
     async def look(self) -> View:
         """Observes all brokers at once."""
         reached = {node: self._asked(node) for node in self._answering()}
-        ends, metadata, state = await asyncio.gather(
+        ends, metadata, (decided, unfenced) = await asyncio.gather(
             self._wire_looks.replica_ends(reached, self.partitions, LOOK_S),
             self._metadata.metadata_of_each(reached, self._topic_names(), LOOK_S),
-            self._form.controller_state(self.partitions))
+            self._decisions())
         starts: Mapping[tuple[str, int], int] = {}
         if self._place.read is not None:
             starts = await self._wire_looks.log_starts(reached, self.partitions, LOOK_S)
             await asyncio.gather(*map(self._look_at_checkpoint, {node for node, _ in ends}))
         return View(
             time_ns=time.monotonic_ns(), replicas=self._replicas(ends, metadata, starts),
-            partitions=state.partitions if state is not None else {},
+            partitions=decided or {},
             running=frozenset(node for node in self.nodes if self._place.lives(node)),
-            unfenced=frozenset(node for node in metadata if state is not None and node in state.unfenced))
+            unfenced=unfenced & metadata.keys())
+
+    async def _decisions(self) -> tuple[Mapping[int, PartitionView] | None, frozenset[str]]:
+        """The controller's decisions about our partitions, by the history's key, and the nodes that it
+        considers alive; None and no nodes: they are not known."""
+        places = {(spec.topic, spec.partition): spec.key for spec in self.partitions}
+        state = await self._form.controller_state([*places])
+        if state is None:
+            return None, frozenset()
+        views = {key: PartitionView(
+            partition=key, epoch=one.epoch, partition_epoch=one.partition_epoch,
+            leader=self._names.get(one.leader), isr=tuple(self._names[broker] for broker in one.isr),
+            elr=tuple(self._names[broker] for broker in one.elr))
+            for place, key in places.items() if (one := state.partitions.get(place)) is not None}
+        return views, frozenset(self._names[broker] for broker in state.unfenced if broker in self._names)
 
     async def starting(self, name: str) -> None:
         await self._form.starting(name)
@@ -300,10 +300,9 @@ class KafkaSystem:
         await asyncio.gather(*(
             self._place.pause(node) if node in answering else self._place.kill(node)
             for node in self.nodes if self._place.lives(node)))
-        state = await self._last_decisions()
+        decided = await self._last_decisions()
         if self._place.lives(CONTROLLER):
             await self._place.pause(CONTROLLER)
-        decided = state.partitions if state else {}
         nodes = sorted({node for node, _ in looks[-1].replicas})
         found = await asyncio.gather(*map(self._place.log_dir, nodes))
         log_dirs = dict(zip(nodes, found, strict=True))
@@ -317,20 +316,21 @@ class KafkaSystem:
         return all((node, spec.key) in look.replicas
                    for spec in self.partitions for node in spec.replicas if node in able)
 
-    async def _last_decisions(self) -> ControllerState | None:
-        """The controller's decisions once every broker is stopped. On a busy machine ZooKeeper may not answer
-        at once."""
+    async def _last_decisions(self) -> Mapping[int, PartitionView]:
+        """The controller's decisions once every broker is stopped; none if they are not known. On a busy
+        machine ZooKeeper may not answer at once."""
         deadline_s = time.monotonic() + FREEZE_S
         while True:
-            state = await self._form.controller_state(self.partitions)
+            decided, _ = await self._decisions()
             answers = self._place.lives(CONTROLLER) and not self._place.paused(CONTROLLER)
-            if state is not None or not answers or time.monotonic() > deadline_s:
-                return state
+            if decided is not None or not answers or time.monotonic() > deadline_s:
+                return decided or {}
             await asyncio.sleep(BETWEEN_LOOKS_S)
 
     async def expire(self, node: str) -> None:
         self._layout.of(node)
-        await self._form.expire(node, self.partitions, self._answering())
+        places = [(spec.topic, spec.partition) for spec in self.partitions]
+        await self._form.expire(node, places, self._answering())
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
         """Elects preferred leaders, or unclean ones. Empty: of all partitions. A controller that does not

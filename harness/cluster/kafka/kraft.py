@@ -27,22 +27,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from floodmark.harness.client.codec import TopicPartition
 from floodmark.harness.client.connection import Unsent, connect
 from floodmark.harness.cluster.broker_requests import finalized_features, once
 from floodmark.harness.cluster.kafka import class_archive, settings
 from floodmark.harness.cluster.kafka.distribution import Distribution, release_of
 from floodmark.harness.cluster.kafka.jvm import JVM
-from floodmark.harness.cluster.kafka.kafka_system import ControllerState
 from floodmark.harness.cluster.kafka.metadata_log import (
-    NO_LEADER,
+    ControllerState,
     MetadataLog,
     formatted_features,
     refuse_other_features,
 )
 from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port, write_properties
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import Expires, PartitionSpec
-from floodmark.harness.schedule.views import CONTROLLER, PartitionView
+from floodmark.harness.protocols import Expires
+from floodmark.harness.schedule.views import CONTROLLER
 
 FORMAT_TIMEOUT_S = 120.0
 ASK_S = 2.0
@@ -201,34 +201,25 @@ class KRaft:
         connection.close()
         return True
 
-    async def expire(self, node: str, partitions: Sequence[PartitionSpec], awake: Sequence[str]) -> None:
+    async def expire(self, node: str, places: Sequence[TopicPartition], awake: Sequence[str]) -> None:
         raise FloodmarkError(self.lacks[Expires])
 
     async def admin(self, running: Sequence[str]) -> str | None:
         """Any running broker: each forwards admin requests to the controller."""
         return running[0] if running else None
 
-    async def controller_state(self, partitions: Sequence[PartitionSpec]) -> ControllerState | None:
+    async def controller_state(self, places: Sequence[TopicPartition]) -> ControllerState | None:
         """The decisions by the controller's log on disk, which has them before anybody learns of them. It is
         read even if the controller is stopped or dead, because nobody else decides."""
         if self._log is None:
             return None
         decisions = await asyncio.to_thread(self._log.decisions)
-        decided = decisions.by_name()
-        unfenced = frozenset(self._nodes[broker] for broker, fenced in decisions.fenced.items()
-                             if not fenced and broker in self._nodes)
+        unfenced = sorted(broker for broker, fenced in decisions.fenced.items() if not fenced)
         if not self._features_asserted:
-            self._features_asserted = await self._has_formatted_features(sorted(unfenced))
-        return ControllerState(
-            partitions={
-                spec.key: PartitionView(
-                    partition=spec.key, epoch=state.epoch, partition_epoch=state.partition_epoch,
-                    leader=None if state.leader == NO_LEADER else self._nodes[state.leader],
-                    isr=tuple(self._nodes[broker] for broker in state.isr),
-                    elr=tuple(self._nodes[broker] for broker in state.elr))
-                for spec in partitions
-                if (state := decided.get((spec.topic, spec.partition))) is not None},
-            unfenced=unfenced if self._features_asserted else frozenset())
+            self._features_asserted = await self._has_formatted_features(
+                [self._nodes[broker] for broker in unfenced if broker in self._nodes])
+        return ControllerState(partitions=decisions.by_name(),
+                               unfenced=unfenced if self._features_asserted else ())
 
     async def _has_formatted_features(self, unfenced: Sequence[str]) -> bool:
         """Whether one of these brokers has answered with its finalized features. FloodmarkError if they are

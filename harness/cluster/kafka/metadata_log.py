@@ -12,11 +12,12 @@ Rules
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from floodmark.harness.client.codec import TopicPartition
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.record_batches import HEADER, BatchError, frame, records
 
@@ -33,12 +34,22 @@ _UNREADABLE = (BatchError, LookupError, struct.error)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
+    """A partition's state as the controller, or with ZooKeeper a leader that changed the ISR, wrote it."""
+
     leader: int  # NO_LEADER: none
     epoch: int
     isr: tuple[int, ...]
-    partition_epoch: int
+    partition_epoch: int  # it counts changes
     elr: tuple[int, ...] = ()  # eligible leaders outside the ISR (KIP-966)
     recovering: bool = False  # its leader was elected uncleanly and has not recovered yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerState:
+    """The controller's decisions so far, by Kafka's names and ids."""
+
+    partitions: Mapping[TopicPartition, PartitionState]
+    unfenced: Collection[int]  # registered brokers that it considers alive
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +62,7 @@ class Decisions:
     broker_epochs: dict[int, int] = field(default_factory=dict)  # broker -> its epoch, for registered ones
     features: dict[str, int] = field(default_factory=dict)  # name -> finalized level
 
-    def by_name(self) -> dict[tuple[str, int], PartitionState]:
+    def by_name(self) -> dict[TopicPartition, PartitionState]:
         return {(self.topics[topic], partition): state
                 for (topic, partition), state in self.partitions.items() if topic in self.topics}
 

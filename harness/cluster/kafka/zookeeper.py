@@ -22,16 +22,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from floodmark.harness.client.codec import TopicPartition
 from floodmark.harness.cluster.kafka import settings
 from floodmark.harness.cluster.kafka.distribution import Distribution
-from floodmark.harness.cluster.kafka.kafka_system import ControllerState
+from floodmark.harness.cluster.kafka.metadata_log import NO_LEADER, ControllerState
 from floodmark.harness.cluster.kafka.settings import advertised_to_brokers
 from floodmark.harness.cluster.kafka.zookeeper_client import Registered, ZooKeeperClient, ZooKeeperSilent
 from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port, write_properties
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.schedule.views import CONTROLLER, PartitionView
+from floodmark.harness.schedule.views import CONTROLLER
 
 PROTOCOL_VERSIONS: Mapping[str, str | None] = {  # rules -> inter.broker.protocol.version; None: its own
     "high-watermark": "0.11.0-IV1",
@@ -58,7 +58,6 @@ clientPortAddress={host}
 """
 FIRST_UP_S = 60.0  # for ZooKeeper and the first broker; a busy machine starts slowly
 DECIDED_S = 60.0  # for Kafka's controller to act on a session's end
-NO_LEADER = -1
 
 
 class ZooKeeper:
@@ -159,25 +158,16 @@ class ZooKeeper:
         node = None if found.controller is None else self._nodes.get(found.controller)
         return node if node in running else None
 
-    async def controller_state(self, partitions: Sequence[PartitionSpec]) -> ControllerState | None:
+    async def controller_state(self, places: Sequence[TopicPartition]) -> ControllerState | None:
         try:
-            found = await self._asked.look([(spec.topic, spec.partition) for spec in partitions])
+            found = await self._asked.look(places)
         except ZooKeeperSilent:
             return None
-        return ControllerState(
-            partitions={
-                spec.key: PartitionView(
-                    partition=spec.key, epoch=state.epoch, partition_epoch=state.version,
-                    leader=None if state.leader == NO_LEADER else self._nodes[state.leader],
-                    isr=tuple(self._nodes[broker] for broker in state.isr))
-                for spec in partitions
-                if (state := found.partitions.get((spec.topic, spec.partition))) is not None},
-            unfenced=frozenset(self._nodes[broker] for broker in found.sessions if broker in self._nodes))
+        return ControllerState(partitions=found.partitions, unfenced=found.sessions)
 
-    async def expire(self, node: str, partitions: Sequence[PartitionSpec], awake: Sequence[str]) -> None:
+    async def expire(self, node: str, places: Sequence[TopicPartition], awake: Sequence[str]) -> None:
         """Ends a broker's session; returns when Kafka's controller has acted on it, if one of the awake
         brokers is the controller. FloodmarkError if the broker has no session."""
-        places = [(spec.topic, spec.partition) for spec in partitions]
         broker = self._ids[node]
         before = await self._asked.look(places)
         if not await self._asked.expire(broker):
@@ -189,7 +179,7 @@ class ZooKeeper:
 
         await wait_until(undecided, f"Kafka's controller to act on the end of {node}'s session", DECIDED_S)
 
-    async def _undecided(self, broker: int, before: Registered, places: Sequence[tuple[str, int]],
+    async def _undecided(self, broker: int, before: Registered, places: Sequence[TopicPartition],
                          others_awake: Sequence[str]) -> bool:
         """Whether a controller still has to act on the end: every partition that the broker led, or whose ISR
         it was in, gets a new state."""
@@ -198,9 +188,9 @@ class ZooKeeper:
             return bool(others_awake) and any(self._ids[node] in now.sessions for node in others_awake)
         if self._nodes.get(now.controller) not in others_awake and now.controller != broker:
             return False
-        concerned = {place: state.version for place, state in before.partitions.items()
+        concerned = {place: state.partition_epoch for place, state in before.partitions.items()
                      if broker in state.isr and state.leader != NO_LEADER}
-        return any(now.partitions[place].version == version for place, version in concerned.items())
+        return any(now.partitions[place].partition_epoch == version for place, version in concerned.items())
 
     async def close(self) -> None:
         if self._client is not None:

@@ -10,16 +10,15 @@ Rules
    formula (ZooKeeperServer.generatePasswd). Deleting the registration instead would leave the session alive,
    and its broker would never register again.
 3. If ZooKeeper does not answer in time, a ZooKeeperSilent is raised.
-4. Only one thread opens our session, others wait for it; once closed it stays closed. A client that nobody
-   closes tries to connect for ever, many times a second.
-5. Each client has threads of its own: one that waits for a silent ZooKeeper holds up no other cluster.
+4. Our session is opened once; once closed it stays closed. A client that nobody closes tries to connect for
+   ever, many times a second.
+5. Each client has a thread of its own: one that waits for a silent ZooKeeper holds up no other cluster.
 6. Ending a session twice is harmless, so it is tried again if ZooKeeper does not answer in time.
 """
 
 import asyncio
 import json
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +29,8 @@ from kazoo.exceptions import ConnectionClosedError, KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.retry import KazooRetry
 
+from floodmark.harness.client.codec import TopicPartition
+from floodmark.harness.cluster.kafka.metadata_log import PartitionState
 from floodmark.harness.errors import FloodmarkError
 
 Address = tuple[str, int]
@@ -40,7 +41,6 @@ CONTROLLER = "/controller"
 SESSION_S = 30.0  # of our own session: a paused ZooKeeper must not end it
 CONNECT_S = 5.0
 ANSWER_S = 1.0
-THREADS = 4
 EXPIRE_TRIES = 3
 _SECRET = 0xB3415C00  # ZooKeeperServer.superSecret
 _PASSWORD_BYTES = 16
@@ -54,22 +54,12 @@ class ZooKeeperSilent(FloodmarkError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
-    """A partition's state as the controller, or a leader that changed the ISR, wrote it. leader -1: none."""
-
-    leader: int
-    epoch: int
-    isr: tuple[int, ...]
-    version: int  # of the path in ZooKeeper; it counts changes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
     """ZooKeeper's state of the cluster at one time."""
 
     sessions: Mapping[int, int]  # broker -> the session of its registration
     controller: int | None  # the broker that is the controller now
-    partitions: Mapping[tuple[str, int], PartitionState]
+    partitions: Mapping[TopicPartition, PartitionState]  # the partition epoch is the version of the path
 
 
 class ZooKeeperClient:
@@ -79,29 +69,22 @@ class ZooKeeperClient:
         self._hosts = f"{address[0]}:{address[1]}"
         self._own: Any = None
         self._closed = False
-        self._opening = threading.Lock()
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="zookeeper")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper")
 
-    async def look(self, partitions: Sequence[tuple[str, int]]) -> Registered:
+    async def look(self, partitions: Sequence[TopicPartition]) -> Registered:
         """The state of those of these partitions that exist, and of all brokers."""
-        return await self._in_a_thread(lambda: self._look(partitions))
-
-    async def session_of(self, broker: int) -> int | None:
-        """The session of this broker's registration; None: it is not registered."""
-        def ask() -> int | None:
-            found = _answer(self._connected().get_async(f"{BROKERS}/{broker}"))
-            return None if found is None else int(found[1].ephemeralOwner)
-        return await self._in_a_thread(ask)
+        return await self._in_its_thread(lambda: self._look(partitions))
 
     async def expire(self, broker: int) -> bool:
         """Ends the session of this broker, as if it had timed out. False: it had none. The registration is
         gone when this returns."""
-        session = await self.session_of(broker)
-        if session is None:
+        found = await self._in_its_thread(
+            lambda: _answer(self._connected().get_async(f"{BROKERS}/{broker}")))
+        if found is None:
             return False
         for tried in range(1, EXPIRE_TRIES + 1):
             try:
-                await self._in_a_thread(lambda: _close_session(self._hosts, session))
+                await self._in_its_thread(lambda: _close_session(self._hosts, int(found[1].ephemeralOwner)))
                 break
             except ZooKeeperSilent:
                 if tried == EXPIRE_TRIES:
@@ -110,44 +93,42 @@ class ZooKeeperClient:
 
     async def close(self) -> None:
         """Closes our session for good. Safe to call twice."""
-        self._closed = True
-        await asyncio.to_thread(self._close)
-        self._threads.shutdown(wait=False)
+        if not self._closed:
+            self._closed = True
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+            self._thread.shutdown(wait=False)
 
-    # -- in a thread --------------------------------------------------------------------------------------
+    # -- in its thread ------------------------------------------------------------------------------------
 
-    async def _in_a_thread(self, ask: Callable[[], Result]) -> Result:
+    async def _in_its_thread(self, ask: Callable[[], Result]) -> Result:
         if self._closed:
             raise ZooKeeperSilent(f"the client of ZooKeeper at {self._hosts} is closed")
         try:
             async with asyncio.timeout(CONNECT_S + ANSWER_S):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+                return await asyncio.get_running_loop().run_in_executor(self._thread, ask)
         except (KazooException, KazooTimeoutError, TimeoutError) as error:
             raise ZooKeeperSilent(f"ZooKeeper at {self._hosts} does not answer ({type(error).__name__}): it "
                                   f"may be paused, killed, or starting") from error
 
     def _connected(self) -> Any:
         """The client with our own session; the first call opens it."""
-        with self._opening:
-            if self._closed:
-                raise ConnectionClosedError("closed")
-            if self._own is None:
-                own = _client(self._hosts)
-                try:
-                    own.start(timeout=CONNECT_S)
-                except BaseException:
-                    _end(own)
-                    raise
-                self._own = own
-            return self._own
+        if self._closed:
+            raise ConnectionClosedError("closed")
+        if self._own is None:
+            own = _client(self._hosts)
+            try:
+                own.start(timeout=CONNECT_S)
+            except BaseException:
+                _end(own)
+                raise
+            self._own = own
+        return self._own
 
     def _close(self) -> None:
-        with self._opening:
-            own, self._own = self._own, None
-            if own is not None:
-                _end(own)
+        if self._own is not None:
+            _end(self._own)
 
-    def _look(self, partitions: Sequence[tuple[str, int]]) -> Registered:
+    def _look(self, partitions: Sequence[TopicPartition]) -> Registered:
         own = self._connected()
         asked = {place: own.get_async(f"/brokers/topics/{place[0]}/partitions/{place[1]}/state")
                  for place in partitions}
@@ -179,7 +160,7 @@ def _state(answer: Any) -> PartitionState:
     data, stat = answer
     fields = json.loads(data)
     return PartitionState(leader=fields["leader"], epoch=fields["leader_epoch"], isr=tuple(fields["isr"]),
-                          version=stat.version)
+                          partition_epoch=stat.version)
 
 
 # -- sessions -----------------------------------------------------------------------------------------------

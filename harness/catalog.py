@@ -183,7 +183,7 @@ def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, 
 
         return ReferenceSystem(nodes, rules=rules, bugs=bugs, topics=topics,
                                config=with_topic_keys(config, topic_config))
-    from floodmark.harness.cluster.kafka.choice import kafka_system
+    from floodmark.harness.cluster.kafka.kafka_system import kafka_system
 
     return kafka_system(nodes, version_or_dir=kafka, rules=rules, bugs=bugs, config=config,
                         topic_config=topic_config or {}, topics=topics)

@@ -17,7 +17,7 @@ from real_kafka import CLUSTER_ID, COMMON, java, run_tool
 
 from floodmark.broker.wire.api_keys import METADATA
 from floodmark.broker.wire.codec import make, request_parts
-from floodmark.harness.cluster.kafka.choice import found
+from floodmark.harness.cluster.kafka.kafka_system import found
 from floodmark.harness.cluster.ports import HOST
 
 

@@ -17,9 +17,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from floodmark.harness.cluster.kafka import class_archive
-from floodmark.harness.cluster.kafka.choice import found
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.jvm import JVM, logging_options, write_logging
+from floodmark.harness.cluster.kafka.kafka_system import found
 from floodmark.harness.cluster.ports import HOST, Ports
 from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.errors import FloodmarkError

@@ -14,7 +14,7 @@ from floodmark.harness import catalog
 from floodmark.harness.cluster.containers import place as containers_place
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.images import image_of
-from floodmark.harness.cluster.kafka import choice
+from floodmark.harness.cluster.kafka import kafka_system
 from floodmark.harness.cluster.kafka.distribution import Distribution, is_image, version_of
 from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
@@ -139,7 +139,7 @@ def test_an_image_is_named_with_its_version(word: str, image: bool) -> None:
 
 
 def test_an_image_runs_only_in_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "found", lambda _: system(IMAGE)._kafka)
+    monkeypatch.setattr(kafka_system, "found", lambda _: system(IMAGE)._kafka)
     made: dict[str, Any] = {"rules": "kip-320", "bugs": (), "config": {}, "links": "direct", "kafka": IMAGE}
 
     with pytest.raises(UsageError, match=r"apache/kafka:4\.3\.1 is an image, which runs only in containers"):
@@ -160,7 +160,7 @@ def test_jars_that_are_too_new_for_the_images_java_are_refused() -> None:
 
 
 def test_without_access_to_files_looks_omit_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "found", lambda _: system(None)._kafka)
+    monkeypatch.setattr(kafka_system, "found", lambda _: system(None)._kafka)
     made: dict[str, Any] = {"rules": "kip-320", "bugs": (), "config": {}, "links": "direct", "kafka": "4.3.1"}
 
     assert "epochs" in catalog.cluster("containers", tmp_path, 3, **made).not_shown

@@ -19,8 +19,8 @@ from run_processes import wait_until
 
 from floodmark.harness.cli import main
 from floodmark.harness.cluster.kafka import class_archive, jars
-from floodmark.harness.cluster.kafka.choice import kafka_system
 from floodmark.harness.cluster.kafka.distribution import distribution, form_of, is_version
+from floodmark.harness.cluster.kafka.kafka_system import kafka_system
 from floodmark.harness.errors import FloodmarkError, UsageError
 
 MAVEN = """#!{python}

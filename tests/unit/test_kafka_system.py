@@ -14,7 +14,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from floodmark.harness import catalog
 from floodmark.harness.client.batch import uvarint
-from floodmark.harness.cluster.kafka import choice, kraft
+from floodmark.harness.cluster.kafka import kafka_system, kraft
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
@@ -46,11 +46,12 @@ TOPIC = bytes(range(16))
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a Kafka, whatever this machine has."""
-    monkeypatch.setattr(choice, "found", lambda _: KAFKA)
+    monkeypatch.setattr(kafka_system, "found", lambda _: KAFKA)
 
 
 def system(**words: Any) -> KafkaSystem:
-    return choice.kafka_system(3, **{"version_or_dir": "4.3.1", "rules": "kip-320", "bugs": (), "config": {},
+    make = kafka_system.kafka_system
+    return make(3, **{"version_or_dir": "4.3.1", "rules": "kip-320", "bugs": (), "config": {},
                                      "topic_config": {}, **words})
 
 
@@ -181,7 +182,7 @@ def test_refused_before_anything_starts(words: dict[str, Any], match: str, found
 @pytest.mark.parametrize(("version", "traced"), [("2.7.2", False), ("2.8.0", True)])
 def test_no_trace_is_promised_below_2_8(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str,
                                         traced: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(choice, "found", lambda _: replace(KAFKA, version=version, form="zookeeper"))
+    monkeypatch.setattr(kafka_system, "found", lambda _: replace(KAFKA, version=version, form="zookeeper"))
     plan = planned(RunSpec(kafka=version, out=tmp_path / "run", duration=1, seed=1), ask_broker=False)
 
     assert plan.spec.trace is traced

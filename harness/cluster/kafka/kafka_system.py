@@ -24,6 +24,8 @@ Freezing, and why what is read afterwards is true
 """
 
 import asyncio
+import functools
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -43,17 +45,26 @@ from floodmark.harness.cluster.broker_requests import (
     election_result,
     once,
 )
-from floodmark.harness.cluster.kafka import kafka_trace
-from floodmark.harness.cluster.kafka.distribution import FIRST_TRACED, Distribution, release_of
+from floodmark.harness.cluster.kafka import class_archive, kafka_trace
+from floodmark.harness.cluster.kafka.cut_logs import CutLogs
+from floodmark.harness.cluster.kafka.distribution import (
+    FIRST_TRACED,
+    Distribution,
+    distribution,
+    form_of,
+    named,
+    release_of,
+)
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
+from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.log_lines import read_line
 from floodmark.harness.cluster.kafka.metadata_log import ControllerState
-from floodmark.harness.cluster.kafka.settings import effective, keeps_all, write_hosts
-from floodmark.harness.cluster.layout import Address, Layout
+from floodmark.harness.cluster.kafka.settings import effective, keeps_all, refuse_ours, write_hosts
+from floodmark.harness.cluster.layout import Address, Layout, node_names
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
-from floodmark.harness.errors import FloodmarkError, WrongDisk
+from floodmark.harness.errors import FloodmarkError, UsageError, WrongDisk
 from floodmark.harness.logdir.segments import segments_of
 from floodmark.harness.protocols import Clocks, Failpoints, PartitionSpec, Traces
 from floodmark.harness.schedule.views import (
@@ -69,6 +80,8 @@ from floodmark.harness.trace import Raw
 
 NAME = "kafka"
 CONTROLLER_ID = 100
+LATEST_RULES = "kip-320"  # older generations are protocol versions that only ZooKeeper mode supports
+FLUSH, BROKERS_FLUSH = "flush.messages", "log.flush.interval.messages"  # a topic's key, its broker's
 LOOK_S = 2.0  # for one broker to answer while observing
 ASK_S = 30.0
 FREEZE_S = 10.0  # for the views of a freeze to agree
@@ -248,8 +261,7 @@ class KafkaSystem:
         """Whether the stop before its last start was orderly, by its log lines about loading its logs."""
         start = self._starts[name]
         if start.clean is None:
-            kinds = [said.kind for line in self._said(name).splitlines(keepends=True)
-                     if (said := read_line(line)) is not None]
+            kinds = [line.kind for line in map(read_line, self._said(name).splitlines(keepends=True)) if line]
             if "loaded" not in kinds:
                 return False
             start.clean = "clean" in kinds
@@ -264,8 +276,7 @@ class KafkaSystem:
         except FileNotFoundError:
             return ""
 
-    def started(self, name: str) -> None:
-        pass
+    def started(self, name: str) -> None: ...
 
     def expects_exit(self, name: str, code: int) -> bool:
         return False
@@ -350,29 +361,33 @@ class KafkaSystem:
             return {"elected": [], "refused": {
                 str(spec.key): "an unclean election takes the first live replica of the assignment, not a "
                                    "named one" for spec in specs}}
-        able = [spec for spec in specs if leader in spec.replicas]
         errors: dict[int, str | None] = {
-            spec.key: f"{leader} has no replica of it" for spec in specs if spec not in able}
-        if not able:
-            return election_result(errors)
+            spec.key: f"{leader} has no replica of it" for spec in specs if leader not in spec.replicas}
+        able = [spec for spec in specs if leader in spec.replicas]
         try:
-            errors |= await self._reorder(able, first=leader)
-            moved = [spec for spec in able if errors[spec.key] is None]
-            errors |= await elect(await self._admin(), moved, unclean=False) if moved else {}
-            await self._reorder(able, first=None)
+            if able:
+                errors |= await self._reorder(able, first=leader)
+                if moved := [spec for spec in able if errors[spec.key] is None]:
+                    errors |= await elect(await self._admin(), moved, unclean=False)
+                await self._reorder(able, first=None)
         except FloodmarkError as error:
-            errors |= {spec.key: str(error) for spec in able if spec.key not in errors}
+            errors = {spec.key: str(error) for spec in able} | errors
         return election_result(errors)
 
     def traces(self) -> Raw | None:
         """Writes the traces of everything logged so far, for the partitions so far."""
-        files = {name: place.trace for name, place in self._layout.places.items() if place.trace is not None}
+        files = {}
+        for name, place in self._layout.places.items():
+            if place.trace is None or (name == CONTROLLER and self._form.name != "kraft"):  # it is ZooKeeper
+                continue
+            files[name] = place.trace
+            place.trace.unlink(missing_ok=True)  # without a file the merge reports a missing trace
+            write, source = ((kafka_trace.write_controller_trace, place.log_dir) if name == CONTROLLER
+                             else (kafka_trace.write_broker_trace, self._layout.log_of(name)))
+            with suppress(FloodmarkError):
+                write(source, place.trace, node_id=place.node_id, clock=self._clock)
         if not files:
             return None
-        if self._form.name != "kraft":
-            files.pop(CONTROLLER, None)  # that process is ZooKeeper
-        for name, file in files.items():
-            self._write_trace(name, file)
         return Raw(files=files, names=self._names,
                    keys={(spec.topic, spec.partition): spec.key for spec in self.partitions},
                    clock_error_ns=kafka_trace.clock_error_ns(self._clock, Clock.now()))
@@ -388,19 +403,6 @@ class KafkaSystem:
     @property
     def _layout(self) -> Layout:
         return self._place.layout
-
-    def _write_trace(self, name: str, file: Path) -> None:
-        """Writes a node's raw trace. No file if there is nothing to read: the merge then reports a missing
-        trace."""
-        file.unlink(missing_ok=True)
-        place = self._layout.places[name]
-        if name != CONTROLLER:
-            kafka_trace.write_broker_trace(
-                self._layout.log_of(name), file, node_id=place.node_id, clock=self._clock)
-            return
-        with suppress(FloodmarkError):
-            kafka_trace.write_controller_trace(
-                place.log_dir, file, node_id=place.node_id, clock=self._clock)
 
     def _asked(self, node: str) -> Address:
         """The listener for the other brokers, because a cut of clients does not affect it."""
@@ -487,6 +489,48 @@ class KafkaSystem:
                 hw=seen.hw if looks[-1].partitions.get(key) == decided.get(key) else UNKNOWN,
                 epochs=state.epochs if steady else UNKNOWN)
         return found
+
+
+def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[str],
+                 config: Mapping[str, str], topic_config: Mapping[str, str],
+                 topics: Mapping[str, Mapping[str, str]] | None = None) -> KafkaSystem:
+    """Makes the system; nothing is started. topic_config: of every topic; topics: of single ones, overriding
+    those. Missing jars are fetched, with progress on standard error."""
+    refuse_ours(config, "-c")
+    refuse_ours(topic_config, "-t")
+    if bugs:
+        raise UsageError(f"--bug {bugs[0]} is a bug of the reference broker, which Apache Kafka does not "
+                         "have: leave out --bug or --kafka")
+    version, _ = named(version_or_dir)
+    if rules != LATEST_RULES and form_of(version) == "kraft":
+        raise UsageError(f"--rules {rules} needs a Kafka that runs with ZooKeeper, such as 2.8.2; "
+                         f"{version} has only {LATEST_RULES}")
+    kafka = found(version_or_dir)
+    ids = {**{node: number for number, node in enumerate(node_names(nodes), start=1)},
+           CONTROLLER: CONTROLLER_ID}
+    form: Form
+    if kafka.form == "kraft":
+        form = KRaft(kafka, config, ids)
+    else:
+        from floodmark.harness.cluster.kafka.zookeeper import ZooKeeper  # it needs an optional package
+
+        form = ZooKeeper(kafka, config, ids, rules=rules)
+
+    def flushes_every(topic: str) -> bool:
+        given = {**topic_config, **(topics or {}).get(topic, {})}
+        return given.get(FLUSH, form.settings.get(BROKERS_FLUSH)) == "1"
+
+    return KafkaSystem(kafka, form, ids, power=CutLogs(flushes_every), topic_config=topic_config,
+                       topics=topics)
+
+
+@functools.cache
+def found(version_or_dir: str) -> Distribution:
+    """The distribution, with its class-data archive; cached, because every jar's checksum is verified."""
+    say = functools.partial(print, file=sys.stderr, flush=True)
+    kafka = distribution(version_or_dir, say)
+    class_archive.make(kafka, say)
+    return kafka
 
 
 def _state_of(look: View) -> tuple[object, ...]:

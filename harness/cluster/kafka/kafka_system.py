@@ -371,7 +371,7 @@ class KafkaSystem:
                     errors |= await elect(await self._admin(), moved, unclean=False)
                 await self._reorder(able, first=None)
         except FloodmarkError as error:
-            errors = {spec.key: str(error) for spec in able} | errors
+            errors = {**dict.fromkeys((spec.key for spec in able), str(error)), **errors}
         return election_result(errors)
 
     def traces(self) -> Raw | None:

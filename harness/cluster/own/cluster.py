@@ -20,11 +20,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
-from floodmark.harness import logdir
+from floodmark.harness import logdir, protocols
 from floodmark.harness.client import batch
 from floodmark.harness.client.client import Client
 from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
@@ -39,24 +40,7 @@ from floodmark.harness.cluster.own.fault_commands import ABILITIES, FaultCommand
 from floodmark.harness.cluster.waiting import healthy, wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.protocols import (
-    BadDisks,
-    Clocks,
-    Elects,
-    ElectsReplica,
-    Expires,
-    Failpoints,
-    Freezes,
-    MemoryLimits,
-    Packets,
-    PartitionSpec,
-    PowerCuts,
-    ReadsLogs,
-    Resets,
-    Traces,
-    Wipes,
-    needed_for,
-)
+from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN, PartitionView, ReplicaView, View
 
 NAME = "own"
@@ -73,18 +57,18 @@ _BREAK = "faults on your own cluster need --i-may-break-this"
 _NOT_SHOWN = frozenset({"leader", "epoch", "log_start", "isr", "checkpointed_hw", "epochs", "clean",
                         "proposing"})
 _NEVER: Mapping[type, str] = {  # abilities that it never has, and why
-    BadDisks: "floodmark does not damage the disks of your own cluster",
-    Clocks: "floodmark does not set the clocks of your own cluster",
-    ElectsReplica: "that needs a reassignment, which floodmark does not do on your own cluster",
-    Expires: "Kafka's wire has no request that ends a broker's session",
-    Failpoints: "only the reference broker has failpoints",
-    Freezes: "your own cluster is not frozen: changes while it is read are noticed",
-    MemoryLimits: "floodmark does not limit the memory of your own cluster",
-    Packets: "the owner's commands cut links, they do not degrade them",
-    PowerCuts: "it is unknown what the disks of your own cluster have synced",
-    Resets: "the owner's commands cut links, they do not reset connections",
-    Traces: "its processes write no trace for floodmark",
-    Wipes: "floodmark does not empty the disks of your own cluster",
+    protocols.BadDisks: "floodmark does not damage the disks of your own cluster",
+    protocols.Clocks: "floodmark does not set the clocks of your own cluster",
+    protocols.ElectsReplica: "that needs a reassignment, which floodmark does not do on your own cluster",
+    protocols.Expires: "Kafka's wire has no request that ends a broker's session",
+    protocols.Failpoints: "only the reference broker has failpoints",
+    protocols.Freezes: "your own cluster is not frozen: changes while it is read are noticed",
+    protocols.MemoryLimits: "floodmark does not limit the memory of your own cluster",
+    protocols.Packets: "the owner's commands cut links, they do not degrade them",
+    protocols.PowerCuts: "it is unknown what the disks of your own cluster have synced",
+    protocols.Resets: "the owner's commands cut links, they do not reset connections",
+    protocols.Traces: "its processes write no trace for floodmark",
+    protocols.Wipes: "floodmark does not empty the disks of your own cluster",
 }
 # Our topics keep all acked records, whatever the cluster's defaults are: deletion by age is no loss.
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -105,8 +89,7 @@ _OF_TOPIC = ("min.insync.replicas", "unclean.leader.election.enable")  # of a to
 # was set forth and back is not noticed.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stamped:
+class Stamped(NamedTuple):
     """One request. sent and received by our clock, in nanoseconds since 1970; stamp in milliseconds."""
 
     sent_ns: int
@@ -114,8 +97,7 @@ class Stamped:
     stamp_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
+class Ahead(NamedTuple):
     """How far a broker's clock is ahead of ours: the least and the most, in nanoseconds."""
 
     least_ns: int
@@ -139,10 +121,7 @@ def joined(first: Ahead, second: Ahead) -> Ahead:
 
 def error_ns(clocks: Mapping[str, Ahead]) -> int:
     """The largest possible difference between two of these clocks."""
-    if len(clocks) < 2:
-        return 0
-    return max(one.most_ns - other.least_ns for name, one in clocks.items()
-               for other_name, other in clocks.items() if name != other_name)
+    return max((one.most_ns - other.least_ns for one, other in permutations(clocks.values(), 2)), default=0)
 
 
 # -- the cluster --------------------------------------------------------------------------------------------
@@ -173,20 +152,20 @@ async def find(bootstrap: Sequence[Address], security: Security) -> Found:
             if not metadata.brokers:
                 why.append(f"{address[0]}:{address[1]} names no broker")
                 continue
-            settings: dict[int, Mapping[str, str]] = {number: {} for number in sorted(metadata.brokers)}
+            addresses = {f"n{number}": metadata.brokers[number] for number in sorted(metadata.brokers)}
+            settings: dict[str, Mapping[str, str]] = {node: {} for node in addresses}
             unserved: dict[str, str] = {}  # request -> the first broker that does not serve it, in a sentence
-            for number in settings:
+            for node, to in addresses.items():
                 with suppress(FloodmarkError):  # some users may read a topic's settings but not a broker's
-                    settings[number] = await broker_requests.settings(
-                        brokers.to(metadata.brokers[number]), broker_requests.BROKER, str(number))
+                    settings[node] = await broker_requests.settings(
+                        brokers.to(to), broker_requests.BROKER, node.removeprefix("n"))
                 with suppress(Unsent, Lost):  # start() says which one does not answer
-                    lacks = await brokers.unserved(metadata.brokers[number])
-                    unserved = {request: f"n{number} {lack}" for request, lack in lacks.items()} | unserved
-            names = {f"n{number}": number for number in sorted(metadata.brokers)}
+                    lacks = await brokers.unserved(to)
+                    unserved = {request: f"{node} {lack}" for request, lack in lacks.items()} | unserved
             if needed := [why for request, why in unserved.items() if request not in _OPTIONAL]:
                 raise FloodmarkError(f"no run is possible on this cluster: {'; '.join(needed)}")
-            return Found(ids=names, settings=tuple(settings.values()), no_elections=unserved.get(_ELECT),
-                         addresses={name: metadata.brokers[number] for name, number in names.items()})
+            return Found(ids={node: int(node.removeprefix("n")) for node in addresses}, addresses=addresses,
+                         settings=tuple(settings.values()), no_elections=unserved.get(_ELECT))
     finally:
         brokers.close()
     raise FloodmarkError(f"no cluster was found: {'; '.join(why)}")
@@ -256,14 +235,10 @@ class OwnCluster:
     async def create(self, partitions: Sequence[PartitionSpec]) -> None:
         """Creates our topics with exactly this assignment; returns when each partition has a leader and a
         full ISR, and their settings are known."""
-        by_topic: dict[str, list[PartitionSpec]] = {}
-        for spec in partitions:
-            if not spec.topic.startswith(self._prefix):
-                raise UsageError(f"{spec.topic} is no topic of this run: its name begins with {self._prefix}")
-            by_topic.setdefault(spec.topic, []).append(spec)
-        for topic, specs in by_topic.items():
-            replicas = [[self._found.ids[node] for node in spec.replicas]
-                        for spec in sorted(specs, key=lambda spec: spec.partition)]
+        topics = broker_requests.assignments(partitions, self._found.ids)
+        if strange := [topic for topic in topics if not topic.startswith(self._prefix)]:
+            raise UsageError(f"{strange[0]} is no topic of this run: its name begins with {self._prefix}")
+        for topic, replicas in topics.items():
             await self._create_topic(topic, replicas, self._topic_settings)
         self.partitions = (*self.partitions, *partitions)
 
@@ -273,12 +248,12 @@ class OwnCluster:
             except FloodmarkError as error:
                 return str(error)
             if why is not None:
-                for topic, specs in by_topic.items():
-                    await self._refuse_fewer(topic, len(specs))
+                for topic, replicas in topics.items():
+                    await self._refuse_fewer(topic, len(replicas))
             return why
 
         await wait_until(unready, "the new partitions to have a leader and a full ISR", CREATE_S)
-        settings = [await self._topic_settings_of(topic) for topic in by_topic]
+        settings = [await self._topic_settings_of(topic) for topic in topics]
         self.keeps_all = all(own.get(key, kept) == kept for own in settings for key, kept in KEPT.items())
         self.config = {node: _weakest(settings) for node in self.nodes}
 
@@ -380,7 +355,7 @@ class OwnCluster:
                 if node not in self._starting:
                     self._starting.add(node)
                     await self._run(node, "start")
-                await self._wait_up(node, "started")
+                await self._wait(node, "started by its command", up=True)
             except FloodmarkError:
                 self._starting.discard(node)
                 raise
@@ -391,13 +366,13 @@ class OwnCluster:
     async def pause(self, node: str) -> None:
         self._paused.add(node)
         await self._run(node, "pause")
-        await self._wait_gone(node, "paused")
+        await self._wait(node, "paused", up=False)
 
     async def resume(self, node: str) -> None:
         if node in self._paused:
             await self._run(node, "resume")
             if node not in self._down:
-                await self._wait_up(node, "resumed")
+                await self._wait(node, "resumed by its command", up=True)
             self._paused.discard(node)
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
@@ -452,15 +427,10 @@ class OwnCluster:
     # -- inside -------------------------------------------------------------------------------------------
 
     async def _run(self, node: str, act: str, peer: str | None = None, folder: Path | None = None) -> None:
-        fields = {"prefix": self._prefix, **self._host("host", node)}
-        if peer is not None:
-            fields |= {"peer": peer, **self._host("peer_host", peer)}
-        if folder is not None:
-            fields["folder"] = str(folder)
-        await self._commands.run(node, act, fields)
-
-    def _host(self, key: str, name: str) -> dict[str, str]:
-        return {key: self._found.addresses[name][0]} if name in self._found.addresses else {}
+        hosts = {name: address[0] for name, address in self._found.addresses.items()}
+        fields = {"prefix": self._prefix, "host": hosts.get(node), "peer": peer,
+                  "peer_host": hosts.get(peer or ""), "folder": None if folder is None else str(folder)}
+        await self._commands.run(node, act, {name: one for name, one in fields.items() if one is not None})
 
     async def _end(self, node: str, act: str) -> None:
         if not await self._answers(node) and node not in self._paused:
@@ -469,22 +439,18 @@ class OwnCluster:
         self._starting.discard(node)
         await self._run(node, act)
         self._paused.discard(node)
-        await self._wait_gone(node, f"ended by {act}")
+        await self._wait(node, f"ended by {act}", up=False)
 
     async def _answers(self, node: str) -> bool:
         return await self._brokers.is_up(self._found.addresses[node], LOOK_S)
 
-    async def _wait_up(self, node: str, how: str) -> None:
-        async def silent() -> str | None:
-            return None if await self._answers(node) else f"{node} does not answer"
+    async def _wait(self, node: str, how: str, *, up: bool) -> None:
+        async def unmet() -> str | None:
+            if await self._answers(node) == up:
+                return None
+            return f"{node} does not answer" if up else f"{node} still answers"
 
-        await wait_until(silent, f"{node}, {how} by its command, to answer", UP_S)
-
-    async def _wait_gone(self, node: str, how: str) -> None:
-        async def answers() -> str | None:
-            return f"{node} still answers" if await self._answers(node) else None
-
-        await wait_until(answers, f"{node}, {how}, to answer no more", GONE_S)
+        await wait_until(unmet, f"{node}, {how}, to answer{'' if up else ' no more'}", UP_S if up else GONE_S)
 
     async def _metadata(self, topics: Sequence[str]) -> dict[str, ClusterMetadata]:
         return await self._brokers.metadata_of_each(self._found.addresses, topics, LOOK_S)
@@ -497,9 +463,9 @@ class OwnCluster:
         return [self._found.addresses[node] for node in sorted(answers, key=lambda node: node not in named)]
 
     async def _controller(self) -> broker_requests.Ask:
-        for address in await self._controllers():
-            return self._brokers.to(address)
-        raise FloodmarkError("no broker answers")
+        if not (answering := await self._controllers()):
+            raise FloodmarkError("no broker answers")
+        return self._brokers.to(answering[0])
 
     async def _create_topic(self, topic: str, replicas: Sequence[Sequence[int]],
                             settings: Mapping[str, str]) -> None:
@@ -537,14 +503,12 @@ class OwnCluster:
         views = {}
         for spec in self.partitions:
             state = truth.get(spec.key)
-            leader = None if state is None else names.get(state.leader)
-            led = ends.get((leader, spec.key)) if leader is not None else None
+            led = ends.get((names.get(state.leader, ""), spec.key)) if state is not None else None
             for node in spec.replicas:
                 if node not in answers:
                     continue
                 view = ReplicaView(node=node, partition=spec.key)
-                own = ends.get((node, spec.key))
-                if own is not None:
+                if (own := ends.get((node, spec.key))) is not None:
                     view = replace(view, leo=own[0], hw=own[1])
                 elif (state is not None and led is not None and led[0] == led[1]
                       and self._found.ids[node] in state.isr):
@@ -557,12 +521,10 @@ class OwnCluster:
         below."""
         clocks = {}
         for partition, node in enumerate(self.nodes):
-            seen = ahead(await self._stamps(node, partition))
-            if seen is None:
+            if (seen := ahead(await self._stamps(node, partition))) is None:
                 raise FloodmarkError(f"the clock of {node} was set while it was measured")
             clocks[node] = joined(self._clocks.get(node, seen), seen)
-        self._clocks = clocks
-        self.clock_error_ns = error_ns(clocks)
+        self._clocks, self.clock_error_ns = clocks, error_ns(clocks)
 
     async def _stamps(self, node: str, partition: int) -> list[Stamped]:
         asks: list[Stamped] = []
@@ -580,8 +542,7 @@ class OwnCluster:
                 continue
             if stamp_ms is None:
                 raise FloodmarkError(f"{node} gives records no time")
-            asks.append(Stamped(
-                sent_ns=sent_ns, received_ns=time.time_ns(), stamp_ms=stamp_ms))
+            asks.append(Stamped(sent_ns, time.time_ns(), stamp_ms))
         return asks
 
 
@@ -606,12 +567,12 @@ def _weakest(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _lacks(commands: FaultCommands, found: Found, *, may_break: bool) -> Mapping[type, str]:
     """The abilities that this cluster lacks although its class has the methods, and why."""
     nodes = tuple(found.ids)
-    needed_acts = {kind: [f for f in FAULTS if needed_for(f) is kind] for kind in ABILITIES}
+    needed_acts = {kind: [f for f in FAULTS if protocols.needed_for(f) is kind] for kind in ABILITIES}
     lacks: dict[type, str] = {kind: why for kind, acts in needed_acts.items()
              if (why := _BREAK if not may_break else commands.lacking(acts, nodes)) is not None}
     lacks |= _NEVER
     if (no_elections := found.no_elections if may_break else _BREAK) is not None:
-        lacks[Elects] = no_elections
+        lacks[protocols.Elects] = no_elections
     if (why := commands.lacking(("fetch_logs",), nodes)) is not None:
-        lacks[ReadsLogs] = why
+        lacks[protocols.ReadsLogs] = why
     return lacks

@@ -5,15 +5,11 @@ campaign (summary_of). Verdict and measures are in the folder by then. Spark is 
 request, because its start uses all processors; it ends with this process.
 """
 
-import contextlib
-import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from floodmark.checkers.judge import report
 from floodmark.checkers.laws.finding_names import STUCK
@@ -21,9 +17,8 @@ from floodmark.harness import catalog
 from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from floodmark.harness.campaign.signatures import events_of, signatures
 from floodmark.harness.campaign.state import JUDGE_FAILED
-from floodmark.harness.commands.campaign_processes import put
+from floodmark.harness.commands.campaign_processes import serve
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.forked_child import end_with_parent
 from floodmark.harness.pipeline import Judged, judge, written
 from floodmark.harness.report.model import Json
 from floodmark.harness.report.run_files import RunFiles
@@ -33,18 +28,10 @@ from floodmark.harness.run import Run, sync_run
 from floodmark.harness.verdict import BUG
 
 
-def main() -> None:
-    end_with_parent()
-    out = sys.stdout.buffer
-    with contextlib.redirect_stdout(sys.stderr):
-        catalog.warm_judge()
-        put(out, {"ready": True})
-        for line in sys.stdin.buffer:
-            request = orjson.loads(line)
-            folders = list(map(Path, request["folders"]))
-            put(out, {"id": request["id"], "answers": [
-                {**answer(one), **more} for one, more in zip(judge(folders), figures(folders), strict=True)]})
-    catalog.stop_judge()
+async def answers(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    folders = list(map(Path, request["folders"]))
+    return {"answers": [{**answer(one), **more}
+                        for one, more in zip(judge(folders), figures(folders), strict=True)]}
 
 
 def answer(one: Judged[Path]) -> dict[str, Any]:
@@ -107,4 +94,5 @@ def figures(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main()
+    serve(catalog.warm_judge, answers)
+    catalog.stop_judge()

@@ -6,27 +6,24 @@ many runs go on at once as were requested and not answered. The answer is {"ende
 """
 
 import asyncio
-import contextlib
 import resource
-import sys
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import orjson
 import psutil
 
 from floodmark.harness import catalog, pipeline
 from floodmark.harness.campaign.plan import case_of_json
-from floodmark.harness.commands.campaign_processes import put
+from floodmark.harness.commands.campaign_processes import serve
 from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import Part, named
 from floodmark.harness.commands.scenario import spec_of as spec_of_part
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.forked_child import end_with_parent, result_of_child
+from floodmark.harness.forked_child import result_of_child
 from floodmark.harness.pipeline import Play
 from floodmark.harness.protocols import Cluster, ReportsMemory, ability
 from floodmark.harness.run import sync_run
@@ -37,31 +34,11 @@ from floodmark.nemesis.scenario import Scenario
 SAMPLE_S = 1.0
 
 
-def main() -> None:
-    end_with_parent()
-    out = sys.stdout.buffer
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is only for the answers
-        catalog.import_simulated()  # once, not in each child
-        put(out, {"ready": True})
-        asyncio.run(serve(out))
-
-
-async def serve(out: BinaryIO) -> None:
-    """Answers all requests until stdin ends."""
-    requests, runs = asyncio.StreamReader(), set[asyncio.Task[None]]()
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
-    while line := await requests.readline():
-        runs.add(run := asyncio.create_task(answer(orjson.loads(line), out)))
-        run.add_done_callback(runs.discard)
-
-
-async def answer(request: Mapping[str, Any], out: BinaryIO) -> None:
+async def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
-        found = await result_of_child(lambda _: play(request))
+        return await result_of_child(lambda _: play(request))
     except BaseException as error:  # the child's, or its death
-        found = {"why": str(error) or type(error).__name__}
-    put(out, {**found, "id": request["id"]})
+        return {"why": str(error) or type(error).__name__}
 
 
 def play(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,4 +120,4 @@ def resident_bytes(process: int | None = None) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    serve(catalog.import_simulated, answer)  # it is imported once, not in each child

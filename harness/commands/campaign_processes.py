@@ -7,17 +7,19 @@ Rules
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import orjson
 
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.forked_child import end_with_parent
 
 START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 60.0
@@ -25,8 +27,30 @@ LINE_BYTES = 1 << 26  # of an answer, at most
 PLAYER, JUDGE = "floodmark.harness.commands.campaign_play", "floodmark.harness.commands.campaign_judge"
 
 
-def put(out: BinaryIO, answer: Mapping[str, Any]) -> None:
-    """Prints an answer, in its process."""
+def serve(prepare: Callable[[], None], answer: Callable[[Any], Awaitable[Mapping[str, Any]]]) -> None:
+    """Answers all requests until stdin ends, in their process, after it is prepared."""
+    end_with_parent()
+    out = sys.stdout.buffer
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is only for the answers
+        prepare()
+        _put(out, {"ready": True})
+        asyncio.run(_serve(out, answer))
+
+
+async def _serve(out: BinaryIO, answer: Callable[[Any], Awaitable[Mapping[str, Any]]]) -> None:
+    requests, work = asyncio.StreamReader(limit=LINE_BYTES), set[asyncio.Task[None]]()
+
+    async def answer_one(request: Mapping[str, Any]) -> None:
+        _put(out, {**await answer(request), "id": request["id"]})
+
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
+    while line := await requests.readline():
+        work.add(task := asyncio.create_task(answer_one(orjson.loads(line))))
+        task.add_done_callback(work.discard)
+
+
+def _put(out: BinaryIO, answer: Mapping[str, Any]) -> None:
     out.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
     out.flush()
 
@@ -41,8 +65,7 @@ class Worker:
         self._starts = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._listens: asyncio.Task[None] | None = None
-        self._unanswered = 0
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}  # for answers, by the request's id
 
     async def start(self) -> None:
         """Starts the process, unless it runs; returns when it is ready. FloodmarkError if it is not in
@@ -69,14 +92,11 @@ class Worker:
         await self.start()
         assert self._process is not None
         assert self._process.stdin is not None
-        id_ = next(self._ids)
-        self._waiting[id_] = asyncio.get_running_loop().create_future()
-        try:
-            self._unanswered += 1
-            self._process.stdin.write(orjson.dumps({**request, "id": id_}, option=orjson.OPT_APPEND_NEWLINE))
-            return await self._waiting[id_]
-        finally:
-            del self._waiting[id_]
+        id_, answer = next(self._ids), asyncio.get_running_loop().create_future()
+        self._waiting[id_] = answer
+        self._process.stdin.write(orjson.dumps({**request, "id": id_}, option=orjson.OPT_APPEND_NEWLINE))
+        found: dict[str, Any] = await answer
+        return found
 
     @property
     def _name(self) -> str:
@@ -94,12 +114,11 @@ class Worker:
         try:
             while True:
                 answer = await self._answer(process)
-                self._unanswered -= 1
-                if (waiting := self._waiting.get(answer["id"])) is not None and not waiting.done():
+                if not (waiting := self._waiting.pop(answer["id"])).done():
                     waiting.set_result(answer)
         except FloodmarkError as error:
-            self._process, self._unanswered = None, 0
-            for waiting in self._waiting.values():
+            left, self._waiting, self._process = self._waiting, {}, None
+            for waiting in left.values():
                 if not waiting.done():
                     waiting.set_exception(error)
 
@@ -110,7 +129,7 @@ class Worker:
             return
         assert process.stdin is not None
         process.stdin.close()
-        if self._unanswered:
+        if self._waiting:
             process.kill()
         try:
             async with asyncio.timeout(END_TIMEOUT_S):

@@ -12,7 +12,7 @@ Rules
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from floodmark.harness.importers.edn import Tagged
 from floodmark.harness.importers.jepsen_file import name_of, shown
@@ -32,8 +32,7 @@ SPARES = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class Act(NamedTuple):
     """One of the two records of an act."""
 
     f: str
@@ -51,21 +50,15 @@ class Nemesis:
     nodes: set[str] = field(default_factory=set)
     counted_as_losing: Counter[str] = field(default_factory=Counter)
 
-    def add(self, act: Act) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Adds a record; yields f and fault of the act that it ends, or of an open act if another begins."""
-        begun, self.begun = self.begun, None
-        if begun is None or begun.f != act.f:
-            yield from self.end(begun)
-            self.begun = act
-        else:
+    def add(self, act: Act | None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Adds a record (None: the history has ended); yields f and fault of the act that it ends, or of an
+        open act if another begins."""
+        begun, self.begun = self.begun, act
+        if begun is not None and act is not None and begun.f == act.f:
+            self.begun = None
             yield self._line_of(begun, act)
-
-    def end(self, begun: Act | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields the open act, if there is one."""
-        left = begun or self.begun
-        if left is not None:
-            yield self._line_of(left, left)
-        self.begun = None
+        elif begun is not None:
+            yield self._line_of(begun, begun)
 
     def _line_of(self, begun: Act, done: Act) -> tuple[str, dict[str, Any]]:
         grudge = grudge_of(done.value)

@@ -20,16 +20,16 @@ Rules
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, Self, TypeGuard
 
 import orjson
 
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.importers.edn import Keyword, text_of
-from floodmark.harness.importers.history_writer import HistoryLines
 from floodmark.harness.importers.jepsen_file import JepsenFile, JepsenOp, name_of, shown
 from floodmark.harness.importers.jepsen_names import LIFE, Names
 from floodmark.harness.importers.jepsen_nemesis import Act, Nemesis
@@ -47,6 +47,7 @@ SEQUENCE = (tuple, list)
 _SIZES = {"send": (3, 3), "poll": (1, 2)}
 _INT64 = 1 << 63
 _FAR = 1 << 53  # more than any history's ops
+LINES_PER_WRITE = 4096
 
 Sends = list[dict[str, int]]
 Reads = list[dict[str, int]]
@@ -129,6 +130,50 @@ class ConvertedOp(NamedTuple):
     apart: list[Reads]  # reads for polls of their own, in order
 
 
+class HistoryLines:
+    """Writes history.jsonl in format 1: indexes without gaps, times that never fall."""
+
+    def __init__(self, path: Path) -> None:
+        self.count = 0
+        self.clamped = 0  # lines whose time was earlier than that of the line before
+        self._time = 0
+        self._buffered: list[bytes] = []  # lines to be written together
+        try:
+            self._file = path.open("xb")
+        except OSError as error:
+            raise FloodmarkError(f"cannot create the history {path}: {error.strerror}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._flush()
+        finally:
+            self._file.close()
+
+    def write(self, time: int | None, process: int, kind: str, f: str, rest: Mapping[str, Any]) -> None:
+        """Writes a line."""
+        fields = {"process": process, "type": kind, "f": f, **rest}
+        line = orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+        self.append(self._time if time is None else time, b"," + line[1:])
+
+    def append(self, time: int, rest: bytes) -> None:
+        """Writes a line whose rest, from the comma after the time to the end of the line, is given."""
+        if time < self._time:
+            self.clamped += 1
+        else:
+            self._time = time
+        self._buffered.append(b'{"index":%d,"time":%d%b' % (self.count, self._time, rest))
+        self.count += 1
+        if len(self._buffered) == LINES_PER_WRITE:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._file.write(b"".join(self._buffered))
+        self._buffered.clear()
+
+
 @dataclass(slots=True, kw_only=True)
 class Converter:
     """Converts every op of the file and writes it in format 1."""
@@ -177,8 +222,8 @@ class Converter:
 
     def end(self) -> None:
         """Writes what is open at the end of the history."""
-        for f, fault in self.nemesis.end():
-            self._write_fault(None, None, f, fault)
+        for f, fault in self.nemesis.add(None):
+            self.lines.write(None, NEMESIS, "info", f, {"fault": fault})
 
     # -- processes other than clients -----------------------------------------------------------------------
 
@@ -188,11 +233,8 @@ class Converter:
             self.missing += f in RECORDS
             return
         time = self._time(op)
-        for name, fault in self.nemesis.add(Act(f=f, time=time or 0, value=op.fields.get("value"))):
-            self._write_fault(op, time, name, fault)
-
-    def _write_fault(self, op: JepsenOp | None, time: int | None, f: str, fault: dict[str, Any]) -> None:
-        self.lines.write(time, NEMESIS, "info", f, {"fault": fault, **self._from(op)})
+        for name, fault in self.nemesis.add(Act(f, time or 0, op.fields.get("value"))):
+            self.lines.write(time, NEMESIS, "info", name, {"fault": fault, **self._from(op)})
 
     # -- clients ------------------------------------------------------------------------------------------
 
@@ -326,7 +368,7 @@ class Converter:
             offset, value = content
         send = {"partition": partition, "value": self._value(partition, value)}
         if offset is not None:
-            if _is_offset(offset):
+            if _is_below(offset, _INT64):
                 send["offset"] = offset
             else:
                 self.left_out["invalid offset of a send"] += 1
@@ -346,7 +388,7 @@ class Converter:
                     raise self.source.wrong(op.at, f"a poll brings [offset value], not {shown(pair)}")
                 offset, value = pair
                 number = self.names.value(partition, value, new=value is not None)
-                if not _is_offset(offset):
+                if not _is_below(offset, _INT64):
                     self.left_out["read without an offset"] += 1
                     blind.add(partition)
                 elif number is None:
@@ -388,15 +430,15 @@ class Converter:
 
     def _time(self, op: JepsenOp) -> int | None:
         time = op.fields.get("time")
-        if type(time) is int and 0 <= time < _INT64:
+        if _is_below(time, _INT64):
             return time
         self.changed["invalid time: replaced by that of the line before"] += 1
         return None
 
-    def _from(self, op: JepsenOp | None) -> dict[str, int]:
+    def _from(self, op: JepsenOp) -> dict[str, int]:
         """Jepsen's index, if it differs from ours."""
-        index = None if op is None else op.fields.get("index")
-        return {"jepsen": index} if _is_index(index) and index != self.lines.count else {}
+        index = op.fields.get("index")
+        return {"jepsen": index} if _is_below(index, _FAR) and index != self.lines.count else {}
 
     def _error(self, error: object) -> str | None:
         """The error as one word: the first of Jepsen's, by Kafka's name if there is one."""
@@ -410,7 +452,7 @@ class Converter:
 
     def count_index(self, index: object) -> None:
         """Counts an op's index; a gap means that ops are missing in the file."""
-        if not _is_index(index):
+        if not _is_below(index, _FAR):
             if index is not None:
                 self.changed["invalid index"] += 1
             return
@@ -465,9 +507,6 @@ def sorted_keys(keys: Iterable[object]) -> Iterable[object]:
     return sorted(keys, key=text_of) if isinstance(keys, frozenset) else keys
 
 
-def _is_index(index: object) -> TypeGuard[int]:
-    return type(index) is int and 0 <= index < _FAR
-
-
-def _is_offset(offset: object) -> bool:
-    return type(offset) is int and 0 <= offset < _INT64
+def _is_below(number: object, end: int) -> TypeGuard[int]:
+    """Whether this is a whole number from 0 on."""
+    return type(number) is int and 0 <= number < end

@@ -15,12 +15,11 @@ from typing import Any
 
 from floodmark.harness import __version__
 from floodmark.harness.errors import UsageError
-from floodmark.harness.importers.history_writer import HistoryLines
 from floodmark.harness.importers.jepsen_common_lines import CommonLines
 from floodmark.harness.importers.jepsen_file import JepsenFile
 from floodmark.harness.importers.jepsen_names import LIFE, SPAN, Names
 from floodmark.harness.importers.jepsen_nemesis import Nemesis
-from floodmark.harness.importers.jepsen_ops import Converter
+from floodmark.harness.importers.jepsen_ops import Converter, HistoryLines
 from floodmark.harness.run import FORMAT, Run
 
 WORKLOAD = "jepsen.tests.kafka"

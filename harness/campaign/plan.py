@@ -35,10 +35,10 @@
     rules = "kip-279"
     scenario = "double-failover"
 
-    [gates]                             # limits that a run must keep, besides being valid (gates.py)
-    max_unavailable_s = 10
-    max_recovery_s = 2.5
-    min_acked = 1000
+    [gates]                             # limits that a run must keep, besides being valid (checkers/stats)
+    max_unavailable_s = 10              # longest time without an ack of a partition in a fault
+    max_recovery_s = 2.5                # the time from mending a fault to the next ack of a partition
+    min_acked = 1000                    # acked writes, at least; not of a scenario, which has its own steps
 
 Rules
 1. A plan that is not valid is refused before anything runs, with the file and the line.
@@ -46,6 +46,8 @@ Rules
 3. The n-th run of a plan is the same in every process: its case and its seed depend only on the plan and the
    campaign's seed. So a campaign that was killed continues with the runs that would have come next.
 4. Whenever a campaign stops, each case has had its share of the runs, as exactly as a number of runs allows.
+5. A run without a fault, or in which no client waited, passes the gates on times. If a run could not be
+   measured, it is unknown whether it passes.
 """
 
 import hashlib
@@ -61,7 +63,6 @@ from typing import Annotated, Any, NoReturn
 from msgspec import Meta
 
 from floodmark.harness import catalog
-from floodmark.harness.campaign.gates import GATES
 from floodmark.harness.campaign.quantities import seconds, size_bytes
 from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import CLUSTER, WORKLOAD
@@ -83,6 +84,8 @@ AXES: Mapping[str, tuple[str, ...]] = {
 }
 _TABLES = ("except", *AXES)  # [[NAME]]
 _TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "settings", "gates", *_TABLES)
+MAX_UNAVAILABLE_S, MAX_RECOVERY_S, MIN_ACKED = GATES = ("max_unavailable_s", "max_recovery_s", "min_acked")
+GATE = "gate"  # the result of a run that is valid and breaks a gate of its plan
 VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")  # of Apache Kafka
 _FIELDS = {"for": "budget_s", "disk": "disk_bytes"}  # a key at the top -> a field of Plan with another name
 _PARSED: Mapping[str, Callable[[str], float]] = {"for": seconds, "disk": size_bytes}

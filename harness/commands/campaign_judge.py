@@ -14,7 +14,7 @@ from typing import Any
 from floodmark.checkers.judge import report
 from floodmark.checkers.laws.finding_names import STUCK
 from floodmark.harness import catalog
-from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
+from floodmark.harness.campaign.plan import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from floodmark.harness.campaign.signatures import events_of, signatures
 from floodmark.harness.campaign.state import JUDGE_FAILED
 from floodmark.harness.commands.campaign_processes import serve

@@ -6,11 +6,14 @@ Rules
 2. Everything is in the campaign's state before anything depends on it, and is read from there. A run that was
    unfinished when the campaign was killed is made again, with its number and seed.
 3. A new cause is reproduced before anything else is played.
-4. Before each run it checks that there is time for the run, its judging and possible reproductions
-   (pacing.py), and room on the disk.
+4. A batch is what the clusters play in an eighth of the campaign's time (one to four minutes), reproductions
+   of new bugs first; the campaign's very first run is a batch of its own, to be measured. A run is added if
+   the disk has room, and the time left is enough for playing the batch, for judging it, and for reproducing
+   as many new bugs as so many runs have shown until now, by the times that the latest ones have taken.
 5. A full disk stops the campaign: a run or a verdict that it spoilt counts as not made.
 """
 
+import heapq
 import os
 import shutil
 import time
@@ -20,10 +23,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from floodmark.harness.campaign import gates
 from floodmark.harness.campaign import ledger as ledgers
-from floodmark.harness.campaign.pacing import AFTER_S, Batch
-from floodmark.harness.campaign.plan import Draw, Plan, case_of_json, case_to_json, draws
+from floodmark.harness.campaign.plan import (
+    GATE,
+    GATES,
+    MIN_ACKED,
+    Draw,
+    Plan,
+    case_of_json,
+    case_to_json,
+    draws,
+)
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import (
     BEGUN,
@@ -31,6 +41,7 @@ from floodmark.harness.campaign.state import (
     NO_SPACE,
     RunState,
     State,
+    case_of,
     runs_by_signature,
     smallest,
 )
@@ -45,8 +56,21 @@ from floodmark.harness.report.terminal import Screen
 from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG
 
-BATCH_S, LEAST_BATCH_S, BATCHES = 240.0, 60.0, 8  # see pacing.py
+BATCH_S, LEAST_BATCH_S, BATCHES = 240.0, 60.0, 8  # see rule 4
 ROOM_BYTES = 256 << 20  # on the disk, for a run, until one was measured
+# Estimates that are used until something was measured:
+SETTLING_S = 15.0  # a run's time besides its load
+JUDGE_S = 5.0  # the judging of a run
+AFTER_S = 5.0  # ledger and pages, after a batch
+ENDING_S = 2.0  # until the judge's process has ended
+TOOK = """
+SELECT spec, max(took_s) FROM (
+    SELECT spec, took_s, row_number() OVER (PARTITION BY spec ORDER BY number DESC) AS age
+    FROM runs WHERE took_s IS NOT NULL)
+WHERE age <= 5 GROUP BY spec
+"""
+JUDGED = "SELECT avg(judge_s) FROM (SELECT judge_s FROM runs WHERE judge_s > 0 ORDER BY number DESC LIMIT 20)"
+RUNS = "SELECT count(judged) FROM runs"
 MADE = f"status != '{BEGUN}'"
 
 
@@ -60,6 +84,54 @@ class Job:
     case: RunSpec
     number: int
     signature: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """The runs chosen so far, and what they are expected to take."""
+
+    state: State
+    at_once: int
+    left_s: float  # of the campaign's time
+    reproduce: int = 0  # how often each new bug is reproduced
+    after_s: float = AFTER_S
+    runs: int = 0
+    draws: int = 0  # of them: new runs, which may find something
+    took_s: dict[RunSpec, float] = field(init=False)  # case -> the longest of its latest runs
+    judge_s: float = field(init=False)  # of a run
+    bugs_per_run: float = field(init=False)
+    free_s: list[float] = field(init=False)  # a heap: when each of the clusters is free again
+
+    def __post_init__(self) -> None:
+        self.took_s = {case_of(spec): took_s for spec, took_s in self.state.select(TOOK)}
+        ((judge_s,),), ((judged,),) = self.state.select(JUDGED), self.state.select(RUNS)
+        self.judge_s = judge_s or JUDGE_S
+        self.bugs_per_run = self.state.bugs / max(judged, 1)
+        self.free_s = [0.0] * self.at_once
+
+    def expected_s(self, case: RunSpec) -> float:
+        """The seconds of a run of this case. Those of a scenario are its steps', not its load's."""
+        besides_s = [took_s - each.duration for each, took_s in self.took_s.items() if each.scenario is None]
+        return self.took_s.get(case) or case.duration + max(0.0, max(besides_s, default=SETTLING_S))
+
+    def has_time_for(self, case: RunSpec, *, draw: bool = True) -> bool:
+        """Whether a run of this case can be added; draw: it is no reproduction."""
+        run_s = self.expected_s(case)
+        played_s = max(*self.free_s, self.free_s[0] + run_s)
+        if not self.took_s and not self.runs:
+            return played_s <= self.left_s  # nothing was measured yet
+        judged_s = (self.runs + 1) * self.judge_s + self.after_s + ENDING_S
+        again_s = (self.draws + draw) * self.bugs_per_run * self.reproduce * (
+            run_s / self.at_once + self.judge_s)
+        if self.runs < self.at_once:
+            again_s = 0.0  # clusters that idle find nothing at all
+        return played_s + judged_s + again_s <= self.left_s
+
+    def add(self, case: RunSpec, *, draw: bool = True) -> None:
+        """Add a run, for the cluster that is free first."""
+        heapq.heapreplace(self.free_s, self.free_s[0] + self.expected_s(case))
+        self.runs += 1
+        self.draws += draw
 
 
 @dataclass(slots=True, kw_only=True)
@@ -242,7 +314,7 @@ class CampaignRunner:
     def _put_down(self, job: Job, answer: Mapping[str, Any], judge_s: float) -> None:
         """Writes what the judge has answered into the state; only then a valid run is shrunk."""
         if not job.signature:
-            answer = with_gates(answer, gates.of_case(self.plan.gates, job.case))
+            answer = with_gates(answer, self.plan.gates, job.case)
             self.state.judge(job.number, answer, judge_s)
         else:
             shown = any(Signature(**row).id == job.signature for row in answer["signatures"])
@@ -330,14 +402,17 @@ class CampaignRunner:
 # -- pure ---------------------------------------------------------------------------------------------------
 
 
-def with_gates(answer: Mapping[str, Any], limits: Mapping[str, float]) -> dict[str, Any]:
+def with_gates(answer: Mapping[str, Any], limits: Mapping[str, float], case: RunSpec) -> dict[str, Any]:
     """The judge's summary with the gates that the run breaks (`gates`). A valid run that breaks some gets the
     kind GATE; one without the measures that the gates need is unknown."""
     measures, kind = answer.get("measures"), answer["kind"]
-    broken = gates.broken(limits, {**(measures or {}), gates.MIN_ACKED: answer["acked"]})
+    figures = {**(measures or {}), MIN_ACKED: answer["acked"] if case.scenario is None else None}
+    broken = [{"gate": gate, "limit": limits[gate], "value": value} for gate in GATES
+              if gate in limits and (value := figures.get(gate)) is not None
+              and (value < limits[gate] if gate == MIN_ACKED else value > limits[gate])]
     if kind == VALID and broken:
-        kind = gates.GATE
-    elif kind == VALID and measures is None and limits.keys() - {gates.MIN_ACKED}:
+        kind = GATE
+    elif kind == VALID and measures is None and limits.keys() - {MIN_ACKED}:
         kind = UNKNOWN
     return {**answer, "kind": kind, "gates": broken}
 

@@ -32,8 +32,8 @@ from floodmark.checkers.judge.report import is_run
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.text.explain import EXPLANATIONS, PERMISSIONS
 from floodmark.harness import __version__, runtime
-from floodmark.harness.campaign import gates, plan, state
 from floodmark.harness.campaign import ledger as ledgers
+from floodmark.harness.campaign import plan, state
 from floodmark.harness.campaign.ledger import Entry, Ledger
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import RunState, judged_by_system, runs_by_signature
@@ -200,7 +200,7 @@ class Results:
     @property
     def kinds(self) -> str:
         """`2 invalid, 410 valid`."""
-        order = [INVALID, STUCK, gates.GATE, *EXITS]
+        order = [INVALID, STUCK, plan.GATE, *EXITS]
         kinds = Counter(run.kind for run in self.runs if run.kind)
         counts = [f"{kinds[kind]} {kind}" for kind in sorted(kinds, key=lambda kind: (
             order.index(kind) if kind in order else len(order), kind))]
@@ -250,8 +250,8 @@ class Results:
         """The runs whose clients waited, the longest first, with the longest time that a partition had no ack
         and the time from mending to the next ack."""
         measures = [(run, (run.judged or {}).get("measures") or {}) for run in self.runs]
-        waited = [(run, of[gates.MAX_UNAVAILABLE_S], of.get(gates.MAX_RECOVERY_S)) for run, of in measures
-                  if isinstance(of.get(gates.MAX_UNAVAILABLE_S), int | float)]
+        waited = [(run, of[plan.MAX_UNAVAILABLE_S], of.get(plan.MAX_RECOVERY_S)) for run, of in measures
+                  if isinstance(of.get(plan.MAX_UNAVAILABLE_S), int | float)]
         return sorted(waited, key=lambda one: -one[1])
 
     def where(self, run: RunState) -> str:
@@ -305,9 +305,9 @@ def gates_of(run: RunState) -> str:
 
 def _gate_text(row: Mapping[str, Any]) -> str:
     gate, limit, value = row["gate"], row["limit"], row["value"]
-    if gate == gates.MIN_ACKED:
+    if gate == plan.MIN_ACKED:
         return f"{value:,} writes were acked, at least {limit:,.0f} are required"
-    when = "while a fault was in force" if gate == gates.MAX_UNAVAILABLE_S else "after a fault was mended"
+    when = "while a fault was in force" if gate == plan.MAX_UNAVAILABLE_S else "after a fault was mended"
     return (f"a partition was not acked for {short_time_text(value)} {when}, {short_time_text(limit)} are "
             f"allowed ({gate})")
 

@@ -13,12 +13,18 @@ import pytest
 from jumping_clock import JumpingLoop, run_with_jumps
 from nights import ABOUT, CRASH, CUT, GONE, LOST, empty_state
 
-from floodmark.harness.campaign.pacing import AFTER_S, ENDING_S, JUDGE_S, SETTLING_S, Batch
 from floodmark.harness.campaign.plan import read
 from floodmark.harness.campaign.state import State, writable_state
 from floodmark.harness.commands import campaign_run
 from floodmark.harness.commands.campaign_processes import Worker
-from floodmark.harness.commands.campaign_run import CampaignRunner
+from floodmark.harness.commands.campaign_run import (
+    AFTER_S,
+    ENDING_S,
+    JUDGE_S,
+    SETTLING_S,
+    Batch,
+    CampaignRunner,
+)
 from floodmark.harness.spec import RunSpec
 
 PLAN = """

@@ -9,7 +9,6 @@ import pytest
 from nights import empty_state
 
 from floodmark.harness import catalog
-from floodmark.harness.campaign.gates import broken, of_case
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.commands.campaign_judge import figures
 from floodmark.harness.commands.campaign_run import with_gates
@@ -18,6 +17,7 @@ from floodmark.harness.spec import RunSpec
 
 NOW = datetime.datetime(2026, 2, 3, tzinfo=datetime.UTC)
 GATES = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0, "min_acked": 100.0}
+CASE = RunSpec(rules="kip-320")
 GOOD = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0}  # exactly at the limits
 
 
@@ -39,20 +39,20 @@ def answer(kind: str = "valid", acked: int = 100, **more: Any) -> dict[str, Any]
 def test_a_valid_run_that_breaks_a_gate_is_of_the_kind_gate(
     acked: int, measures: dict[str, Any], kind: str, gates: list[str]
 ) -> None:
-    found = with_gates(answer(acked=acked, measures=measures), GATES)
+    found = with_gates(answer(acked=acked, measures=measures), GATES, CASE)
     assert (found["kind"], [row["gate"] for row in found["gates"]]) == (kind, gates)
 
 
 def test_an_invalid_run_stays_invalid_and_lists_its_gates_too() -> None:
-    found = with_gates(answer("invalid", 99, measures=GOOD), GATES)
+    found = with_gates(answer("invalid", 99, measures=GOOD), GATES, CASE)
     assert (found["kind"], [row["gate"] for row in found["gates"]]) == ("invalid", ["min_acked"])
 
 
 def test_a_run_that_could_not_be_measured_is_unknown() -> None:
     unmeasured = answer(unmeasured="no history")
-    assert with_gates(unmeasured, GATES)["kind"] == "unknown"
-    assert with_gates(unmeasured, {"min_acked": 100.0})["kind"] == "valid"  # the verdict has that number
-    assert with_gates(unmeasured, {})["kind"] == "valid"
+    assert with_gates(unmeasured, GATES, CASE)["kind"] == "unknown"
+    assert with_gates(unmeasured, {"min_acked": 100.0}, CASE)["kind"] == "valid"  # in the verdict
+    assert with_gates(unmeasured, {}, CASE)["kind"] == "valid"
 
 
 def results_with(**judged: Any) -> Results:
@@ -64,7 +64,8 @@ def results_with(**judged: Any) -> Results:
 
 
 def test_a_broken_gate_fails_a_campaign_like_a_bug_and_is_reported() -> None:
-    rows = broken(GATES, {"max_unavailable_s": 12.34, "max_recovery_s": 0.5, "min_acked": 99})
+    measures = {"max_unavailable_s": 12.34, "max_recovery_s": 0.5}
+    rows = with_gates(answer(acked=99, measures=measures), GATES, CASE)["gates"]
     results = results_with(kind="gate", gates=rows)
     assert results.exit_code == 1
     text = summary(results)
@@ -87,7 +88,7 @@ def test_a_run_within_its_gates_or_without_any_passes() -> None:
 
 
 def test_the_sentence_of_a_slow_recovery() -> None:
-    rows = broken({"max_recovery_s": 0.25}, {"max_recovery_s": 0.5})
+    rows = with_gates(answer(measures={"max_recovery_s": 0.5}), {"max_recovery_s": 0.25}, CASE)["gates"]
     assert gates_of(results_with(kind="gate", gates=rows).runs[0]) == (
         "a partition was not acked for 500 ms after a fault was mended, 250 ms are allowed (max_recovery_s)")
 
@@ -101,6 +102,5 @@ def test_a_failed_measurement_leaves_the_verdicts(monkeypatch: pytest.MonkeyPatc
 
 
 def test_min_acked_does_not_apply_to_a_scenario() -> None:
-    gates = {"min_acked": 100.0, "max_recovery_s": 5.0}
-    assert of_case(gates, RunSpec(rules="kip-320")) == gates
-    assert of_case(gates, RunSpec(rules="kip-320", scenario="double-failover")) == {"max_recovery_s": 5.0}
+    scenario = RunSpec(rules="kip-320", scenario="double-failover")
+    assert with_gates(answer(acked=1, measures=GOOD), GATES, scenario)["gates"] == []

@@ -126,7 +126,7 @@ BREACHES = [
      "What every place and every system shares"),
     ("harness/cluster/local/place.py", "floodmark.harness.cluster.reference.views",
      "A place knows no system"),
-    ("harness/campaign/pacing.py", "floodmark.harness.cluster.simulated",
+    ("harness/campaign/ledger.py", "floodmark.harness.cluster.simulated",
      "reaches the simulated cluster by its name"),
     ("harness/report/phrases.py", "floodmark.harness.cluster.reference.views",
      "reach a cluster by the catalog"),

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from math import exp
 
-from floodmark.harness.cluster.simulated.scheduler import Process, Scheduler
+from floodmark.harness.cluster.simulated.scheduler import Callback, Process, Scheduler
 
 Address = tuple[str, int]
 Pair = tuple[str, str]  # (sender, receiver), process names
@@ -145,7 +145,7 @@ class Transport(asyncio.Transport):
         if self.control and receiver is not scheduler.harness:  # a thread of its own reads these
             receiver.start_thread(lambda: peer._arrive(kind, data), self._arrives_ns)
         elif receiver.alive:
-            handle = asyncio.Handle(peer._arrive, (kind, data), receiver.loop)
+            handle = Callback(peer._arrive, (kind, data), receiver.loop)
             scheduler.push(self._arrives_ns, receiver, handle)
 
     def _arrive(self, kind: str, data: bytes) -> None:

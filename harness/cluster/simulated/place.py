@@ -152,7 +152,7 @@ class BrokerRuntime:
 
     def exit(self, code: int) -> NoReturn:
         self._process.end(code)
-        self._scheduler.hub.switch()
+        self._scheduler.stop_running()
         raise AssertionError("a process that has ended goes on")
 
     def kill(self) -> NoReturn:

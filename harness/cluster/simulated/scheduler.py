@@ -3,11 +3,12 @@
 Rules
 1. What happens next is the entry with the lowest (time, number) of one queue. Time moves from entry to entry;
    between two it stands still.
-2. A broker's process is an event loop of its own. Its callbacks run in a greenlet, so that it can be stopped
-   in the middle of one: by a failpoint that holds it, or before an effect (a write, an fsync, a send), which
-   takes a drawn time. Its other callbacks wait meanwhile, as those of a blocked thread do. A kill or a pause
+2. A broker's process is an event loop of its own. It can be stopped in the middle of a callback: by a
+   failpoint that holds it, or before an effect (a write, an fsync, a send), which takes a drawn time. Another
+   greenlet then takes the entries of the queue, and the stopped one goes on with them when its callback has
+   ended. The process's other callbacks wait meanwhile, as those of a blocked thread do. A kill or a pause
    comes before a drawn one of its next effects, or between two callbacks where it has none soon.
-3. Threads of a process (those that serve control requests) are greenlets too. They run while its main thread
+3. Threads of a process (those that serve control requests) are entries too. They run while its main thread
    is blocked, and not while the process is paused.
 4. A killed process runs nothing any more, not even a `finally` or a `__del__`: everything that it had is kept
    until the run is over, and the run's process ends by os._exit. Garbage is collected at given steps only.
@@ -26,7 +27,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from contextvars import Context
+from contextvars import Context, copy_context
 from math import exp
 from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple, cast
@@ -78,12 +79,12 @@ class Streams:
 
 
 class Wake:
-    """A queued entry that goes on with a greenlet."""
+    """A queued entry that starts a thread, or goes on where one was stopped."""
 
-    __slots__ = ("cancelled", "thread")
+    __slots__ = ("act", "cancelled")
 
-    def __init__(self, thread: greenlet) -> None:
-        self.thread, self.cancelled = thread, False
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act, self.cancelled = act, False
 
 
 Entry = asyncio.Handle | Wake
@@ -119,51 +120,82 @@ class Scheduler:
         self.steps = 0
         self.most_steps = STEPS_AT_LEAST + STEPS_PER_S * duration_s + STEPS_PER_OP * ops
         self.give_up: Callable[[str], None] = _raise  # ends all brokers; it gets the reason
-        self._steps_of: Counter[str] = Counter()  # by process, since the latest check
+        self._stepped: list[str] = []  # the process of each step since the latest check
         self._checked_ns = self._checked_steps = 0
-        self.hub = getcurrent()
+        self._hub = getcurrent()
+        self._idle: list[greenlet] = []  # they took entries until a stopped one went on
+        self._task: asyncio.Task[Any]
         self.interrupted: Callable[[], object] | None = None  # called once, between two entries
         self.graveyard: list[object] = []
-        self._queue: list[tuple[int, int, Process, Entry]] = []
+        self._queue: list[tuple[int, int, Process, Entry]] = []  # of later times: a heap
+        self._now: deque[tuple[int, int, Process, Entry]] = deque()
         self._numbers = itertools.count()
         self.harness = self.running = Process(self, HARNESS)
 
     def push(self, at_ns: int, process: "Process", entry: Entry) -> None:
-        heapq.heappush(self._queue, (max(at_ns, self.now_ns), next(self._numbers), process, entry))
+        if at_ns <= self.now_ns:
+            self._now.append((self.now_ns, next(self._numbers), process, entry))
+        else:
+            heapq.heappush(self._queue, (at_ns, next(self._numbers), process, entry))
 
     def run(self, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Run the harness's coroutine to its end."""
         gc.freeze()
         gc.disable()
         events._set_running_loop(self.harness.loop)
-        task: asyncio.Task[Result] = self.harness.loop.create_task(make())
+        self._task = task = self.harness.loop.create_task(make())
         signal.signal(signal.SIGVTALRM, self._check_step)  # noqa: TID251 - no loop of asyncio waits for it
         signal.setitimer(signal.ITIMER_VIRTUAL, STEP_CPU_S, STEP_CPU_S)
+        self.stop_running()
+        result: Result = task.result()
+        return result
+
+    def _take_entries(self) -> None:
+        """Runs in each greenlet until the harness's coroutine has ended; `run` goes on then."""
+        queue, now, task, append_stepped = self._queue, self._now, self._task, self._stepped.append
         while not task.done():
-            if not self._queue:
+            if now and not (queue and queue[0] < now[0]):
+                _, _, process, entry = now.popleft()
+            elif queue:
+                self.now_ns, _, process, entry = heapq.heappop(queue)
+            else:
                 raise FloodmarkError(f"nothing happens any more at {self.now_ns} ns: {task!r} waits for ever")
-            at_ns, _, process, entry = heapq.heappop(self._queue)
-            self.now_ns = at_ns
             self.steps += 1
-            self._steps_of[process.name] += 1
+            append_stepped(process.name)
             if self.steps % CHECK_EVERY == 0:
                 self._check()
             process.take(entry)
             if self.interrupted is not None:
                 interrupt, self.interrupted = self.interrupted, None
                 self.harness.loop.call_soon(interrupt)
-        return task.result()
+
+    def stop_running(self) -> None:
+        """Stop the running thread, until its `wake` is taken: another greenlet takes the entries."""
+        if not self._idle:
+            self._idle.append(greenlet(self._take_entries, self._hub))
+            self.graveyard += self._idle  # it may stop for ever, and then nobody else has it
+        self._idle.pop().switch()
+
+    def wake(self) -> Wake:
+        """An entry that goes on with the running thread, after it has stopped."""
+        thread = getcurrent()
+
+        def go_on() -> None:
+            self._idle.append(getcurrent())
+            thread.switch()
+
+        return Wake(go_on)
 
     def _check(self) -> None:
         if self.steps % COLLECT_EVERY == 0:
             gc.collect()
-        (busiest, steps), = self._steps_of.most_common(1)
+        (busiest, steps), = Counter(self._stepped).most_common(1)
         if self.now_ns == self._checked_ns or self.steps > self.most_steps:
             took_s = (self.now_ns - self._checked_ns) / 1e9
             self._stop(f"after {self.steps:,} steps it does not come to rest: of the last {CHECK_EVERY:,}, "
                        f"in {took_s:.3f} s, {steps:,} were steps of {busiest}")
         self._checked_ns = self.now_ns
-        self._steps_of.clear()
+        self._stepped.clear()
 
     def _check_step(self, *_signal: object) -> None:
         """Called every STEP_CPU_S. The harness's steps may take long: it reads and writes whole files."""
@@ -172,7 +204,7 @@ class Scheduler:
             self._checked_steps = self.steps
             return
         self._stop(f"one step of {process.name} had taken {STEP_CPU_S:g} s of a processor")
-        self.hub.switch()
+        self.stop_running()
 
     def _stop(self, why: str) -> None:
         """End the brokers, once; the harness then goes on to its end. Raises where that does not come."""
@@ -182,8 +214,8 @@ class Scheduler:
 
     def pause_running(self, delay_ns: int) -> None:
         """Stop the running thread for this time."""
-        self.push(self.now_ns + delay_ns, self.running, Wake(getcurrent()))
-        self.hub.switch()
+        self.push(self.now_ns + delay_ns, self.running, self.wake())
+        self.stop_running()
 
     def before_effect(self, kind: str) -> None:
         """Let the running process take the time of an effect, before it has happened."""
@@ -217,14 +249,9 @@ class Process:
         self.descriptors: set[int] = set()
         self.listening: list[Listener] = []
         self.transports: dict[Transport, None] = {}
-        self.threads: list[greenlet] = []
         self.on_end: Callable[[int], None] = lambda _code: None
         self.write_line: Callable[[str], None] = lambda _text: None
         self._waiting: deque[Entry] = deque()
-        self._main: greenlet | None = None
-        if name != HARNESS:
-            self._main = greenlet(self._run_callbacks, scheduler.hub)
-            self._main.switch()
 
     @contextmanager
     def active(self) -> "Iterator[None]":
@@ -246,11 +273,12 @@ class Process:
             if self.paused:
                 self._waiting.append(entry)
             elif not entry.cancelled:
-                self._go_on(entry.thread.switch, None)
-                self._drain()
+                self._begin_to_run()
+                entry.act()
         elif not entry._cancelled:
             self._waiting.append(entry)
-            self._drain()
+            if not self.busy:
+                self._run_waiting()
 
     async def strike(self, act: Callable[[], None]) -> None:
         """Kill or pause it by this act before a drawn one of its next effects, soon in any case."""
@@ -289,7 +317,7 @@ class Process:
         if not self.alive:
             return
         self.alive = False
-        self.scheduler.graveyard += self, asyncio.all_tasks(self.loop), self.threads
+        self.scheduler.graveyard += self, asyncio.all_tasks(self.loop)
         for descriptor in sorted(self.descriptors):
             close_really(descriptor)
         for listener in self.listening:
@@ -299,37 +327,37 @@ class Process:
         self.on_end(code)
 
     def start_thread(self, run: Callable[[], None], at_ns: int = 0) -> None:
-        thread = greenlet(lambda _: run(), self.scheduler.hub)
-        self.threads = [other for other in self.threads if not other.dead]
-        self.threads.append(thread)
-        self.scheduler.push(at_ns, self, Wake(thread))
+        self.scheduler.push(at_ns, self, Wake(run))
 
-    def _drain(self) -> None:
-        waiting = self._waiting
-        while waiting and self.alive and not self.paused and not self.busy:
-            handle = cast(asyncio.Handle, waiting.popleft())
-            if handle._cancelled:
-                continue
-            if self._main is None:
-                self._go_on(handle._run)
-            else:
+    def _run_waiting(self) -> None:
+        while self._waiting and self.alive and not self.paused:
+            handle = cast(asyncio.Handle, self._waiting.popleft())
+            if not handle._cancelled:
+                self._begin_to_run()
                 self.busy = True
-                self._go_on(self._main.switch, handle)
+                handle._run()
+                self.busy = False
 
-    def _go_on(self, run: Callable[..., object], *given: object) -> None:
-        scheduler = self.scheduler
-        if scheduler.running is not self:
-            scheduler.running = self
+    def _begin_to_run(self) -> None:
+        if self.scheduler.running is not self:
+            self.scheduler.running = self
             events._set_running_loop(self.loop)
-        run(*given)
 
-    def _run_callbacks(self) -> None:
-        hub = self.scheduler.hub
-        handle: asyncio.Handle = hub.switch()
-        while True:
-            handle._run()
-            self.busy = False
-            handle = hub.switch()
+
+class Callback(asyncio.TimerHandle):
+    """A handle without what asyncio does for debugging."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[[*Given], object], args: tuple[*Given],
+                 loop: asyncio.AbstractEventLoop, context: Context | None = None) -> None:
+        self._callback, self._args, self._loop, self._cancelled = callback, args, loop, False
+        self._context = copy_context() if context is None else context
+        self._source_traceback = self._repr = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment] # as asyncio does: it never runs
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
@@ -348,7 +376,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def call_soon(self, callback: Callable[[*Given], object], *args: *Given, context: Context | None = None
                   ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = Callback(callback, args, self, context)
         self._scheduler.push(0, self.process, handle)
         return handle
 
@@ -360,12 +388,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def call_at(self, when: float, callback: Callable[[*Given], object], *args: *Given,
                 context: Context | None = None) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        handle = Callback(callback, args, self, context)
         self._scheduler.push(round(when * 1e9), self.process, handle)
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        pass  # the scheduler skips it
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -432,16 +457,17 @@ class Event:
     def set(self) -> None:
         self._set = True
         for process, wake in self._waiters:
-            self._scheduler.push(self._scheduler.now_ns, process, Wake(wake.thread))
+            self._scheduler.push(self._scheduler.now_ns, process, Wake(wake.act))
             wake.cancelled = True
         self._waiters.clear()
 
     def wait(self, timeout: float | None = None, /) -> bool:
         if not self._set:
-            scheduler, wake = self._scheduler, Wake(getcurrent())
+            scheduler = self._scheduler
+            wake = scheduler.wake()
             self._waiters.append((scheduler.running, wake))
             if timeout is not None:
                 scheduler.push(scheduler.now_ns + round(timeout * 1e9), scheduler.running, wake)
-            scheduler.hub.switch()
+            scheduler.stop_running()
             self._waiters = [(process, one) for process, one in self._waiters if one is not wake]
         return self._set

@@ -299,11 +299,11 @@ def reaches(line: TraceLine, name: str, least: int) -> bool:
     return number is not None and number >= least
 
 
-def appends(line: TraceLine, offset: int) -> bool:
+def appends(line: TraceLine, offset: int | None) -> bool:
     """Whether the line is an append that has the offset."""
-    first, count = line.whole_number("offset"), line.whole_number("count")
-    return line.event == "append" and first is not None and count is not None and (
-        first <= offset < first + count)
+    first, count = line.whole_number("offset"), line.whole_number("count") or 0
+    return (line.event == "append" and first is not None and offset is not None
+            and first <= offset < first + count)
 
 
 def leader_of(about: Json, partition: int) -> str | None:

@@ -41,7 +41,9 @@ def _environment() -> "Environment":
         if isinstance(value, Markup):
             return value
         text = harmless(str(value))
-        return _markdown(text) if str(context.name).endswith(".md") else text
+        if not str(context.name).endswith(".md"):
+            return text
+        return Markup(MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", text))
 
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(("html", "xml", "md")),
@@ -90,13 +92,6 @@ class Room:
         self.left_out = len(items) - len(pieces)
         self.left -= sum(len(piece.encode()) for piece in pieces)
         return Markup("".join(pieces))
-
-
-def _markdown(text: str) -> "Markup":
-    """A text in which Markdown finds no markup."""
-    from markupsafe import Markup
-
-    return Markup(MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", text))
 
 
 def fenced(commands: Iterable[str]) -> "Markup":

@@ -212,28 +212,21 @@ def of_event(events: Sequence[TraceLine], event: str) -> Iterator[TraceLine]:
     return (line for line in events if line.event == event)
 
 
-def appends_at(events: Sequence[TraceLine], offset: int | None) -> Iterator[TraceLine]:
-    return (line for line in events if offset is not None and appends(line, offset))
-
-
 def rival_appends(evidence: Evidence, events: Sequence[TraceLine]) -> list[TraceLine]:
     """For logs that differ: the appends at the offset, one for each node and epoch."""
     firsts: dict[tuple[str, int | None], TraceLine] = {}
-    if evidence.name in (names.DIVERGED, names.EPOCH_LINEAGE, names.TWO_LEADERS):
-        for line in appends_at(events, evidence.offset):
+    for line in events if evidence.name in (names.DIVERGED, names.EPOCH_LINEAGE, names.TWO_LEADERS) else ():
+        if appends(line, evidence.offset):
             firsts.setdefault((line.name_in("node"), line.whole_number("epoch")), line)
     return list(firsts.values())
 
 
 def overwriting(evidence: Evidence, events: Sequence[TraceLine]) -> list[TraceLine]:
     """The leaders' appends of a later epoch at the offset of an acked record."""
-    ack = evidence.ack_events[0].line if evidence.ack_events else None
-    epoch, time = (ack.whole_number("epoch"), ack.whole_number("time")) if ack is not None else (None, None)
-    if epoch is None or time is None:
-        return []
-    return [line for line in appends_at(events, evidence.offset)
-            if (line.whole_number("time") or 0) > time and (line.whole_number("epoch") or 0) > epoch
-            and line.name_in("role") == "leader"]
+    return [line for ack in evidence.ack_events[:1] for line in events
+            if appends(line, evidence.offset) and line.name_in("role") == "leader"
+            and all((known := ack.line.whole_number(field)) is not None
+                    and (line.whole_number(field) or 0) > known for field in ("epoch", "time"))]
 
 
 def opens_at(evidence: Evidence, steps: Sequence[Step]) -> int:
@@ -287,11 +280,9 @@ def replayed(
 
 def place_in(events: Sequence[Line], step: Step) -> int:
     """The position of the event after which the step has happened."""
-    found = next((at for at, event in enumerate(events) if event["of"] == step.line), None)
-    if found is not None:
-        return found
-    later = (at for at, event in enumerate(events) if (int_in(event, "time") or 0) > step.time_ns)
-    return max(0, next(later, len(events)) - 1)
+    its_own = (at for at, event in enumerate(events) if event["of"] == step.line)
+    later = (at - 1 for at, event in enumerate(events) if (int_in(event, "time") or 0) > step.time_ns)
+    return next(its_own, max(0, next(later, len(events) - 1)))
 
 
 def up_after(event: Line, up: str) -> str:

@@ -231,7 +231,7 @@ def schedule_runner(cluster: Cluster, partitions: Sequence[PartitionSpec], sched
     from floodmark.nemesis import registered_nemeses, schedule_runner, strikes
 
     nemeses = (strikes.Strikes(cluster), *registered_nemeses.nemeses_of(schedule, cluster))
-    return schedule_runner.ScheduleRunner(nemeses, partitions, strikes.limits_of(cluster))
+    return schedule_runner.ScheduleRunner(nemeses, partitions, cluster)
 
 
 def _made(kind: str, name: str, protocol: type[Made], *args: Any, **options: Any) -> Made:

@@ -21,16 +21,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.faults import FAULTS, MENDING, OF_LINKS, loses
+from floodmark.harness.faults import MENDING, OF_LINKS, loses
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Send
-from floodmark.harness.protocols import Nemesis, PartitionSpec, Sender, Struck
+from floodmark.harness.protocols import Cluster, Nemesis, PartitionSpec, Sender, Struck
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.harness.schedule.moments import HEALTHY, POLL_S, Failpoint, Reached, Time, describe_met
 from floodmark.harness.schedule.stage import ActiveFaults, Stage, needs_view, resolve
 from floodmark.harness.schedule.views import Met, Sight, View
 from floodmark.nemesis.moment_watch import Miss, Watch, explain
-from floodmark.nemesis.strikes import Limits, refuse_schedule
+from floodmark.nemesis.strikes import refuse_schedule
 
 UNHEALTHY_S = 10.0
 NOWAIT_PATIENCE_S = 10.0  # of an op that stays open: a later step may have to release its leader first
@@ -46,16 +46,14 @@ class ScheduleRunner:
     _scripted: "_Scripted"
 
     def __init__(self, nemeses: Sequence[Nemesis], partitions: Sequence[PartitionSpec],
-                 limits: Limits | None = None, *, besides: Sequence[str] = ()) -> None:
-        """besides: nodes that must be up in a healthy cluster, though they may have no replica."""
+                 cluster: Cluster | None = None, *, besides: Sequence[str] = ()) -> None:
+        """cluster: whose abilities a schedule is checked against. besides: nodes that must be up in a healthy
+        cluster, though they may have no replica."""
         self._by_f: dict[str, Nemesis] = {}
         for nemesis in nemeses:
             assert not self._by_f.keys() & nemesis.answers, f"{nemesis} answers what another does"
             self._by_f |= dict.fromkeys(nemesis.answers, nemesis)
-        able = ", ".join(sorted(self._by_f)) or "nothing"
-        self._limits = limits or Limits(
-            faults=dict.fromkeys(frozenset(FAULTS) - self._by_f.keys(), f"it can suffer {able}"))
-        self._besides = tuple(besides)
+        self._cluster, self._besides = cluster, tuple(besides)
         self.assign(partitions)
         self._ledger = ActiveFaults()
         self._striking = False
@@ -80,7 +78,8 @@ class ScheduleRunner:
 
     def refuse(self, schedule: Schedule) -> None:
         """UsageError for an entry that this cluster cannot carry out."""
-        refuse_schedule(schedule, self._limits)
+        if self._cluster is not None:
+            refuse_schedule(schedule, self._cluster)
 
     async def carry_out(self, schedule: Schedule, sight: Sight, recorder: Recorder,
                         send: Sender) -> tuple[int, ...]:

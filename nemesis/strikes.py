@@ -6,7 +6,6 @@ entry's arguments become calls, and what the history has of it.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError, UnfitCluster
@@ -58,53 +57,42 @@ def unavailable(cluster: Cluster) -> Mapping[str, str]:
 # -- what a cluster cannot do -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a cluster cannot do, each with the reason; the default: nothing. It is known before it starts."""
-
-    faults: Mapping[str, str] = field(default_factory=dict)  # by f
-    points: frozenset[str] | None = None  # failpoints that it has; None: all
-    leader: str | None = None  # why no replica can be elected by name
-    trace: str | None = None  # why one leader's acks cannot be counted
-    not_shown: frozenset[str] = frozenset()  # fields of a replica
-
-
-def limits_of(cluster: Cluster) -> Limits:
-    failpoints, traces = ability(cluster, Failpoints), ability(cluster, Traces)
-    trace = why_not(cluster, Traces) if traces is None else None
-    if traces is not None and traces.traced_events is not None and "ack" not in traces.traced_events:
-        trace = "this system's trace has no ack"
-    return Limits(
-        faults=unavailable(cluster), trace=trace, not_shown=cluster.not_shown,
-        points=None if failpoints is None else failpoints.points,
-        leader=None if ability(cluster, ElectsReplica) is not None else why_not(cluster, ElectsReplica))
-
-
-def refuse_schedule(schedule: Schedule, limits: Limits) -> None:
-    """Raise UnfitCluster for the first entry that cannot be carried out. A schedule is refused completely:
-    with a step left out it would be another experiment, and the run would prove something else."""
+def refuse_schedule(schedule: Schedule, cluster: Cluster) -> None:
+    """Raise UnfitCluster for the first entry that cannot be carried out, which is known before the cluster
+    starts. A schedule is refused completely: with a step left out it would be another experiment, and the run
+    would prove something else."""
     for position, entry in enumerate(schedule):
-        for why in _refusals(entry, limits):
+        for why in _refusals(entry, cluster):
             on = f" {' '.join(entry.nodes)}" if entry.nodes else ""
             what = f"entry {position} of the schedule ({entry.f}{on})"
             raise UnfitCluster(f"{what} cannot be carried out: {why}")
 
 
-def _refusals(entry: Entry, limits: Limits) -> Iterator[str]:
+def _refusals(entry: Entry, cluster: Cluster) -> Iterator[str]:
     args = entry.args if entry.f in FAULTS else {}  # the arguments of others are their own
-    if entry.f in limits.faults:
-        yield f"this cluster cannot suffer {entry.f}: {limits.faults[entry.f]}"
-    if "leader" in args and limits.leader is not None:
-        yield f"no replica can be elected by name: {limits.leader}"
-    name = (args.get("point") or {}).get("name")
-    if name is not None and limits.points is not None and name not in limits.points:
-        yield f"this cluster has no failpoint {name}; it has {', '.join(sorted(limits.points)) or 'none'}"
-    if "keep_share" in args and (hidden := {"leo", "log_start"} & limits.not_shown):
+    if entry.f in FAULTS and method_for(cluster, entry.f) is None:
+        yield f"this cluster cannot suffer {entry.f}: {why_not(cluster, needed_for(entry.f))}"
+    if "leader" in args and ability(cluster, ElectsReplica) is None:
+        yield f"no replica can be elected by name: {why_not(cluster, ElectsReplica)}"
+    name, failpoints = (args.get("point") or {}).get("name"), ability(cluster, Failpoints)
+    if name is not None and failpoints is not None and name not in failpoints.points:
+        yield f"this cluster has no failpoint {name}; it has {', '.join(sorted(failpoints.points)) or 'none'}"
+    if "keep_share" in args and (hidden := {"leo", "log_start"} & cluster.not_shown):
         yield f"keep_share is a share of the log; this system does not show {' and '.join(sorted(hidden))}"
-    if entry.f == "disk" and args.get("kind") in DISKS_DAMAGED[1:] and "bad_disk" in limits.faults:
-        yield f"its disks can only be {DISKS_DAMAGED[0]}: {limits.faults['bad_disk']}"
+    if (entry.f == "disk" and args.get("kind") in DISKS_DAMAGED[1:]
+            and method_for(cluster, "bad_disk") is None):
+        yield f"its disks can only be {DISKS_DAMAGED[0]}: {why_not(cluster, needed_for('bad_disk'))}"
     for part in () if entry.moment is None else entry.moment.parts():
-        yield from part.refusals(limits.trace, limits.not_shown)
+        yield from part.refusals(_why_untraced(cluster), cluster.not_shown)
+
+
+def _why_untraced(cluster: Cluster) -> str | None:
+    """Why one leader's acks cannot be counted; None: they can."""
+    traces = ability(cluster, Traces)
+    if traces is None:
+        return why_not(cluster, Traces)
+    lacks = traces.traced_events is not None and "ack" not in traces.traced_events
+    return "this system's trace has no ack" if lacks else None
 
 
 # -- strikes ------------------------------------------------------------------------------------------------

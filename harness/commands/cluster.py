@@ -69,7 +69,7 @@ from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN, View
 from floodmark.harness.spec import PROXIED, RunSpec, decoded, pairs
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 from floodmark.nemesis.schedule_runner import ScheduleRunner
-from floodmark.nemesis.strikes import Strikes, limits_of, unavailable
+from floodmark.nemesis.strikes import Strikes, unavailable
 
 HISTORY = "nemesis.jsonl"  # in the cluster's folder "work": the strikes of a nemesis, as in a run's history
 IMPOSSIBLE: Mapping[tuple[str, str], str] = {  # of a fault, in a node's present state
@@ -121,7 +121,7 @@ class ServedNemesis:
         self.answers = Strikes(cluster).answers
         self._cluster, self._act = cluster, act
         self._recorder = Recorder(folder / "work" / HISTORY)
-        self._runner = ScheduleRunner((self,), (), limits_of(cluster), besides=cluster.nodes)
+        self._runner = ScheduleRunner((self,), (), cluster, besides=cluster.nodes)
         self._work: asyncio.Task[None] | None = None
 
     def begin(self, schedule: Schedule) -> None:

@@ -42,7 +42,7 @@ from floodmark.harness.schedule.views import UNKNOWN, View
 from floodmark.harness.signature import HEADER
 from floodmark.harness.spec import RunSpec
 from floodmark.nemesis.moment_watch import describe_partition
-from floodmark.nemesis.strikes import Strikes, limits_of, refuse_schedule, unavailable
+from floodmark.nemesis.strikes import Strikes, refuse_schedule, unavailable
 
 STAGE = Stage(replicas={0: SPEC.replicas}, ledger=ActiveFaults())
 
@@ -159,9 +159,8 @@ def test_a_schedule_that_cannot_be_carried_out_is_refused_naming_the_entry(
         lacks: Mapping[type, str] = {Pauses: "signals are not ours to send"}
         not_shown = frozenset({"checkpointed_hw", "epoch"})
 
-    limits = limits_of(Limited())
     with pytest.raises(UsageError, match=r"entry 1 of the schedule .* cannot be carried out") as refused:
-        refuse_schedule((Entry(f="kill", nodes=("n1",)), entry), limits)
+        refuse_schedule((Entry(f="kill", nodes=("n1",)), entry), Limited())
     assert message in str(refused.value)
 
 
@@ -172,7 +171,7 @@ def test_the_arguments_of_another_distributions_fault_are_its_own(args: Mapping[
     class Limited(CanKillPauseElect):
         not_shown = frozenset({"leo"})
 
-    refuse_schedule((Entry(f="their_fault", nodes=("n1",), args=args),), limits_of(Limited()))
+    refuse_schedule((Entry(f="their_fault", nodes=("n1",), args=args),), Limited())
 
 
 def test_the_controllers_view_of_a_partition_is_shown_by_every_system() -> None:
@@ -181,7 +180,7 @@ def test_the_controllers_view_of_a_partition_is_shown_by_every_system() -> None:
 
     refuse_schedule((Entry(f="kill", nodes=("n1",), moment=read_moment({
         "at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"})),),
-                    limits_of(Limited()))
+                    Limited())
 
 
 # -- views --------------------------------------------------------------------------------------------------

@@ -207,7 +207,7 @@ def test_an_entry_that_no_nemesis_answers_is_refused_before_anything_strikes(tmp
     """A cluster that cannot be cut, and a schedule that cuts at its end."""
     stand = Stand(tmp_path)
     stand.small.lacks = {Cuts: "its links are direct"}
-    stand.schedule_runner = ScheduleRunner([Strikes(stand.small)], SPECS)
+    stand.schedule_runner = ScheduleRunner([Strikes(stand.small)], SPECS, stand.small)
     with pytest.raises(UsageError, match=r"entry 1 of .* \(heal\) .*: this cluster cannot suffer heal"):
         stand.run(Entry(f="kill", nodes=("n1",)), Entry(f="heal"))
 

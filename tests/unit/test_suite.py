@@ -227,7 +227,7 @@ def served(monkeypatch: pytest.MonkeyPatch, folder: Path, strikes: Strikes) -> c
     """The server of a cluster on which these strikes are made."""
     (folder / "work").mkdir()
     monkeypatch.setattr(cluster_server, "Strikes", lambda _: strikes)
-    monkeypatch.setattr(cluster_server, "limits_of", lambda _: None)
+    monkeypatch.setattr("floodmark.nemesis.schedule_runner.refuse_schedule", lambda *_: None)
     monkeypatch.setattr(cluster_server.ClusterServer, "_refuse", lambda *_: None)
     return cluster_server.ClusterServer(cluster=cast(Cluster, Observed()), folder=folder, say=lambda _: None)
 

@@ -1,10 +1,7 @@
 """Drives a cluster: a system (what runs: system.py) in a place (where it runs: place.py).
 
-Rules
-1. Every call returns when its effect is complete: a killed process is gone, a paused one is stopped by the
-   kernel, and no byte passes a cut link.
-2. `died` lists only processes that ended by themselves: not at an armed failpoint, not before all processes
-   were up once, and not because of the machine (then it is in `broken`, as a failure of the harness).
+`died` lists only processes that ended by themselves: not at an armed failpoint, not before all processes were
+up once, and not because of the machine (then it is in `broken`, as a failure of the harness).
 """
 
 import asyncio

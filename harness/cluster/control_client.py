@@ -89,7 +89,12 @@ class Lines:
     async def _listen(self) -> None:
         try:
             while line := await self._reader.readline():
-                self._take(json.loads(line))
+                message = json.loads(line)
+                answer = self._waiting.get(message.get("id"))
+                if answer is not None and not answer.done():
+                    answer.set_result(message)
+                elif "id" not in message and self._on_event is not None:
+                    self._on_event(message)
         except (OSError, ValueError):
             pass  # a reset, or no JSON: counts as closed
         finally:
@@ -100,16 +105,6 @@ class Lines:
                     answer.set_exception(ControlError(f"{self._who} closed the connection without an answer"))
             if self._lost is not None:
                 self._lost()
-
-    def _take(self, message: Mapping[str, Any]) -> None:
-        number = message.get("id")
-        if number is None:
-            if self._on_event is not None:
-                self._on_event(message)
-            return
-        answer = self._waiting.get(number)
-        if answer is not None and not answer.done():
-            answer.set_result(message)
 
 
 async def open_lines(
@@ -131,8 +126,7 @@ class Control:
         self._dialling = asyncio.Lock()
 
     async def ask(self, do: str, *, timeout_s: float, **besides: Any) -> Mapping[str, Any]:
-        """Like Lines.ask; the time-out includes connecting."""
-        began = asyncio.get_running_loop().time()
+        """Like Lines.ask. timeout_s: for the connection, and for the answer."""
         try:
             async with asyncio.timeout(timeout_s):
                 lines = await self._connected()
@@ -143,8 +137,7 @@ class Control:
                 f"{self.who} does not listen on its control socket "
                 f"{self._address[0]}:{self._address[1]} ({error})"
             ) from None
-        left_s = timeout_s - (asyncio.get_running_loop().time() - began)
-        return await lines.ask(do, timeout_s=max(left_s, 0.001), **besides)
+        return await lines.ask(do, timeout_s=timeout_s, **besides)
 
     async def hang_up(self) -> None:
         """Closes the connection (the node was killed); the next request connects again."""

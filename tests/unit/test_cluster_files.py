@@ -172,8 +172,8 @@ def broker(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def view_of(truth: dict[str, Any] | None, **brokers: dict[str, Any]) -> views.View:
-    return views.view_from_answers(views.Names(NODES, [SPEC]), time_ns=7, controller=truth, brokers=brokers,
-                      running=frozenset(NODES))
+    states = brokers if truth is None else {**brokers, CONTROLLER: truth}
+    return views.view_from_answers(views.Names(NODES, [SPEC]), states, time_ns=7, running=frozenset(NODES))
 
 
 def test_a_view_has_the_historys_names() -> None:

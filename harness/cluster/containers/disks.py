@@ -23,7 +23,7 @@ import errno
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -118,15 +118,8 @@ class Loops:
 
     async def check(self, node: str) -> None:
         """Repairs a broken file system. It must be unmounted, or about to be."""
-
-        async def in_use() -> str | None:
-            try:
-                await self._run([*_DISKS, "check", self.devices[node]], timeout_s=MEND_S)
-            except FloodmarkError as error:
-                return str(error)
-            return None
-
-        await wait_until(in_use, f"the disk of {node} to be checked", ENGINE_S)
+        await _repeated(lambda: self._run([*_DISKS, "check", self.devices[node]], timeout_s=MEND_S),
+                        f"the disk of {node} to be checked")
 
     async def check_mounts(self) -> list[str]:
         """A sentence for each mounted disk or device that is not in order."""
@@ -172,26 +165,21 @@ class Loops:
 
     # -- inside -------------------------------------------------------------------------------------------
 
-    @property
-    def _container(self) -> str:
-        return self._lab.broker("disks")
-
     def _start(self) -> None:
         """Starts the disks container in the keeper's process namespace: it ends with the run and sees its
         processes."""
         lab, api = self._lab, self._lab.client.api
         api.create_volume(lab.volume("images"), labels=lab.labels("volume"))
         made: Mapping[str, Any] = api.create_container(
-            lab.image, ["infinity"], entrypoint=["sleep"], name=self._container, user="0",
+            lab.image, ["infinity"], entrypoint=["sleep"], name=lab.broker("disks"), user="0",
             labels=lab.labels("disks"), network_disabled=True,
             host_config=api.create_host_config(
                 binds=["/dev:/dev", "/sys:/host/sys", f"{lab.volume('images')}:{IMAGES}"],
                 pid_mode=f"container:{lab.keeper}", cap_drop=["ALL"], log_config=NO_LOG, **PRIVILEGES))
         api.start(made["Id"])
 
-    async def _run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout_s: float = 10.0
-                   ) -> str:
-        return await self._lab.exec(self._container, argv, env=env, timeout_s=timeout_s)
+    async def _run(self, argv: Sequence[str], **how: Any) -> str:
+        return await self._lab.exec(self._lab.broker("disks"), argv, **how)
 
 
 def _folder(run: str) -> str:
@@ -342,15 +330,7 @@ class Volumes:
 
     async def _lost_since(self, name: str, before: LogExtents) -> Lost:
         """What a disk that was shut down has lost, by reading it now."""
-
-        async def unread() -> str | None:
-            try:
-                await self.log_dir(name)
-            except FloodmarkError as error:
-                return str(error)
-            return None
-
-        await wait_until(unread, f"the disk of {name} to be mounted again", ENGINE_S)
+        await _repeated(lambda: self.log_dir(name), f"the disk of {name} to be mounted again")
         after = await asyncio.to_thread(log_extents, self._lab.work.parent / "nodes" / name)
         self._power.mark_all_durable(self._durable(name))
         return replace(records_between(before, after), how="disk")
@@ -431,6 +411,19 @@ class Volumes:
     async def _in_helper(self, name: str, do: str, *arguments: str) -> None:
         await self._lab.helper([*_DISKS, do, *arguments],
                                volume=self._lab.volume(name), mounted_at=MOUNT, timeout_s=EDIT_S)
+
+
+async def _repeated(act: Callable[[], Awaitable[object]], awaited: str) -> None:
+    """Until it succeeds; the engine may still be at work after a container's end."""
+
+    async def failure() -> str | None:
+        try:
+            await act()
+        except FloodmarkError as error:
+            return str(error)
+        return None
+
+    await wait_until(failure, awaited, ENGINE_S)
 
 
 def edits(before: Mapping[str, int], after: Mapping[str, int], *, restored: Sequence[str]) -> list[str]:

@@ -52,7 +52,7 @@ class Remains:
 def sweep(client: docker.DockerClient, hooks: Iterable[Hook] = ()) -> dict[str, str | None]:
     """Removes the remains of dead runs: run -> None, or why they could not be removed."""
     found = remains(client)
-    now_s = _now_s(client) if found else 0.0
+    now_s = _seconds(client.info()["SystemTime"]) if found else 0.0  # the engine's clock may differ from ours
     swept: dict[str, str | None] = {}
     for run, there in sorted(found.items()):
         if dead(there, now_s):
@@ -140,11 +140,6 @@ def _remove_container(client: docker.DockerClient, container: str) -> None:
 def _gone(act: Callable[[str], None], name: str) -> None:
     with contextlib.suppress(NotFound):
         act(name)
-
-
-def _now_s(client: docker.DockerClient) -> float:
-    """The time by the engine's clock, which may differ from ours."""
-    return _seconds(client.info()["SystemTime"])
 
 
 def _seconds(timestamp: str) -> float:

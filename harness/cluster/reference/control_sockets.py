@@ -92,7 +92,7 @@ class FailpointControl:
         self._used.add(name)
         if point["action"] == CRASH:
             self._to_crash[name] = point["name"]
-        if not self.sockets.place.lives(name) or not await self._arm_running(name, request):
+        if not self.sockets.place.lives(name) or await self._ask_or_none(name, "arm", request) is None:
             self._pending.setdefault(name, []).append(request)
             broker_settings.arm_at_start(self.layout, name, self._pending[name])
 
@@ -106,17 +106,14 @@ class FailpointControl:
             self._drop_pending(name, request)
             return 0
         try:
-            ok = await self.sockets.ask(name, "release", **request)
+            ok = await self._ask_or_none(name, "release", request)
         except control_client.Refused:
             if await self._has(name, request):
                 raise
             return 0
-        except control_client.ControlError:
-            if not await self._crashes_as_armed(name):
-                raise
+        if ok is None:
             self._drop_pending(name, request)
-            return 0
-        return int(ok["released"])
+        return 0 if ok is None else int(ok["released"])
 
     async def release_all(self, names: Sequence[str]) -> list[str]:
         """Releases and disarms everything; returns a sentence for each process where that failed."""
@@ -195,24 +192,19 @@ class FailpointControl:
             self._met[line["node"]].append(views.met_from_trace(line))
         return True
 
-    async def _arm_running(self, name: str, request: Mapping[str, Any]) -> bool:
-        """Arms a failpoint in a running process. False: it ended at a failpoint before it could answer."""
+    async def _ask_or_none(self, name: str, do: str, request: Mapping[str, Any]) -> views.State | None:
+        """The answer; None: the process ended by an armed crash before it could answer."""
         try:
-            await self.sockets.ask(name, "arm", **request)
+            return await self.sockets.ask(name, do, **request)
         except control_client.Refused:
             raise
         except control_client.ControlError:
-            if not await self._crashes_as_armed(name):
-                raise
-            return False
-        return True
-
-    async def _crashes_as_armed(self, name: str) -> bool:
-        """Whether a process that closed its connection ended by an armed crash."""
-        deadline = runtime.monotonic_s() + END_KNOWN_S
-        while not self.crashed(name) and runtime.monotonic_s() < deadline:
-            await asyncio.sleep(POLL_S)
-        return self.crashed(name)
+            deadline = runtime.monotonic_s() + END_KNOWN_S
+            while not self.crashed(name):
+                if runtime.monotonic_s() > deadline:
+                    raise
+                await asyncio.sleep(POLL_S)
+            return None
 
     def _drop_pending(self, name: str, request: Mapping[str, Any]) -> None:
         pending = self._pending.get(name, [])

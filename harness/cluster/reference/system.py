@@ -218,9 +218,5 @@ class ReferenceSystem:
 
     def _view(self, states: Mapping[str, views.State]) -> View:
         return views.view_from_answers(
-            views.Names(self.nodes, self.partitions),
-            time_ns=runtime.current.monotonic_ns(),
-            controller=states.get(CONTROLLER),
-            brokers={node: states[node] for node in self.nodes if node in states},
-            running=frozenset(node for node in self.nodes if self._sockets.place.lives(node)),
-        )
+            views.Names(self.nodes, self.partitions), states, time_ns=runtime.current.monotonic_ns(),
+            running=frozenset(filter(self._sockets.place.lives, self.nodes)))

@@ -46,16 +46,11 @@ class Names:
         return self._key.get((state["topic"], state["partition"]))
 
 
-def view_from_answers(
-    names: Names,
-    *,
-    time_ns: int,
-    controller: State | None,
-    brokers: Mapping[str, State],
-    running: frozenset[str],
-) -> View:
-    """The View from one round of answers. brokers: those that answered; controller: None if it did not."""
-    truth = controller or {"partitions": (), "brokers": ()}
+def view_from_answers(names: Names, states: Mapping[str, State], *, time_ns: int, running: frozenset[str]
+                      ) -> View:
+    """The View from one round of answers; states: of those that answered."""
+    truth = states.get(CONTROLLER, {"partitions": (), "brokers": ()})
+    brokers = {node: state for node, state in states.items() if node != CONTROLLER}
     epochs = {node: state["broker_epoch"] for node, state in brokers.items()}
     unfenced = {
         node

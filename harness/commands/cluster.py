@@ -40,6 +40,7 @@ import orjson
 from floodmark.harness import catalog
 from floodmark.harness.cluster.control_client import ANSWER_BYTES_MAX
 from floodmark.harness.cluster.ports import private_folder
+from floodmark.harness.cluster.waiting import healthy, wait_until
 from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.error_exits import code_of
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
@@ -81,7 +82,8 @@ IMPOSSIBLE: Mapping[tuple[str, str], str] = {  # of a fault, in a node's present
     **{(f, "down"): f"is not running: there is nothing to {f}" for f in ("kill", "stop", "pause", "resume")},
 }
 _say = partial(click.echo, err=True)
-ASK_S = 60.0  # a start waits for its node
+ASK_S = 120.0  # a start waits for its node
+HEALTHY_WITHIN_S = 60.0  # after mending
 LOOK_AFTER_S = 0.5  # how often to look for nodes that died
 CLIENTS_CAN = {  # what a system's clients can do, by its name
     "reference": """\
@@ -100,7 +102,7 @@ it is used (auto.create.topics.enable=false).
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of another terminal. do: a fault's name, state, nemesis, struck or end_nemesis."""
+    """A line of another terminal. do: a fault's name, state, mend, nemesis, struck or end_nemesis."""
 
     id: int
     do: str
@@ -216,6 +218,9 @@ class ClusterServer:
                     await adopt(self.cluster)
                     look = await self.cluster.observe()
                     return describe_cluster(self.cluster, look, self._cuts, self._paused)
+            case "mend":
+                await self._mend()
+                return {}
             case "nemesis" | "struck" | "end_nemesis":
                 return await self._with_nemesis(request)
             case "cut":
@@ -235,6 +240,26 @@ class ClusterServer:
         if request.do == "end_nemesis":
             await nemesis.end()
         return {"struck": nemesis.struck, "failure": nemesis.failure}
+
+    async def _mend(self) -> None:
+        """Ends every fault; returns when every replica is in the ISR again. FloodmarkError if that takes too
+        long, or a broker died by itself."""
+        if died := self.cluster.died():
+            raise FloodmarkError(f"{', '.join(died)} died without a fault: its log is in "
+                                 f"{self.folder / 'work'}")
+        async with self._lock:
+            residue = await self.cluster.mend()
+            self._cuts.clear()
+            self._paused.clear()
+        if residue:
+            raise FloodmarkError("; ".join(residue))
+
+        async def unmet() -> str | None:
+            await adopt(self.cluster)
+            look = await self.cluster.observe()
+            return healthy(look, partitions_in(look, self.cluster), self.cluster.nodes)
+
+        await wait_until(unmet, "every replica to be in the ISR again", HEALTHY_WITHIN_S)
 
     async def _strike_alone(self, entry: Entry, done: str = "") -> str:
         async with self._lock:

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -162,34 +161,17 @@ def test_a_scenario_whose_moments_do_not_come_is_no_run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingCluster(ClusterUp):
-    """A cluster that records its calls, and whose state is `look`."""
+    """A cluster of three nodes that records what it is asked."""
 
-    look: dict[str, Any]
-    calls: list[str]
+    asked: list[str]
 
-    def state(self) -> dict[str, Any]:
-        return deepcopy(self.look)
-
-    def ask(self, do: str, **besides: Any) -> dict[str, Any]:
-        self.calls.append(" ".join((do, *besides["nodes"])))
-        if do != "heal":
-            self.look["running"] = self.look["unfenced"] = ["n1", "n2"]
-            self.look["partitions"][0]["truth"]["isr"] = ["n2", "n1"]
-        return {}
+    def ask(self, do: str, **_: Any) -> dict[str, Any]:
+        self.asked.append(do)
+        return {"nodes": ["n1", "n2", "n3"], "struck": ["0.100 s kill n1"], "failure": "n1 does not obey"}
 
 
-def recording(**look: Any) -> RecordingCluster:
-    usual = {"nodes": ["n1", "n2"], "running": ["n1"], "unfenced": ["n1"], "paused": [], "died": [],
-             "cuts": [], "partitions": [{"truth": {"isr": ["n1"]}, "replicas": ["n1", "n2"]}]}
-    return RecordingCluster(bootstrap="", folder=Path("c"), look={**usual, **look}, calls=[])
-
-
-def test_the_faults_of_a_nemesis_are_ended() -> None:
-    cluster = recording(paused=["n1"], cuts=["n1 is cut from n2"])
-    pytest_support.mend(cluster)
-    assert cluster.calls == ["heal", "resume n1", "start n2"]
-    with pytest.raises(FloodmarkError, match="n2 died without a fault"):
-        pytest_support.mend(recording(died=["n2"]))
+def recording() -> RecordingCluster:
+    return RecordingCluster(bootstrap="", folder=Path("c"), asked=[])
 
 
 class Strikes:
@@ -215,9 +197,13 @@ class Observed:
     nodes, partitions, abilities = ("n1", "n2", "n3"), (), ()
     lacks: ClassVar[dict[type, str]] = {}
 
+    up = frozenset({"n1"})
+
     async def observe(self) -> View:
-        up = frozenset({"n1"})
-        return View(time_ns=0, running=up, unfenced=up, partitions={}, replicas={})
+        return View(time_ns=0, running=self.up, unfenced=self.up, partitions={}, replicas={})
+
+    async def mend(self) -> list[str]:
+        return []
 
     def died(self) -> list[str]:
         return []
@@ -281,33 +267,30 @@ def test_a_nemesis_stops_at_what_it_cannot_do(
     assert strikes.entries == []
 
 
-def test_a_nemesis_that_stopped_fails_its_test(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nemesis_that_stopped_fails_its_test_and_the_cluster_is_mended() -> None:
     """Else it would pass without faults."""
     cluster = recording()
-    asked: list[str] = []
-
-    def ask(_: object, do: str, **__: Any) -> Mapping[str, Any]:
-        asked.append(do)
-        return {"struck": ["0.100 s kill n1"], "failure": "n1 does not obey"}
-
-    monkeypatch.setattr(RecordingCluster, "ask", ask)
-    monkeypatch.setattr(pytest_support, "mend", lambda _: None)
     with pytest.raises(FloodmarkError, match="n1 does not obey"), pytest_support.striking(cluster, {}) as now:
-        assert list(now) == ["0.100 s kill n1"]
-    assert (asked[0], asked[-1]) == ("nemesis", "end_nemesis")
+        assert now[0] == "0.100 s kill n1"
+    assert (cluster.asked[:2], cluster.asked[-2:]) == (["state", "nemesis"], ["end_nemesis", "mend"])
 
 
-@pytest.mark.parametrize(
-    ("look", "healthy"),
-    [
-        ({"running": ["n1", "n2"], "unfenced": ["n1", "n2"], "partitions": []}, True),
-        ({"running": ["n1", "n2"], "unfenced": ["n1", "n2"]}, False),  # one is not in the ISR
-        ({"running": ["n1", "n2"], "unfenced": ["n1"], "partitions": []}, False),
-        ({"partitions": []}, False),
-    ],
-)
-def test_a_cluster_is_healthy_when_all_are_in_the_isr(look: dict[str, Any], *, healthy: bool) -> None:
-    assert pytest_support.is_healthy(recording(**look).state()) is healthy
+@pytest.mark.parametrize(("up", "dead", "why"), [
+    (("n1", "n2", "n3"), (), None), (("n1",), (), "again: n2 is fenced or not registered"),
+    (("n1", "n2", "n3"), ("n2",), "n2 died without a fault")])
+def test_a_mended_cluster_is_healthy_or_its_test_fails(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, up: tuple[str, ...], dead: tuple[str, ...],
+        why: str | None) -> None:
+    monkeypatch.setattr(cluster_server, "HEALTHY_WITHIN_S", 0.0)
+    monkeypatch.setattr(Observed, "up", frozenset(up))
+    monkeypatch.setattr(Observed, "died", lambda _: list(dead))
+    server = served(monkeypatch, tmp_path, Strikes())
+    mending = server.carry_out(cluster_server.Request(id=1, do="mend"))
+    if why is None:
+        assert asyncio.run(mending) == {}
+        return
+    with pytest.raises(FloodmarkError, match=why):
+        asyncio.run(mending)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +301,7 @@ def test_an_unsupported_nemesis_strikes_nothing(words: dict[str, Any], message: 
     cluster = recording()
     with pytest.raises(UsageError, match=message), pytest_support.striking(cluster, words):
         pass
-    assert cluster.calls == []
+    assert cluster.asked == []
 
 
 def test_the_plugin_costs_nothing_before_it_is_used() -> None:

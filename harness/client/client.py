@@ -49,24 +49,6 @@ class _Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _SendOptions:
-    """The acks of one send, and how long to wait for them."""
-
-    acks: str
-    patience_s: float | None = None
-
-    def leader_waits_ms(self, config: ClientSettings) -> int:
-        return config.produce_timeout_ms + round(1000 * self._extra_wait_s(config))
-
-    def client_waits_s(self, config: ClientSettings) -> float:
-        return config.request_timeout_s + self._extra_wait_s(config)
-
-    def _extra_wait_s(self, config: ClientSettings) -> float:
-        """How much longer than configured the leader and the client wait."""
-        return 0.0 if self.patience_s is None else max(0.0, self.patience_s - config.request_timeout_s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _NodeReads:
     """The records that a poll read from one node."""
 
@@ -94,7 +76,7 @@ class Client:
         self._producer = (
             IdempotentProducer(config, self._brokers, random, self._encode_batch)
             if config.in_flight else None)
-        self._encoders: dict[tuple[int, _SendOptions], codec.ProduceEncoder] = {}
+        self._encoders: dict[tuple[int, int, int], codec.ProduceEncoder] = {}
         self._positions: dict[int, _Position] = {}
         self._delay = FailureDelay(config.pause_s, random)
 
@@ -111,8 +93,8 @@ class Client:
             outcome = await self._producer.send(sends, patience_s)
             self.over = self.over or outcome.type is not Type.OK
             return outcome
-        options = _SendOptions(acks=acks or self._config.acks, patience_s=patience_s)
-        outcome = await self._send(sends[0].partition, sends, node, options)
+        extra_s = max(0.0, (patience_s or 0.0) - self._config.request_timeout_s)
+        outcome = await self._send(sends[0].partition, sends, node, ACKS[acks or self._config.acks], extra_s)
         return await self._delay.wait_after(outcome)
 
     def assign(self, keys: Iterable[int]) -> None:
@@ -177,39 +159,39 @@ class Client:
 
     # -- sends ------------------------------------------------------------------------------------------
 
-    async def _send(self, key: int, sends: tuple[Send, ...], to: str | None, options: _SendOptions
+    async def _send(self, key: int, sends: tuple[Send, ...], to: str | None, acks: int, extra_s: float
                     ) -> Outcome:
+        """extra_s: how much longer than configured the leader and the client wait."""
+        config, values = self._config, [send.value for send in sends]
+        leader_waits_ms = config.produce_timeout_ms + round(1000 * extra_s)
+        client_waits_s = config.request_timeout_s + extra_s
         node = to or await self._brokers.find_leader(key)
         if node is None:
             return classify.unanswered(sends, began=False, error=_NO_LEADER)
-        values = [send.value for send in sends]
         try:
-            if self._shared is not None and options.acks != "0" and node in self._brokers.addresses:
-                address = self._brokers.addresses[node]
-                return self._answered(key, sends, *await self._send_shared(address, key, values, options))
-            connection = await self._brokers.connect(node)
-            answer = await self._get_encoder(key, options).produce(
-                connection, self._encode_batch(key, values), options.client_waits_s(self._config))
+            if self._shared is not None and acks != 0 and node in self._brokers.addresses:
+                target = Target(
+                    address=self._brokers.addresses[node], acks=acks, timeout_ms=leader_waits_ms,
+                    timeout_s=client_waits_s, connect_timeout_s=config.connect_timeout_s)
+                answer: tuple[int, int] | None = await self._shared.produce(
+                    target, config.keys[key], self._encode_batch(key, values))
+            else:
+                connection = await self._brokers.connect(node)
+                encoder = self._encoders.get((key, acks, leader_waits_ms))
+                if encoder is None:
+                    encoder = codec.ProduceEncoder(*config.keys[key], acks, leader_waits_ms)
+                    self._encoders[key, acks, leader_waits_ms] = encoder
+                answer = await encoder.produce(connection, self._encode_batch(key, values), client_waits_s)
         except (Unsent, Lost, codec.ProtocolError) as failure:
             if not isinstance(failure, codec.Unserved):
                 self._leaders.doubt(key)
             began = not isinstance(failure, Unsent | codec.Unserved)
             return classify.unanswered(sends, began=began, error=_describe_failure(failure))
-        return classify.unasked(sends) if answer is None else self._answered(key, sends, *answer)
-
-    def _answered(self, key: int, sends: tuple[Send, ...], error: int, base_offset: int) -> Outcome:
-        if error != NONE:
+        if answer is None:
+            return classify.unasked(sends)
+        if answer[0] != NONE:
             self._leaders.doubt(key)
-        return classify.answered(sends, error, base_offset)
-
-    async def _send_shared(self, address: Address, key: int, values: list[int], options: _SendOptions
-                           ) -> tuple[int, int]:
-        assert self._shared is not None
-        config = self._config
-        target = Target(
-            address=address, acks=ACKS[options.acks], connect_timeout_s=config.connect_timeout_s,
-            timeout_ms=options.leader_waits_ms(config), timeout_s=options.client_waits_s(config))
-        return await self._shared.produce(target, config.keys[key], self._encode_batch(key, values))
+        return classify.answered(sends, *answer)
 
     def _encode_batch(self, key: int, values: Sequence[int],
                       producer: tuple[int, int, int] = batch.NOT_IDEMPOTENT) -> bytes:
@@ -217,15 +199,6 @@ class Client:
             return batch.encode_without_headers(values, self._config.run_id, self._now_ms())
         return batch.encode(values, self._config.run_id, self._now_ms(),
                             compressed=self._config.compression == "gzip", producer=producer)
-
-    def _get_encoder(self, key: int, options: _SendOptions) -> codec.ProduceEncoder:
-        encoder = self._encoders.get((key, options))
-        if encoder is None:
-            topic, partition = self._config.keys[key]
-            encoder = codec.ProduceEncoder(
-                topic, partition, ACKS[options.acks], options.leader_waits_ms(self._config))
-            self._encoders[key, options] = encoder
-        return encoder
 
     # -- reads ------------------------------------------------------------------------------------------
 

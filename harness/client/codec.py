@@ -14,6 +14,7 @@ from kafka.protocol import admin
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest, ProduceResponse
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from floodmark.harness.client.batch import uvarint
 from floodmark.harness.client.connection import Connection
@@ -24,7 +25,8 @@ VERSIONS: Mapping[Any, tuple[int, int]] = {  # of each request that is sent: the
     InitProducerIdRequest: (0, 4), ApiVersionsRequest: (3, 3), admin.CreateTopicsRequest: (2, 4),
     admin.DeleteTopicsRequest: (1, 4), admin.DescribeConfigsRequest: (1, 4),
     admin.ElectLeadersRequest: (1, 2), admin.IncrementalAlterConfigsRequest: (0, 0),
-    admin.AlterPartitionReassignmentsRequest: (0, 0),
+    admin.AlterPartitionReassignmentsRequest: (0, 0), SaslHandshakeRequest: (1, 1),
+    SaslAuthenticateRequest: (0, 0),
 }
 CONSUMER, DEBUGGING_CONSUMER = -1, -2  # as replica_id; of the second every replica tells the end of its log
 _HAND_WRITTEN = 9

@@ -10,7 +10,6 @@ Rules
 
 import re
 import ssl
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +20,7 @@ from floodmark.harness.errors import UsageError
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_HANDSHAKE, _AUTHENTICATE = 17, 36
 _REFUSED_MECHANISM = 33
-_CLIENT_ID = b"floodmark"
 _ABOUT_SECURITY = re.compile(r"(ssl|sasl|security)\.")
 _LINE = re.compile(r"([^=:\s]+)\s*[=:]\s*(.*)")
 _JAAS_FIELD = re.compile(r"""\b(username|password)\s*=\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;]+)""")
@@ -70,9 +67,6 @@ class Security:
             if self.protocol.startswith("SASL"):
                 try:
                     await self._authenticate(connection, timeout_s)
-                except (Lost, struct.error, KeyError, ValueError) as error:
-                    connection.abort()
-                    raise Refused(f"SASL authentication with {host}:{port} did not complete") from error
                 except Refused:
                     connection.abort()
                     raise
@@ -104,41 +98,34 @@ class Security:
         return context
 
     async def _authenticate(self, connection: Connection, timeout_s: float) -> None:
-        answer = await _request(connection, _HANDSHAKE, 1, _string(self.mechanism.encode()), timeout_s)
-        (error,) = struct.unpack_from(">h", answer)
-        if error == _REFUSED_MECHANISM:
-            raise Refused(f"the broker does not support the SASL mechanism {self.mechanism}")
-        if error:
-            raise Refused(f"the broker refuses SASL: {name_of(error)}")
-        if self.mechanism == "PLAIN":
-            await _exchange(connection, f"\0{self.username}\0{self.password}".encode(), timeout_s)
-            return
-        from kafka.net.sasl.scram import ScramClient  # imports all of kafka-python: half of floodmark's start
+        """Raises Refused, without the broker's error text, which cannot be trusted."""
+        # These import all of kafka-python, which is half of floodmark's start.
+        from kafka.net.sasl.scram import ScramClient
+        from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-        scram = ScramClient(self.username.replace("=", "=3D").replace(",", "=2C"), self.password,
-                            self.mechanism)
-        scram.process_server_first_message(await _exchange(connection, scram.first_message(), timeout_s))
-        scram.process_server_final_message(await _exchange(connection, scram.final_message(), timeout_s))
+        from floodmark.harness.client.codec import ProtocolError, ask
 
+        async def exchange(token: bytes) -> bytes:
+            answer = await ask(connection, SaslAuthenticateRequest, timeout_s, auth_bytes=token)
+            if answer.error_code:
+                raise Refused("the broker refuses the user name or the password")
+            return bytes(answer.auth_bytes)
 
-async def _exchange(connection: Connection, token: bytes, timeout_s: float) -> bytes:
-    """Do one SaslAuthenticate. Raises Refused, without the broker's error text, which cannot be trusted."""
-    answer = await _request(connection, _AUTHENTICATE, 0, struct.pack(">i", len(token)) + token, timeout_s)
-    error, length = struct.unpack_from(">hh", answer)
-    if error:
-        raise Refused("the broker refuses the user name or the password")
-    at = 4 + max(length, 0)
-    (size,) = struct.unpack_from(">i", answer, at)
-    return answer[at + 4:at + 4 + size]
-
-
-async def _request(connection: Connection, api: int, version: int, body: bytes, timeout_s: float) -> bytes:
-    frame = struct.pack(">hhi", api, version, 0) + _string(_CLIENT_ID) + body
-    return await connection.exchange(bytearray(struct.pack(">i", len(frame)) + frame), timeout_s)
-
-
-def _string(text_bytes: bytes) -> bytes:
-    return struct.pack(">h", len(text_bytes)) + text_bytes
+        try:
+            answer = await ask(connection, SaslHandshakeRequest, timeout_s, mechanism=self.mechanism)
+            if answer.error_code == _REFUSED_MECHANISM:
+                raise Refused(f"the broker does not support the SASL mechanism {self.mechanism}")
+            if answer.error_code:
+                raise Refused(f"the broker refuses SASL: {name_of(answer.error_code)}")
+            if self.mechanism == "PLAIN":
+                await exchange(f"\0{self.username}\0{self.password}".encode())
+                return
+            scram = ScramClient(self.username.replace("=", "=3D").replace(",", "=2C"), self.password,
+                                self.mechanism)
+            scram.process_server_first_message(await exchange(scram.first_message()))
+            scram.process_server_final_message(await exchange(scram.final_message()))
+        except (Lost, ProtocolError, KeyError, ValueError) as error:
+            raise Refused("SASL authentication did not complete") from error
 
 
 # -- the file ---------------------------------------------------------------------------------------------
@@ -183,7 +170,9 @@ def _security(keys: Mapping[str, str], source: str) -> Security:
                          f"-rfc), and set {kind}=PEM, or use ssl.ca.location, ssl.certificate.location and "
                          f"ssl.key.location")
     mechanism = keys.get("sasl.mechanism", keys.get("sasl.mechanisms", "")).upper()
-    username, password = _login(keys)
+    jaas = {name: re.sub(r"\\(.)", r"\1", word[1:-1]) if word[0] in "\"'" else word
+            for name, word in _JAAS_FIELD.findall(keys.get("sasl.jaas.config", ""))}
+    username, password = (keys.get(f"sasl.{name}", jaas.get(name, "")) for name in ("username", "password"))
     if protocol.startswith("SASL"):
         if mechanism not in _MECHANISMS:
             raise refuse(f"sasl.mechanism is not one of {', '.join(_MECHANISMS)}")
@@ -199,16 +188,3 @@ def _security(keys: Mapping[str, str], source: str) -> Security:
         checks_names=keys.get("ssl.endpoint.identification.algorithm", "https").lower() not in ("", "none"),
         ignored=tuple(sorted(key for key in keys if not _ABOUT_SECURITY.match(key))),
     )
-
-
-def _login(keys: Mapping[str, str]) -> tuple[str, str]:
-    """User name and password, from their own keys or from sasl.jaas.config."""
-    jaas = {name: _unquoted(word) for name, word in _JAAS_FIELD.findall(keys.get("sasl.jaas.config", ""))}
-    return (keys.get("sasl.username", jaas.get("username", "")),
-            keys.get("sasl.password", jaas.get("password", "")))
-
-
-def _unquoted(word: str) -> str:
-    if word[0] in "\"'":
-        return re.sub(r"\\(.)", r"\1", word[1:-1])
-    return word

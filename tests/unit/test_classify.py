@@ -3,7 +3,7 @@
 import pytest
 
 from floodmark.harness.client import classify
-from floodmark.harness.client.error_names import NAMES
+from floodmark.harness.client.error_names import name_of
 from floodmark.harness.op import Send, Type
 
 SENDS = (Send(partition=3, value=10), Send(partition=3, value=11))
@@ -27,14 +27,14 @@ def test_error_zero_without_an_offset_is_ok_and_names_none() -> None:
 @pytest.mark.parametrize("error", REFUSED)
 def test_a_refusal_without_an_offset_is_a_definite_failure(error: int) -> None:
     outcome = classify.answered(SENDS, error, -1)
-    assert (outcome.type, outcome.error) == (Type.FAIL, NAMES[error])
+    assert (outcome.type, outcome.error) == (Type.FAIL, name_of(error))
     assert [(send.value, send.offset) for send in outcome.sends] == [(10, None), (11, None)]
 
 
 @pytest.mark.parametrize("error", REFUSED)
 def test_the_same_refusal_with_an_offset_was_appended_and_may_survive(error: int) -> None:
     outcome = classify.answered(SENDS, error, 0)  # 0 is an offset like any other
-    assert (outcome.type, outcome.error) == (Type.INFO, NAMES[error])
+    assert (outcome.type, outcome.error) == (Type.INFO, name_of(error))
     assert [send.offset for send in outcome.sends] == [0, 1]
 
 

@@ -114,9 +114,7 @@ def _fetch(folder: Path, version: str, say: Say) -> None:
     coming = folder.parent / f"{_COMING}{secrets.token_hex(8)}"
     try:
         (coming / "libs").mkdir(parents=True)
-        maven = _find_maven(version)
-        say(f"getting Kafka {version} with Maven, about 50 MB, into {folder}")
-        _copy_jars(maven, version, coming / "libs", say)
+        _copy_jars(version, coming / "libs", say)
         sums = {path.name: sha256(path) for path in sorted((coming / "libs").glob("*.jar"))}
         if f"kafka_2.13-{version}.jar" not in sums:
             raise FloodmarkError(f"Maven gave no kafka_2.13-{version}.jar, though it reported no error: try "
@@ -133,27 +131,29 @@ def _fetch(folder: Path, version: str, say: Say) -> None:
         shutil.rmtree(coming, ignore_errors=True)
 
 
-def _find_maven(version: str) -> str:
+def _copy_jars(version: str, target: Path, say: Say) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise FloodmarkError(f"the jars of Kafka {version} are fetched with Maven, and no mvn is on the "
                              f"PATH: install it (Debian: apt-get install maven), or give the folder of an "
                              f"unpacked distribution")
-    return maven
-
-
-def _copy_jars(maven: str, version: str, target: Path, say: Say) -> None:
+    say(f"getting Kafka {version} with Maven, about 50 MB, into {cache_folder() / version}")
     _pom()
     profile = "log4j" if int(version.partition(".")[0]) < 4 else "log4j2"
     # -C: refuse an artifact with a wrong checksum. -U: try again after an earlier failure.
     call = [maven, "-B", "-C", "-U", "-f", str(POM), "-P", profile, f"-Dkafka.version={version}", *_COPY,
             f"-DoutputDirectory={target}"]
     lines = deque[str](maxlen=400)
+    files, size_bytes, reported_s = 0, 0.0, time.monotonic()  # jars, and the files that tell Maven which jars
     with running(call) as process:
-        progress = _Progress(say)
         for line in _lines_of(process):
             lines.append(_ESCAPES.sub("", line).strip())
-            progress.take(lines[-1])
+            if (found := _DOWNLOADED.search(lines[-1])) is not None:
+                files += 1
+                size_bytes += float(found["size"]) * _UNITS[found["unit"]]
+                if time.monotonic() - reported_s >= PROGRESS_EVERY_S:
+                    say(f"  {files} files, {size_bytes / 1e6:.1f} MB")
+                    reported_s = time.monotonic()
         code = process.wait(SILENCE_S)
     if code:
         raise _failure(version, list(lines))
@@ -168,12 +168,16 @@ def running(call: list[str]) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        if process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        _kill(process)
+        process.wait()
         if process.stdout:
             process.stdout.close()
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
@@ -184,8 +188,7 @@ def _lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
 
     def give_up() -> None:
         silent.set()
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill(process)
 
     while True:
         timer = threading.Timer(SILENCE_S, give_up)
@@ -201,27 +204,6 @@ def _lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
         if not line:
             return
         yield line
-
-
-class _Progress:
-    """Reports Maven's progress every few seconds."""
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._reported_s = time.monotonic()
-        self._files = 0  # jars, and the files that tell Maven which jars
-        self._bytes = 0.0
-
-    def take(self, line: str) -> None:
-        found = _DOWNLOADED.search(line)
-        if found is None:
-            return
-        self._files += 1
-        self._bytes += float(found["size"]) * _UNITS[found["unit"]]
-        now = time.monotonic()
-        if now - self._reported_s >= PROGRESS_EVERY_S:
-            self._say(f"  {self._files} files, {self._bytes / 1e6:.1f} MB")
-            self._reported_s = now
 
 
 def _failure(version: str, lines: list[str]) -> FloodmarkError:

@@ -46,7 +46,6 @@ from floodmark.harness.schedule.views import CONTROLLER
 
 FORMAT_TIMEOUT_S = 120.0
 ASK_S = 2.0
-CLIENTS_LISTENER, BROKERS_LISTENER, CONTROLLER_LISTENER = "CLIENTS", "BROKERS", "CONTROLLER"
 META, PREPARED = "meta.properties", "meta.properties.prepared"
 # Arguments: PREPARED LOG_DIR COMMAND... meta.properties gets its name only when all else is synced.
 _TAKE_FOLDER = """if [ ! -e "$1/meta.properties" ]; then
@@ -81,8 +80,8 @@ class KRaft:
         self._features = {key: level for key, level in given.items() if key in FEATURES
                           and not ((key, level) == (ELR, "0") and release_of(kafka.version) < FIRST_WITH_ELR)}
         self.about: Mapping[str, Any] = {"features": self._features} if self._features else {}
-        self.settings: Mapping[str, str] = dict(sorted({
-            **PREFERRED, **{key: value for key, value in given.items() if key not in FEATURES}}.items()))
+        chosen = {**PREFERRED, **{key: value for key, value in given.items() if key not in FEATURES}}
+        self.settings: Mapping[str, str] = dict(sorted(chosen.items()))
         self.lacks: Mapping[type, str] = {
             Expires: "in KRaft mode a broker has no session that can be ended, it sends heartbeats: "
                      "pause it, or cut it from the controller, for longer than broker.session.timeout.ms"}
@@ -115,28 +114,21 @@ class KRaft:
         controller = self._layout.places[CONTROLLER]
         lines = {
             "node.id": str(place.node_id),
-            "log.dirs": place.inside(place.log_dir),
             "controller.quorum.voters": f"{controller.node_id}@{host_port(place.controller)}",
-            "controller.listener.names": CONTROLLER_LISTENER,
-            "listener.security.protocol.map": ",".join(
-                f"{listener}:PLAINTEXT"
-                for listener in (CLIENTS_LISTENER, BROKERS_LISTENER, CONTROLLER_LISTENER)),
+            "controller.listener.names": "CONTROLLER",
         }
-        advertised = host_port(settings.advertised_to_brokers(self._layout, name))
-        if place.is_controller:
-            may_advertise = release_of(self._kafka.version) >= FIRST_ADVERTISED
-            return {"process.roles": "controller", **lines,
-                    "listeners": f"{CONTROLLER_LISTENER}://{host_port(place.listens)}",
-                    **({"advertised.listeners": f"{CONTROLLER_LISTENER}://{advertised}"} if may_advertise
-                       else {})}
-        return {
-            "process.roles": "broker", **lines,
-            "listeners": f"{CLIENTS_LISTENER}://{host_port(place.listens)},"
-                         f"{BROKERS_LISTENER}://{host_port(place.control)}",
-            "advertised.listeners": f"{CLIENTS_LISTENER}://{host_port(place.advertised)},"
-                                    f"{BROKERS_LISTENER}://{advertised}",
-            "inter.broker.listener.name": BROKERS_LISTENER,
+        if not place.is_controller:
+            return {"process.roles": "broker", **lines, **settings.of_broker(self._layout, name)}
+        lines |= {
+            "process.roles": "controller",
+            "log.dirs": place.inside(place.log_dir),
+            "listener.security.protocol.map": settings.LISTENERS,
+            "listeners": f"CONTROLLER://{host_port(place.listens)}",
         }
+        if release_of(self._kafka.version) >= FIRST_ADVERTISED:
+            advertised = settings.advertised_to_brokers(self._layout, name)
+            lines["advertised.listeners"] = f"CONTROLLER://{host_port(advertised)}"
+        return lines
 
     def _format(self, home: Path) -> None:
         """Formats the controller's folder with its settings and with the folder's path on this machine."""

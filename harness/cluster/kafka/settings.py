@@ -14,7 +14,7 @@ import socket
 from collections.abc import Mapping
 
 from floodmark.harness.broker_config import TOPIC_KEYS
-from floodmark.harness.cluster.layout import Address, Layout, property_line, typed
+from floodmark.harness.cluster.layout import Address, Layout, host_port, property_line, typed
 from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.errors import UsageError
 
@@ -24,6 +24,7 @@ OURS = frozenset({
     "listener.security.protocol.map", "listeners", "log.dir", "log.dirs", "metadata.log.dir", "node.id",
     "process.roles", "security.inter.broker.protocol", "zookeeper.connect",
 })
+LISTENERS = "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT,CONTROLLER:PLAINTEXT"
 # What a test cluster prefers in both modes: short sessions and lag times, one small topic of each kind.
 PREFERRED: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
@@ -79,6 +80,19 @@ def advertised_to_brokers(layout: Layout, node: str) -> Address:
     if not layout.link_hosts:
         return place.controller if place.is_controller else place.control
     return node, place.control[1]  # all links to it listen on this port, at different addresses
+
+
+def of_broker(layout: Layout, node: str) -> dict[str, str]:
+    """The settings that depend on a broker's place, in both modes."""
+    place = layout.places[node]
+    return {
+        "log.dirs": place.inside(place.log_dir),
+        "listener.security.protocol.map": LISTENERS,
+        "listeners": f"CLIENTS://{host_port(place.listens)},BROKERS://{host_port(place.control)}",
+        "advertised.listeners": f"CLIENTS://{host_port(place.advertised)},"
+                                f"BROKERS://{host_port(advertised_to_brokers(layout, node))}",
+        "inter.broker.listener.name": "BROKERS",
+    }
 
 
 def write_hosts(layout: Layout) -> None:

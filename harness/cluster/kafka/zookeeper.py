@@ -19,6 +19,7 @@ Rules
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from floodmark.harness.client.codec import TopicPartition
 from floodmark.harness.cluster.kafka import settings
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.metadata_log import NO_LEADER, ControllerState
-from floodmark.harness.cluster.kafka.settings import advertised_to_brokers
 from floodmark.harness.cluster.kafka.zookeeper_client import Registered, ZooKeeperClient, ZooKeeperSilent
 from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port, write_properties
 from floodmark.harness.cluster.waiting import wait_until
@@ -104,13 +104,8 @@ class ZooKeeper:
         place = self._layout.places[name]
         return {
             "broker.id": str(place.node_id),
-            "log.dirs": place.inside(place.log_dir),
             "zookeeper.connect": host_port(place.controller),
-            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
-            "listeners": f"CLIENTS://{host_port(place.listens)},BROKERS://{host_port(place.control)}",
-            "advertised.listeners": f"CLIENTS://{host_port(place.advertised)},"
-                                    f"BROKERS://{host_port(advertised_to_brokers(self._layout, name))}",
-            "inter.broker.listener.name": "BROKERS",
+            **settings.of_broker(self._layout, name),
             **self.settings,
         }
     def before(self, name: str) -> Sequence[str]:
@@ -134,36 +129,32 @@ class ZooKeeper:
         self._started.add(name)
 
     async def _no_controller(self) -> str | None:
-        try:
-            found = await self._asked.look(())
-        except ZooKeeperSilent as error:
-            return str(error)
+        found = await self._look(())
+        if found is None:
+            return "ZooKeeper does not answer"
         return None if found.controller is not None else "no broker has registered"
 
     async def controller_is_up(self) -> bool:
-        try:
-            await self._asked.look(())
-        except ZooKeeperSilent:
-            return False
-        return True
+        return await self._look(()) is not None
 
     # -- ZooKeeper's state ----------------------------------------------------------------------------------
 
     async def admin(self, running: Sequence[str]) -> str | None:
         """Kafka's controller: other brokers refuse such requests."""
-        try:
-            found = await self._asked.look(())
-        except ZooKeeperSilent:
-            return None
-        node = None if found.controller is None else self._nodes.get(found.controller)
+        found = await self._look(())
+        node = None if found is None or found.controller is None else self._nodes.get(found.controller)
         return node if node in running else None
 
     async def controller_state(self, places: Sequence[TopicPartition]) -> ControllerState | None:
-        try:
-            found = await self._asked.look(places)
-        except ZooKeeperSilent:
-            return None
-        return ControllerState(partitions=found.partitions, unfenced=found.sessions)
+        found = await self._look(places)
+        return None if found is None else ControllerState(
+            partitions=found.partitions, unfenced=found.sessions)
+
+    async def _look(self, places: Sequence[TopicPartition]) -> Registered | None:
+        """None: ZooKeeper does not answer."""
+        with suppress(ZooKeeperSilent):
+            return await self._asked.look(places)
+        return None
 
     async def expire(self, node: str, places: Sequence[TopicPartition], awake: Sequence[str]) -> None:
         """Ends a broker's session; returns when Kafka's controller has acted on it, if one of the awake
@@ -173,24 +164,21 @@ class ZooKeeper:
         if not await self._asked.expire(broker):
             raise FloodmarkError(f"{node} has no session to end: it is not registered")
 
-        async def undecided() -> str | None:
-            others = [one for one in awake if one != node]
-            return "it has not" if await self._undecided(broker, before, places, others) else None
-
-        await wait_until(undecided, f"Kafka's controller to act on the end of {node}'s session", DECIDED_S)
-
-    async def _undecided(self, broker: int, before: Registered, places: Sequence[TopicPartition],
-                         others_awake: Sequence[str]) -> bool:
-        """Whether a controller still has to act on the end: every partition that the broker led, or whose ISR
-        it was in, gets a new state."""
-        now = await self._asked.look(places)
-        if now.controller is None:
-            return bool(others_awake) and any(self._ids[node] in now.sessions for node in others_awake)
-        if self._nodes.get(now.controller) not in others_awake and now.controller != broker:
-            return False
+        others = {self._ids[one] for one in awake if one != node}
         concerned = {place: state.partition_epoch for place, state in before.partitions.items()
                      if broker in state.isr and state.leader != NO_LEADER}
-        return any(now.partitions[place].partition_epoch == version for place, version in concerned.items())
+
+        async def undecided() -> str | None:
+            """Every partition that the broker led, or whose ISR it was in, gets a new state."""
+            now = await self._asked.look(places)
+            if now.controller is None:
+                waits = not others.isdisjoint(now.sessions)
+            else:
+                waits = now.controller in (broker, *others) and any(
+                    now.partitions[place].partition_epoch == epoch for place, epoch in concerned.items())
+            return "it has not" if waits else None
+
+        await wait_until(undecided, f"Kafka's controller to act on the end of {node}'s session", DECIDED_S)
 
     async def close(self) -> None:
         if self._client is not None:

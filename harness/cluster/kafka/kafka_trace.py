@@ -24,7 +24,7 @@ Rules
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -123,57 +123,39 @@ def _replica_event(replicas: dict[tuple[str, int], _Replica], place: tuple[str, 
     if parsed.leo >= known.leo:
         known.cut = None
         return None  # it cut records without a line: their number is unknown
-    line = {"event": "truncate", "epoch": known.epoch, "leo": parsed.leo, "hw": min(known.hw, parsed.leo),
-            "from": known.leo, "to": parsed.leo, **_cause(known.cut)}
-    replicas[place] = _Replica(known.epoch, parsed.leo, min(known.hw, parsed.leo))
+    hw = min(known.hw, parsed.leo)
+    line = {"event": "truncate", "epoch": known.epoch, "leo": parsed.leo, "hw": hw,
+            "from": known.leo, "to": parsed.leo, "cause": "other"}
+    if (cut := known.cut) is not None:
+        answer = {"answer": {"epoch": cut.answer_epoch, "end": cut.answer_end}}
+        line |= {"cause": cut.kind, **({} if cut.answer_epoch is None else answer), "why": WHY[cut.kind]}
+    replicas[place] = _Replica(known.epoch, parsed.leo, hw)
     return line
-
-
-def _cause(cut: LogLine | None) -> Line:
-    if cut is None:
-        return {"cause": "other"}
-    answer = {"epoch": cut.answer_epoch, "end": cut.answer_end}
-    return {"cause": cut.kind, **({} if cut.answer_epoch is None else {"answer": answer}),
-            "why": WHY[cut.kind]}
 
 
 # -- the controller -----------------------------------------------------------------------------------------
 
-@dataclass(slots=True)
-class _Decided:
-    """The events so far, and the state that they lead to."""
-
-    events: list[tuple[int, Line]] = field(default_factory=list)
-    partitions: dict[tuple[bytes, int], PartitionState] = field(default_factory=dict)
-    fenced: dict[int, bool] = field(default_factory=dict)
-    broker_epochs: dict[int, int] = field(default_factory=dict)
-
-    def apply(self, time_ms: int, now: Decisions) -> None:
-        """Adds the events of one more record."""
-        for key, state in now.partitions.items():
-            before = self.partitions.get(key)
-            if before != state and key[0] in now.topics:
-                self.events.append((time_ms, _partition_event(now.topics[key[0]], key[1], before, state)))
-                self.partitions[key] = state
-        self.events += ((time_ms, line) for line in self._broker_events(now))
-        self.fenced, self.broker_epochs = dict(now.fenced), dict(now.broker_epochs)
-
-    def _broker_events(self, now: Decisions) -> Iterator[Line]:
-        for broker in sorted({*self.fenced, *now.fenced}):
-            epoch = now.broker_epochs.get(broker, self.broker_epochs.get(broker, -1))
-            about = {"broker": broker, "broker_epoch": epoch}
-            fenced = now.fenced.get(broker, True)  # an unregistered broker counts as fenced
-            if now.broker_epochs.get(broker) != self.broker_epochs.get(broker) and broker in now.fenced:
-                yield {"event": "register", **about}
-            elif fenced != self.fenced.get(broker, True):
-                yield {"event": "fence" if fenced else "unfence", **about}
-
-
 def controller_events(log_dir: Path) -> Iterator[tuple[int, Line]]:
     """The events of a KRaft controller's records, with their times in ms."""
-    decided = _Decided()
-    MetadataLog(log_dir, decided.apply).decisions()
-    yield from decided.events
+    before = Decisions()
+    for time_ms, now in MetadataLog(log_dir).follow():
+        for (topic, partition), state in now.partitions.items():
+            known = before.partitions.get((topic, partition))
+            if known != state and topic in now.topics:
+                yield time_ms, _partition_event(now.topics[topic], partition, known, state)
+        for broker in sorted({*before.fenced, *now.fenced}):
+            fenced = now.fenced.get(broker, True)  # an unregistered broker counts as fenced
+            epoch, old_epoch = now.broker_epochs.get(broker), before.broker_epochs.get(broker)
+            event = None
+            if epoch != old_epoch and broker in now.fenced:
+                event = "register"
+            elif fenced != before.fenced.get(broker, True):
+                event = "fence" if fenced else "unfence"
+            if event is not None:
+                yield time_ms, {"event": event, "broker": broker, "broker_epoch": (
+                    epoch if epoch is not None else old_epoch if old_epoch is not None else -1)}
+        before = Decisions(partitions=dict(now.partitions), fenced=dict(now.fenced),
+                           broker_epochs=dict(now.broker_epochs))
 
 
 def _partition_event(topic: str, partition: int, before: PartitionState | None, now: PartitionState) -> Line:

@@ -12,7 +12,7 @@ Rules
 """
 
 import struct
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -67,22 +67,23 @@ class Decisions:
                 for (topic, partition), state in self.partitions.items() if topic in self.topics}
 
 
-# Called with the time of a decision (the controller's wall clock, ms since 1970) and the state after it.
-OnRecord = Callable[[int, Decisions], None]
-
-
 class MetadataLog:
     """Follows the metadata log of one controller; `log_dir` is its log.dirs."""
 
-    def __init__(self, log_dir: Path, on_record: OnRecord | None = None) -> None:
-        """on_record: called after each record."""
-        self._on_record = on_record
+    def __init__(self, log_dir: Path) -> None:
         self._folder = log_dir / FOLDER
         self._at = 0
         self._decisions = Decisions()
 
     def decisions(self) -> Decisions:
         """The state after everything in the log so far. FloodmarkError if it cannot be read."""
+        for _ in self.follow():
+            pass
+        return self._decisions
+
+    def follow(self) -> Iterator[tuple[int, Decisions]]:
+        """Read on to the end of the log so far: after each record, the time of the decision (the controller's
+        wall clock, ms since 1970) and the state. FloodmarkError if it cannot be read."""
         try:
             with (self._folder / SEGMENT).open("rb") as file:
                 file.seek(self._at)
@@ -92,28 +93,29 @@ class MetadataLog:
             if self._at or later:
                 raise FloodmarkError(f"{self._folder} no longer begins at offset 0, so the controller's "
                                      "decisions are unknown") from None
-            return self._decisions
+            return
         except OSError as error:
             raise FloodmarkError(f"the controller's log {self._folder} cannot be read: {error}") from error
         try:
-            self._at += _apply_batches(self._decisions, data, self._on_record)
+            stored, size = _records(data)
+            for time_ms, value in stored:
+                apply_record(self._decisions, value)
+                yield time_ms, self._decisions
         except _UNREADABLE as error:
             raise FloodmarkError(f"the controller's log {self._folder} has a record that cannot be read: "
                                  f"{error}") from error
-        return self._decisions
+        self._at += size
 
 
-def _apply_batches(decisions: Decisions, data: bytes, on_record: OnRecord | None = None) -> int:
-    """Apply the records of the complete batches; returns the batches' size."""
-    at = 0
+def _records(data: bytes) -> tuple[list[tuple[int, bytes]], int]:
+    """The time and the value of each record in the complete batches, and the size of these."""
+    found, at = [], 0
     while (header := frame(data, at)) is not None:
-        appended_ms = HEADER.unpack_from(data, at)[_MAX_TIMESTAMP]  # of all its records
-        for record in () if header.control else records(data, at, header):
-            apply_record(decisions, record.value or b"")
-            if on_record is not None:
-                on_record(appended_ms, decisions)
+        if not header.control:
+            time_ms = HEADER.unpack_from(data, at)[_MAX_TIMESTAMP]  # of all its records
+            found += [(time_ms, record.value or b"") for record in records(data, at, header)]
         at += header.size
-    return at
+    return found, at
 
 
 # -- records ------------------------------------------------------------------------------------------------
@@ -218,7 +220,8 @@ def formatted_features(log_dir: Path) -> Mapping[str, int]:
     decisions = Decisions()
     for path in sorted((*log_dir.glob("*.checkpoint"), *(log_dir / FOLDER).glob("*.checkpoint"))):
         try:
-            _apply_batches(decisions, path.read_bytes())
+            for _, value in _records(path.read_bytes())[0]:
+                apply_record(decisions, value)
         except (OSError, *_UNREADABLE) as error:
             raise FloodmarkError(f"{path}, which Kafka's format wrote, cannot be read: {error}") from error
     return decisions.features

@@ -216,7 +216,7 @@ class KafkaSystem:
             time_ns=time.monotonic_ns(), replicas=self._replicas(ends, metadata, starts),
             partitions=decided or {},
             running=frozenset(node for node in self.nodes if self._place.lives(node)),
-            unfenced=unfenced & metadata.keys())
+            unfenced=unfenced.intersection(metadata))
 
     async def _decisions(self) -> tuple[Mapping[int, PartitionView] | None, frozenset[str]]:
         """The controller's decisions about our partitions, by the history's key, and the nodes that it

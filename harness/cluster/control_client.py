@@ -38,20 +38,10 @@ class Refused(ControlError):
 class Lines:
     """One connection for JSON lines, open until the other side or `close` closes it."""
 
-    def __init__(
-        self,
-        who: str,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        *,
-        on_event: OnEvent | None = None,
-        lost: Callable[[], None] | None = None,
-    ) -> None:
-        self._who = who
-        self._reader = reader
-        self._writer = writer
-        self._on_event = on_event
-        self._lost = lost
+    def __init__(self, who: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *,
+                 on_event: OnEvent | None = None, lost: Callable[[], None] | None = None) -> None:
+        self._who, self._reader, self._writer = who, reader, writer
+        self._on_event, self._lost = on_event, lost
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self.open = True
@@ -89,8 +79,8 @@ class Lines:
     async def _listen(self) -> None:
         try:
             while line := await self._reader.readline():
-                message = json.loads(line)
-                answer = self._waiting.get(message.get("id"))
+                message: Mapping[str, Any] = json.loads(line)
+                answer = self._waiting.get(message.get("id", -1))
                 if answer is not None and not answer.done():
                     answer.set_result(message)
                 elif "id" not in message and self._on_event is not None:
@@ -107,10 +97,8 @@ class Lines:
                 self._lost()
 
 
-async def open_lines(
-    connection: socket.socket, who: str, *, on_event: OnEvent | None = None,
-    lost: Callable[[], None] | None = None,
-) -> Lines:
+async def open_lines(connection: socket.socket, who: str, *, on_event: OnEvent | None = None,
+                     lost: Callable[[], None] | None = None) -> Lines:
     """Opens Lines over one end of a socket pair."""
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=ANSWER_BYTES_MAX)
     return Lines(who, reader, writer, on_event=on_event, lost=lost)
@@ -133,10 +121,8 @@ class Control:
         except TimeoutError:
             raise ControlError(f"{self.who} did not take a control connection in {timeout_s:g} s") from None
         except OSError as error:
-            raise ControlError(
-                f"{self.who} does not listen on its control socket "
-                f"{self._address[0]}:{self._address[1]} ({error})"
-            ) from None
+            raise ControlError(f"{self.who} does not listen on its control socket "
+                               f"{self._address[0]}:{self._address[1]} ({error})") from None
         return await lines.ask(do, timeout_s=timeout_s, **besides)
 
     async def hang_up(self) -> None:

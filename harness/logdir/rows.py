@@ -127,7 +127,8 @@ def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resent: _Resen
             for offset, own_value, fits in _values(data, at, header, run_id, segment.path):
                 resent.note(own_value, (header.producer_id, header.producer_epoch))
                 if offset >= start:
-                    yield _row(offset, own_value, header, fits=fits, aborted=aborted)
+                    yield {"offset": offset, "epoch": header.epoch, "value": own_value, "crc": header.crc,
+                           **({} if fits else {"crc_ok": False}), **({"aborted": True} if aborted else {})}
 
 
 def _values(data: bytes, at: int, header: Frame, run_id: bytes,
@@ -143,15 +144,6 @@ def _values(data: bytes, at: int, header: Frame, run_id: bytes,
             refuse(path, str(error))
     claimed = range(header.base_offset, header.last_offset + 1)
     return [(offset, None, False) for offset in claimed[:header.size]]  # a damaged header may have any
-
-
-def _row(offset: int, value: int | None, header: Frame, *, fits: bool, aborted: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"offset": offset, "epoch": header.epoch, "value": value, "crc": header.crc}
-    if not fits:
-        row["crc_ok"] = False
-    if aborted:
-        row["aborted"] = True
-    return row
 
 
 def _have_epochs(segments: Sequence[Segment]) -> bool:

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from floodmark.harness.campaign.plan import KAFKA_VERSION, presets
-from floodmark.harness.cli.options import RUN_FOLDER, exits, file_option
+from floodmark.harness.campaign.plan import KAFKA_VERSION, preset_text, presets
+from floodmark.harness.cli.options import RUN_FOLDER, Time, exits, file_option
 
 PLAN_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 LEDGER_FILE = click.Path(path_type=Path, dir_okay=False)
@@ -30,7 +30,7 @@ def campaign() -> None:
 @click.option("--preset", metavar="NAME", show_default="none: PLAN.toml is the plan",
               help=f"{', '.join(presets()[:-1])} or {presets()[-1]}, instead of a plan file.")
 @kafka_version_option
-@click.option("--for", "budget", metavar="TIME", show_default="what the plan says",
+@click.option("--for", "budget_s", metavar="TIME", type=Time(), show_default="what the plan says",
               help="The time for everything: 90s, 20min, 4h.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/campaign-TIME",
               help="The campaign's folder, absent or empty.")
@@ -57,7 +57,7 @@ def campaign_run(**options: Any) -> int:
 
 @campaign.command("resume")
 @click.argument("folder", type=RUN_FOLDER)
-@click.option("--for", "budget", metavar="TIME", show_default="as before",
+@click.option("--for", "budget_s", metavar="TIME", type=Time(), show_default="as before",
               help="The time for everything, including what is used already; more time continues a campaign "
                    "whose time was over.")
 @click.option("--runs", type=click.IntRange(1), show_default="as before",
@@ -114,9 +114,8 @@ def campaign_mark(signature: str, ledger: Path, known: str | None, unknown: bool
 @kafka_version_option
 @exits
 def campaign_plan(preset: str, kafka: str | None) -> int:
-    from floodmark.harness.commands.campaign import show_plan
-
-    return show_plan(preset, kafka)
+    click.echo(preset_text(preset, kafka), nl=False)
+    return 0
 
 
 @campaign.command("stats")

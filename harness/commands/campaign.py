@@ -19,8 +19,7 @@ from floodmark.harness import __version__, catalog
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.campaign.plan import Plan, case_of_json, load, preset_text, presets, read
-from floodmark.harness.campaign.quantities import seconds
-from floodmark.harness.campaign.state import ABOUT, FORMAT, about_of, alone, state_of, writable_state
+from floodmark.harness.campaign.state import ABOUT, FORMAT, about_of, alone, writable_state
 from floodmark.harness.commands.broker_questions import refuse_configs
 from floodmark.harness.commands.campaign_play import plan_of_case
 from floodmark.harness.commands.campaign_processes import JUDGE, PLAYER, Worker
@@ -38,7 +37,7 @@ from floodmark.harness.report.night import (
     index_beside,
     night_junit,
     night_markdown,
-    results_of,
+    results_in,
     summary,
 )
 from floodmark.harness.report.phrases import many, time_text
@@ -55,14 +54,14 @@ LEDGER = "ledger.json"
 
 
 def run_campaign(
-    *, plan_file: Path | None, preset: str | None, kafka: str | None, budget: str | None, out: Path | None,
-    seed: int | None, runs: int | None, ledger: Path | None, keep: bool, **reports: Any,
+    *, plan_file: Path | None, preset: str | None, kafka: str | None, budget_s: float | None,
+    out: Path | None, seed: int | None, runs: int | None, ledger: Path | None, keep: bool, **reports: Any,
 ) -> int:
     """Runs a new campaign to its end; the last line of stdout is its folder. kafka: the version that the
     preset is for; ledger: None means LEDGER next to the campaign's folder."""
     refuse_no_files({"--junit": reports["junit_file"], "--markdown": reports["markdown_file"]})
     plan = plan_of(plan_file, preset, kafka)
-    budget_s = budget_of(budget, plan)
+    budget_s = budget_of(budget_s, plan)
     refuse_impossible_cases(plan)
     folder = new_parent(out, "campaign")
     catalog.can_judge()
@@ -88,21 +87,16 @@ def run_campaign(
     return resume_campaign(folder, **reports)
 
 
-def resume_campaign(folder: Path, *, budget: str | None = None, runs: int | None = None,
-                    ledger: Path | None = None, junit_file: Path | None = None,
-                    markdown_file: Path | None = None) -> int:
-    """Runs a campaign's next session, and writes its reports however the session ends. budget: the total,
-    with the time already spent."""
+def resume_campaign(folder: Path, *, ledger: Path | None = None, junit_file: Path | None = None,
+                    markdown_file: Path | None = None, **bounds: float | None) -> int:
+    """Runs a campaign's next session, and writes its reports however the session ends. bounds: new ones:
+    budget_s (the total, with the time already spent), runs."""
     refuse_no_files({"--junit": junit_file, "--markdown": markdown_file})
-    changes: dict[str, Any] = {}
-    if budget is not None:
-        changes["budget_s"] = time_of(budget)
-    if runs is not None:
-        changes["runs"] = runs
     if ledger is not None:
         ledgers.load(ledger)
-        changes["ledger"] = str(ledger.absolute())
-    about = {**about_of(folder), **changes, "format": FORMAT}
+    changes = {**bounds, "ledger": None if ledger is None else str(ledger.absolute())}
+    about = {**about_of(folder), **{name: new for name, new in changes.items() if new is not None},
+             "format": FORMAT}
     plan = read(str(about["plan"]), f"the plan in {folder.resolve() / ABOUT}")
     failure: Exception | None = None
     with alone(folder):
@@ -111,7 +105,7 @@ def resume_campaign(folder: Path, *, budget: str | None = None, runs: int | None
         except Exception as error:
             failure = error
         trouble = "" if failure is None else str(failure) or repr(failure)
-        results = results_so_far(folder, about, plan, trouble)
+        results = results_so_far(folder, about, trouble)
         unwritten = [
             *write_file(junit_file, lambda file: write_whole(
                 file, night_junit(results, datetime.datetime.now()))),
@@ -134,15 +128,14 @@ def write_about(folder: Path, about: Mapping[str, Any]) -> None:
     write_json(folder / ABOUT, about, durable=True)
 
 
-def results_so_far(folder: Path, about: Mapping[str, Any], plan: Plan, trouble: str) -> Results:
+def results_so_far(folder: Path, about: Mapping[str, Any], trouble: str) -> Results:
     """The campaign's results; after an error as far as its files can be read."""
     try:
         ledger = ledgers.load(Path(about["ledger"]))
     except FloodmarkError as error:
         ledger, trouble = Ledger(), trouble or str(error)
     try:
-        return results_of(state_of(folder), ledger, about, [one.case for one in plan.cases],
-                          folder=str(folder), trouble=trouble)
+        return results_in(folder, ledger, about, trouble)
     except FloodmarkError as error:
         return Results(runs=(), spent_s=0.0, trouble=trouble or str(error), folder=str(folder))
 
@@ -180,9 +173,9 @@ def plan_of(plan_file: Path | None, preset: str | None, kafka: str | None) -> Pl
     return load(plan_file)
 
 
-def budget_of(words: str | None, plan: Plan) -> float:
-    """The campaign's time in seconds. UsageError if not even the shortest run fits."""
-    budget_s = time_of(words) if words is not None else plan.budget_s
+def budget_of(given_s: float | None, plan: Plan) -> float:
+    """The campaign's time. UsageError if not even the shortest run fits."""
+    budget_s = plan.budget_s if given_s is None else given_s
     if budget_s is None:
         raise UsageError("the campaign's time is missing: give --for 20min, or `for = \"20min\"` in the plan")
     least_s = min(one.case.duration for one in plan.cases)
@@ -190,14 +183,6 @@ def budget_of(words: str | None, plan: Plan) -> float:
         raise UsageError(f"{time_text(budget_s)} has no room for one run of {time_text(least_s)}: give the "
                          "campaign more time (--for), or its runs less (`duration`)")
     return budget_s
-
-
-def time_of(words: str) -> float:
-    """The seconds of --for; UsageError if it is no time."""
-    try:
-        return seconds(words)
-    except ValueError as error:
-        raise UsageError(f"--for: {error}") from error
 
 
 def refuse_impossible_cases(plan: Plan) -> None:
@@ -225,14 +210,13 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
     return [{"case": dict(run.case), "seed": run.seed} for _, run in runs[: plan.bank]]
 
 
-# -- diff, mark, plan ---------------------------------------------------------------------------------------
+# -- diff, mark ---------------------------------------------------------------------------------------
 
 
 def diff_campaigns(before: Path, after: Path, ledger_path: Path | None) -> int:
     """Prints what differs; exit 1 if the second campaign has a bug that the first does not have and that is
     not marked as known."""
-    then, now = (results_of(state_of(folder), Ledger(), about_of(folder), (), folder=str(folder))
-                 for folder in (before, after))
+    then, now = (results_in(folder, Ledger(), about_of(folder)) for folder in (before, after))
     ledger = ledgers.load(ledger_path or Path(str(about_of(after)["ledger"])))
     found = changes(then, now)
     click.echo(harmless(difference(then, now, found, ledger), breaks=True))
@@ -255,10 +239,4 @@ def mark(ledger_path: Path, id_: str, *, known: str | None, unknown: bool, note:
         ledgers.save(ledger_path, ledger)
     click.echo(harmless(f"{entry.id}: {entry.signature.sentence}: "
                         + (f"known: {known}" if known else "not known" if unknown else f"noted: {note}")))
-    return EXIT_VALID
-
-
-def show_plan(name: str, kafka: str | None) -> int:
-    """Prints a preset, to be copied and edited."""
-    click.echo(preset_text(name, kafka), nl=False)
     return EXIT_VALID

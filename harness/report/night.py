@@ -171,6 +171,7 @@ class Results:
     cells: tuple[Cell, ...] = ()
     trouble: str = ""  # why it did not finish; "": it did, or is still running
     folder: str = ""
+    reproductions: int = 0  # attempts
 
     @property
     def violations(self) -> list[Cause]:
@@ -272,9 +273,19 @@ def results_of(journal: state.State, ledger: Ledger, about: Mapping[str, Any], m
     return Results(
         runs=runs, spent_s=journal.spent_s, why_ended=why_ended,
         ended_early=early, trouble=trouble, folder=folder,
+        reproductions=journal.select("SELECT count(*) FROM reproductions")[0][0],
         causes=tuple(causes_of(runs, ledger, about, folder)),
         cells=tuple(Cell(name=name, case=case, runs=tuple(mine)) for name, (case, mine) in zip(
             numbered(case.title for case in by_case), by_case.items(), strict=True)))
+
+
+def results_in(folder: Path, ledger: Ledger, about: Mapping[str, Any], trouble: str = "") -> Results:
+    """The results of the campaign in this folder. FloodmarkError if they cannot be read."""
+    try:
+        matrix = [one.case for one in plan.read(str(about.get("plan", "")), f"the plan in {folder}").cases]
+    except UsageError:
+        matrix = []  # the cases of runs are known anyway
+    return results_of(state.state_of(folder), ledger, about, matrix, folder=str(folder), trouble=trouble)
 
 
 def failed(runs: Iterable[RunState]) -> list[RunState]:
@@ -489,20 +500,16 @@ def write_index(folder: Path, file: Path | None = None, *, trouble: str = "", le
     """Writes the page of a campaign's folder atomically. ledger_path: None means the campaign's own.
     FloodmarkError if it cannot be written."""
     missing = {"version": "?", "seed": "?", "began": "?", "commit": "", "plan": "", "budget_s": None}
-    about, journal = {**missing, **state.about_of(folder)}, state.state_of(folder)
+    about = {**missing, **state.about_of(folder)}
     path = ledger_path or Path(str(about.get("ledger") or folder.parent / "ledger.json"))
-    try:
-        matrix = [one.case for one in plan.read(str(about["plan"]), f"the plan in {folder}").cases]
-    except UsageError:
-        matrix = []  # the cases of runs are known anyway
-    night = results_of(journal, ledgers.load(path), about, matrix, folder=str(folder), trouble=trouble)
+    night = results_in(folder, ledgers.load(path), about, trouble)
     file = folder / INDEX if file is None else file
     make_pages(night, folder)
     write_whole(file, _rendered(
         "night.html", night, about=about, ledger=str(path), has_ledger=path.is_file(),
         pages=pages_of(night, file.parent), made_at=datetime.datetime.fromtimestamp(
             runtime.current.time_ns() / 1e9).astimezone().isoformat(timespec="seconds"),
-        reproductions=journal.select("SELECT count(*) FROM reproductions")[0][0], phrases=phrases,
+        reproductions=night.reproductions, phrases=phrases,
         explained=EXPLANATIONS, permissions=PERMISSIONS, moment=moment, per_100=per_100,
         pieces=re.compile(r"(?<=[,_])|(?=\+)").split, places=places, scale_of=scale_of, shell=shlex.join,
         two_digits=two_digits, wilson=wilson).encode())

@@ -142,7 +142,7 @@ def known_then_nothing_new(folder: Path, ledger: Path) -> None:
         ("for = '1min'\n[[nemesis]]\nnemesis = 'cras'", (), "cannot be run: no nemesis 'cras'"),
         ("for = '1min'\n[[nemesis]]\nscenario = 'nothing'", (), "no scenario 'nothing'"),
         ("for = '1min'\n[[system]]\nbugs = ['nothing']", (), "cannot be run"),
-        ("for = '1min'", ("--for", "soon"), "--for: 'soon' is not a time"),
+        ("for = '1min'", ("--for", "soon"), "'soon' is not a time"),
     ],
 )
 def test_a_plan_that_is_off_starts_nothing(

@@ -111,7 +111,7 @@ def test_new_limits_of_time_and_runs_are_kept(tmp_path: Path, judge: list[list[s
     assert floodmark("campaign", "resume", folder).code == 0
     assert (about_of(folder)["budget_s"], about_of(folder)["runs"]) == (7200, 1)
     result = floodmark("campaign", "resume", folder, "--for", "soon")
-    assert (result.code, "--for: 'soon' is not a time" in result.err) == (2, True), result
+    assert (result.code, "'soon' is not a time" in result.err) == (2, True), result
 
 
 # -- a judge that failed ------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ class Fault:
     loses_what: str = "all their data"  # of the nodes that it strikes, in words
     asks_controller: bool = False  # it is a request, which a controller that is down does not answer
     command: bool = False  # `floodmark cluster F`, with NODE... if it is on nodes
+    step: str | None = None  # what a scenario's step with this verb takes besides nodes; None: there is none
 
     @property
     def method(self) -> str:
@@ -76,25 +77,29 @@ FAULTS: dict[str, Fault] = {
     fault.f: fault
     for fault in (
         Fault(f="kill", does="SIGKILL to the broker", undone_by="start", on="nodes", ability="Kills",
-              by_role=True, may_end=True, command=True),
+              by_role=True, may_end=True, command=True, step=""),
         Fault(f="start", does="start a broker that is not running", on="nodes", ability="Kills",
-              by="start_node", command=True),
+              by="start_node", command=True, step=""),
         Fault(f="stop", does="SIGTERM: an orderly stop, which moves leadership away first",
-              undone_by="start", on="nodes", ability="Kills", by="stop_node", by_role=True, command=True),
+              undone_by="start", on="nodes", ability="Kills", by="stop_node", by_role=True, command=True,
+              step=""),
         Fault(f="pause", does="SIGSTOP to the broker", undone_by="resume", on="nodes", ability="Pauses",
-              by_role=True, command=True),
-        Fault(f="resume", does="SIGCONT to the broker", on="nodes", ability="Pauses", command=True),
+              by_role=True, command=True, step=""),
+        Fault(f="resume", does="SIGCONT to the broker", on="nodes", ability="Pauses", command=True, step=""),
         Fault(f="cut", does="drop bytes between nodes, by direction", undone_by="heal", on="links",
-              args={"grudge": "grudge", "kind": "word", "reset": "flag"}, ability="Cuts"),
-        Fault(f="heal", does="let every byte pass again", on="cluster", ability="Cuts", command=True),
+              args={"grudge": "grudge", "kind": "word", "reset": "flag"}, ability="Cuts",
+              step="from NODES, hears-not NODES, reset"),
+        Fault(f="heal", does="let every byte pass again", on="cluster", ability="Cuts", command=True,
+              step=""),
         Fault(f="power_cut", does="kill and lose what was not fsynced", undone_by="start", loses=True,
               on="nodes", args={"keep": "keep", "keep_share": "share"}, ability="PowerCuts", by_role=True,
-              spares_flushed=True, loses_what="what they had not fsynced", command=True),
+              spares_flushed=True, loses_what="what they had not fsynced", command=True,
+              step="keep LEO, ..."),
         Fault(f="expire", does="the controller ends the broker's session now", on="nodes", ability="Expires",
-              by_role=True, asks_controller=True, command=True),
+              by_role=True, asks_controller=True, command=True, step=""),
         Fault(f="elect", does="ask the controller for a preferred or unclean election, or for one leader",
               on="cluster", args={"partitions": "partitions", "unclean": "flag", "leader": "node or role"},
-              ability="Elects", asks_controller=True),
+              ability="Elects", asks_controller=True, step="unclean"),
         Fault(f="packet", does="drop, delay or throttle packets between nodes", undone_by="heal", on="links",
               args={"grudge": "grudge", "kind": "word", **QUALITIES}, kinds=_WORSE_PACKETS, ability="Packets",
               by="degrade"),
@@ -102,7 +107,7 @@ FAULTS: dict[str, Fault] = {
               args={"grudge": "grudge", "kind": "word"}, ability="Resets"),
         Fault(f="disk", does="kill, and wipe or damage what the disk held", undone_by="start", loses=True,
               on="nodes", args={"kind": DISKS_DAMAGED}, needs=("kind",), kinds=_DAMAGED, ability="Wipes",
-              by="wipe", by_role=True, may_end=True),
+              by="wipe", by_role=True, may_end=True, step=""),
         Fault(f="bad_disk", does="fill the disk, or make it fail", undone_by="mend_disk", loses=True,
               on="nodes", args={"kind": DISKS_BAD}, needs=("kind",), kinds=_BAD, ability="BadDisks",
               by="harm", may_end=True, loses_what="what they had not fsynced"),
@@ -121,7 +126,8 @@ FAULTS: dict[str, Fault] = {
         Fault(f="arm", does="arm a failpoint in a process", undone_by="release", on="nodes",
               args={"point": "arm"}, needs=("point",), ability="Failpoints", passes=("point",)),
         Fault(f="release", does="release what a failpoint holds, and disarm it", on="nodes",
-              args={"point": "release"}, ability="Failpoints"),
+              args={"point": "release"}, ability="Failpoints",
+              step="at POINT, peer NODE, through epoch E, keep"),
     )
 }
 LOSES = frozenset(f for f, fault in FAULTS.items() if fault.loses)

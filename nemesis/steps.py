@@ -15,6 +15,8 @@ from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
 from lark.exceptions import VisitError
 
 from floodmark.harness.errors import refuse
+from floodmark.harness.faults import FAULTS
+from floodmark.harness.schedule.failpoints import ACTIONS
 from floodmark.harness.schedule.stage import EVERY, ROLES
 from floodmark.harness.schedule.states import (
     CONTROLLER_FIELDS,
@@ -30,17 +32,13 @@ Parts = list[Any]  # what the parts of a rule gave
 GRAMMAR = Path(__file__).with_name("steps.lark")
 MOMENTS = "ack K, healthy, 200ms, time 200ms, NODE reaches POINT, or a state (n1.leo == 3, leader == n2)"
 _NS = {"ms": 1_000_000, "s": 1_000_000_000}
-_FAULTS: Mapping[str, Json] = {"cut": {}, "power_cut": {}, "disk": {"kind": "wiped"}}
 _TRUTHS = {"true": True, "false": False}
 _OF_POINT = "peer NODE, epoch E, offset O, times K, skip K, for TIME, broker"
 VERBS: Mapping[str, str] = {  # what each takes besides `when MOMENT` and `within TIME`
     "send": "to NODE, acks all|1|0, nowait, client K, together", "poll": "from NODE, offset O, client K",
     "list_offsets": "from NODE, client K", "wait": "",
-    "kill": "", "stop": "", "start": "", "pause": "", "resume": "", "expire": "",
-    "cut": "from NODES, hears-not NODES, reset", "heal": "", "power_cut": "keep LEO, ...", "disk": "",
-    "elect": "unclean",
-    "report": _OF_POINT, "crash": _OF_POINT, "hold": _OF_POINT, "delay": _OF_POINT, "drop": _OF_POINT,
-    "duplicate": _OF_POINT, "release": "at POINT, peer NODE, through epoch E, keep",
+    **{f: fault.step for f, fault in FAULTS.items() if fault.step is not None},
+    **dict.fromkeys(ACTIONS, _OF_POINT),
 }
 _AFTER = {"within": "the time-out", "peer": "the peer", "to": "the node to send to",
           "by": "the node that acks"}  # what should follow these words
@@ -99,8 +97,10 @@ class _Step(Transformer[Token, list[Json]]):
         f = str(data)
         if f in ("poll", "list_offsets", "elect"):
             return [{"f": f, "partitions": [self._partition], **_joined(children)}]
-        if f in _FAULTS:
-            return [{"f": f, **_FAULTS[f], **_joined(children), **self._named}]
+        if f in VERBS:
+            kind = {"kind": FAULTS[f].args["kind"][0]} if FAULTS[f].needs == ("kind",) else {}
+            where = {} if FAULTS[f].on == "cluster" else self._named
+            return [{"f": f, **kind, **_joined(children), **where}]
         return {f: children[0] if children else True}
 
     def TIME(self, token: Token) -> int:
@@ -152,9 +152,6 @@ class _Step(Transformer[Token, list[Json]]):
     def both_ways(self, parts: Parts) -> Json:
         one_way, back = self.one_way(parts, "from"), self.one_way(parts[::-1])
         return {**one_way, "grudge": {**one_way["grudge"], **back["grudge"]}}
-
-    def heal(self, parts: Parts) -> list[Json]:
-        return [{"f": "heal"}]
 
     def keep_leos(self, parts: Parts) -> Json:
         return {"keep": {str(key): leo for key, leo in enumerate(parts, start=self._partition)}}

@@ -27,7 +27,7 @@ from typing import Any
 from floodmark.harness.faults import BY_ROLE, FAULTS, MENDING, MENDS_ROLE
 from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.schedule.entry import ACTS, MOMENT_TIMEOUT_S, Entry, Schedule
-from floodmark.harness.schedule.moments import Ack, After, FirstOf, InTurn, Moment, Time, WhenState
+from floodmark.harness.schedule.moments import Ack, After, FirstOf, InTurn, Time, WhenState
 from floodmark.harness.schedule.stage import ActiveFaults
 from floodmark.harness.schedule.states import Condition, Joined, Observation
 
@@ -202,45 +202,42 @@ class AnchorBasis:
 
 def reanchor_schedule(schedule: Schedule, basis: AnchorBasis) -> tuple[ReanchoredEntry, ...]:
     """Give every entry its new moment."""
-    named = _replace_by_roles(schedule, basis)
-    return tuple(_reanchor_entry(position, then, named.get(position, then), basis)
-                 for position, then in enumerate(schedule))
+    named, found = _replace_by_roles(schedule, basis), []
+    for position, then in enumerate(schedule):
+        entry, strike = named.get(position, then), basis.history.strikes.get(position)
+        changes, by, why = _anchor(position, entry, strike, basis)
+        found.append(ReanchoredEntry(position=position, then=then, now=replace(entry, **changes),
+                                     strike=strike, by=by, why=why))
+    return tuple(found)
 
 
-def _reanchor_entry(position: int, then: Entry, entry: Entry, basis: AnchorBasis) -> ReanchoredEntry:
-    strike = basis.history.strikes.get(position)
-
-    def build(moment: Moment | None, by: str, why: str) -> ReanchoredEntry:
-        return ReanchoredEntry(position=position, then=then, now=replace(entry, moment=moment), strike=strike,
-                        by=by, why=why)
-
-    moment = then.moment
+def _anchor(position: int, entry: Entry, strike: Strike | None, basis: AnchorBasis
+            ) -> tuple[Mapping[str, Any], str, str]:
+    """What changes in the entry, by what, and why."""
+    moment = entry.moment
     if not isinstance(moment, Time):
-        return build(moment, "asked", "unchanged")
-    done_ns = basis.history.done_before(position)
+        return {}, "asked", "unchanged"
     if strike is None:
-        least_ns = moment.after_ns
-        if position == 0 or least_ns is None:
-            return build(moment, "time", "it has no line: unchanged")
-        return build(After(after_ns=least_ns), "after", "it has no line: the same distance")
+        if position == 0 or moment.after_ns is None:
+            return {}, "time", "it has no line: unchanged"
+        return {"moment": After(after_ns=moment.after_ns)}, "after", "it has no line: the same distance"
+    done_ns = basis.history.done_before(position)
     distance_ns = (moment.after_ns or 0) if done_ns is None else max(0, strike.began_ns - done_ns)
-    found = None if then.f in MENDING else _anchor_by_acks(strike, basis, done_ns)
-    if found is not None:
-        least = After(after_ns=distance_ns // 2)
-        entry = replace(entry, timeout_s=min(LONGEST_S, MOMENT_TIMEOUT_S + 2 * distance_ns / 1e9))
-        return build(InTurn(of=(least, found)), "acks", "acks were coming")
+    mends = entry.f in MENDING
+    if not mends and (acked := _anchor_by_acks(strike, basis, done_ns)) is not None:
+        timeout_s = min(LONGEST_S, MOMENT_TIMEOUT_S + 2 * distance_ns / 1e9)
+        found = InTurn(of=(After(after_ns=distance_ns // 2), acked))
+        return {"moment": found, "timeout_s": timeout_s}, "acks", "acks were coming"
     if position == 0:
-        return build(moment, "time", "the first, before any ack")
+        return {}, "time", "the first, before any ack"
     after = After(after_ns=distance_ns)
-    if then.f in MENDING:
-        return build(after, "after", "it undoes a fault")
+    if mends:
+        return {"moment": after}, "after", "it undoes a fault"
     met = _anchor_by_state(position, entry, strike, basis)
-    if met is not None and distance_ns >= OBSERVE_NS:
-        entry = replace(entry, timeout_s=STATE_TIMEOUT_S)
-        at_latest = After(after_ns=distance_ns + STATE_LATE_NS)
-        once = FirstOf(of=(met, at_latest))
-        return build(InTurn(of=(after, once)), "state", "no acks were coming")
-    return build(after, "after", "no acks were coming")
+    if met is None or distance_ns < OBSERVE_NS:
+        return {"moment": after}, "after", "no acks were coming"
+    once = FirstOf(of=(met, After(after_ns=distance_ns + STATE_LATE_NS)))
+    return {"moment": InTurn(of=(after, once)), "timeout_s": STATE_TIMEOUT_S}, "state", "no acks were coming"
 
 
 def _anchor_by_acks(strike: Strike, basis: AnchorBasis, done_ns: int | None) -> Ack | None:

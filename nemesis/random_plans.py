@@ -1,7 +1,7 @@
 """Draws the schedule of random nemeses from a seed.
 
 Rules
-1. The same arguments give the same schedule: randomness is Random(seed), and choices are from sorted
+1. The same arguments give the same schedule: randomness is the scope's, and choices are from sorted
    sequences.
 2. Without `overspend` a plan stays within the budget (nemesis/budget.py).
 3. Patterns may overlap, but not all nodes are down or paused together, except alone and for a moment; and
@@ -47,31 +47,20 @@ EACH_S = 2.5  # a nemesis needs so long to strike once: a plan without time for 
 START_TAKES_S = 0.6  # entries are carried out one after the other: starts delay the following ones
 
 
-def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],
-         duration_s: float, interval_s: float, overspend: bool = False, session_s: float = SESSION_S,
-         links_cut: bool = True, flush_every: bool = False, leaders: Sequence[str] = (),
+def plan(names: Iterable[str], scope: PatternScope, *, duration_s: float, interval_s: float,
          registered: Mapping[str, DrawPattern] = MappingProxyType({})) -> Schedule:
-    """Draw a schedule of these nemeses for these nodes, in the given time, with a mean of interval_s from
-    strike to strike in a steady rhythm.
-
-    session_s: after this much silence the controller fences a broker. links_cut: whether links can be cut,
-    which patterns of nemeses other than `cut` do too. flush_every: every write is fsynced. leaders: the
-    partitions' preferred leaders, which are struck more often than other nodes. registered: the nemeses of
-    other distributions that are among the names.
-    """
-    wanted, random = {*names}, Random(seed)
+    """Draw a schedule of these nemeses in the given time, with a mean of interval_s from strike to strike in
+    a steady rhythm. registered: the nemeses of other distributions that are among the names."""
+    wanted, random = {*names}, scope.random
     makers = {name: draw for name, draw in {**MAKERS, **registered}.items() if name in wanted}
     assert makers.keys() == wanted, f"unknown: {wanted - makers.keys()}"
-    if not makers or not nodes:
+    if not makers or not scope.nodes:
         return ()
     # Each is drawn as often as it is listed. Moments have the most variants; a power cut waits until all is
     # quiet, and would be squeezed out.
     draws = [*makers.values(), *2 * [makers[name] for name in makers if name in ("moments", "power")],
              *(draw for draw, needs in MIXTURES.items() if needs <= wanted)]
-    scope = PatternScope(random=random, nodes=tuple(sorted(nodes)), free=(),
-                         partitions=tuple(sorted(partitions)), overspend=overspend, session_s=session_s,
-                         links_cut=links_cut, elects="elect" in wanted, flush_every=flush_every,
-                         leaders=frozenset(leaders))
+    scope = replace(scope, nodes=tuple(sorted(scope.nodes)), elects="elect" in wanted)
     until_s = duration_s - LAST_S
     endings = [draw for draw in ENDINGS if MIXTURES[draw] <= wanted]
     last = None

@@ -44,7 +44,7 @@ from floodmark.harness.run import DONE, default_folder, link_latest, refuse_none
 from floodmark.harness.runner import RunResult, first_free_value, spread
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import ACTS, Schedule
-from floodmark.harness.schedule.patterns import SESSION_S
+from floodmark.harness.schedule.patterns import SESSION_S, PatternScope
 from floodmark.harness.spec import DIRECT, DRAWN, PROXIED, TOPIC, RunPlan, RunSpec, pairs
 from floodmark.harness.verdict import EXIT_VALID, worst
 from floodmark.nemesis.budget import overspends
@@ -234,11 +234,12 @@ def random_schedule(context: PlanningContext) -> PlannedSchedule:
             remarks.append(f"{name} is left out: {why}")
             names.remove(name)
     registered = draws({*names} - {*catalog.own_names(KIND)})
+    scope = PatternScope(
+        random=Random(spec.seed), nodes=tuple(context.nodes), partitions=tuple(range(spec.partitions)),
+        overspend=spec.overspend, session_s=context.session_s, links_cut=can_cut(spec),
+        flush_every=context.flush_every, leaders=frozenset(context.leaders))
     schedule = plan(
-        names, seed=spec.seed, nodes=context.nodes, partitions=range(spec.partitions),
-        duration_s=spec.duration, interval_s=spec.interval, overspend=spec.overspend,
-        session_s=context.session_s, links_cut=can_cut(spec), flush_every=context.flush_every,
-        leaders=context.leaders, registered=registered)
+        names, scope, duration_s=spec.duration, interval_s=spec.interval, registered=registered)
     if registered and not spec.overspend:
         for one in overspends(schedule, min_insync_replicas=context.min_insync_replicas,
                               flush_every=context.flush_every):

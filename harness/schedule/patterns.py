@@ -64,17 +64,17 @@ def pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *, alone: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternScope:
-    """What a pattern can be drawn from. free: nodes that no other pattern disturbs, at least one. session_s:
-    the controller fences a broker after so long without a heartbeat. least_s, longest_s: how long a fault
-    lasts at the plan's current pace. links_cut: whether links can be cut. elects: whether elections may be
-    requested. flush_every: every write is fsynced, so a power cut loses nothing that was acked, however many
-    nodes lose power. leaders: the partitions' preferred ones; empty: unknown."""
+    """What a pattern can be drawn from. free: nodes that no other pattern disturbs, at least one when it is
+    drawn. session_s: the controller fences a broker after so long without a heartbeat. least_s, longest_s:
+    how long a fault lasts at the plan's current pace. links_cut: whether links can be cut. elects: whether
+    elections may be requested. flush_every: every write is fsynced, so a power cut loses nothing that was
+    acked, however many nodes lose power. leaders: the partitions' preferred ones; empty: unknown."""
 
     random: Random
     nodes: tuple[str, ...]
-    free: tuple[str, ...]
     partitions: tuple[int, ...]
-    overspend: bool
+    free: tuple[str, ...] = ()
+    overspend: bool = False
     session_s: float = SESSION_S
     least_s: float = LEAST_S
     longest_s: float = LONGEST_S

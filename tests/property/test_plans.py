@@ -27,9 +27,11 @@ seeds = st.integers(0, 2**32)
 
 
 def made(chosen: Sequence[str], seed: int, count: int, **how: Any) -> Schedule:
-    nodes = [f"n{number}" for number in range(1, count + 1)]
-    return plan(chosen, seed=seed, nodes=nodes, partitions=[0, 1],
-                **{"duration_s": 30.0, "interval_s": 5.0, **how})
+    of_plan: dict[str, Any] = {"duration_s": 30.0, "interval_s": 5.0, "registered": {}}
+    of_plan |= {key: how.pop(key) for key in [*how] if key in of_plan}
+    scope = PatternScope(random=Random(seed), nodes=tuple(f"n{number}" for number in range(1, count + 1)),
+                         partitions=(0, 1), **how)
+    return plan(chosen, scope, **of_plan)
 
 
 def ledgers(schedule: Schedule) -> list[ActiveFaults]:

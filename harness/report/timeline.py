@@ -15,7 +15,7 @@ Rules
 import copy
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from operator import itemgetter
@@ -24,7 +24,7 @@ from typing import Any
 from floodmark.harness.faults import FAULTS, LASTING, MENDING, OF_LINKS, UNSEEN, undoes
 from floodmark.harness.op import Op
 from floodmark.harness.report.evidence import began
-from floodmark.harness.report.model import Line, TraceLine, int_in, items, text
+from floodmark.harness.report.model import MOST, Line, TraceLine, int_in, items, text
 from floodmark.harness.report.run_files import LineFile
 from floodmark.harness.run import Run
 
@@ -68,15 +68,15 @@ class ReplicaLog:
             for key, kept in (("leo", self.leo), ("hw", self.hw), ("epoch", self.epoch)))
 
     def _cut_to(self, end: int | None) -> None:
-        if end is None:
-            return
-        kept: list[Stretch] = []
-        for epoch, first, behind in self.log:
-            if first < end:
-                kept.append((epoch, first, min(behind, end)))
-            if behind > end:
-                self.cut.append((epoch, max(first, end), behind))
-        self.log = kept
+        if end is not None:
+            self.cut += between(self.log, first=end)
+            self.log = between(self.log, behind=end)
+
+
+def between(log: Iterable[Stretch], *, first: int = 0, behind: int = MOST) -> list[Stretch]:
+    """What of these stretches is between two offsets."""
+    return [(epoch, begin, end) for epoch, begins, ends in log
+            if (begin := max(begins, first)) < (end := min(ends, behind))]
 
 
 def stretches(epochs: list[Any], first: int, behind: int) -> list[Stretch]:
@@ -92,14 +92,9 @@ def stretches(epochs: list[Any], first: int, behind: int) -> list[Stretch]:
 
 def without(cut: list[Stretch], back: Stretch) -> list[Stretch]:
     """The stretches, less what is of the same epoch and between the same offsets."""
-    left: list[Stretch] = []
-    for epoch, first, behind in cut:
-        if epoch != back[0] or behind <= back[1] or first >= back[2]:
-            left.append((epoch, first, behind))
-            continue
-        left += [(epoch, first, back[1])] if first < back[1] else []
-        left += [(epoch, back[2], behind)] if behind > back[2] else []
-    return left
+    epoch, first, behind = back
+    return [left for one in cut for left in (
+        [one] if one[0] != epoch else [*between([one], behind=first), *between([one], first=behind)])]
 
 
 QUIET_US = 1_000_000  # a shorter time without an ack is not mentioned

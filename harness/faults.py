@@ -3,7 +3,7 @@ and what it needs of a cluster; and the table of nemeses, which draw faults at r
 
 Everything else reads it: schedules, the planner, refusals, commands, reports and the judge. A new fault is an
 entry here and a method of this name in a place or a system (`method`); nemesis/strikes.py has what some do
-besides calling it on each node.
+besides calling it on each node, and nemesis/steps.lark the form of those with a `step`.
 """
 
 from collections.abc import Mapping, Sequence

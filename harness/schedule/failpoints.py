@@ -9,8 +9,7 @@ from dataclasses import dataclass
 REPORT, CRASH, HOLD, DELAY, DROP, DUPLICATE = "report", "crash", "hold", "delay", "drop", "duplicate"
 STOP_ACTIONS = (REPORT, CRASH, HOLD, DELAY)
 MESSAGE_ACTIONS = (*STOP_ACTIONS, DROP)  # for a message that can be dropped
-ALL_ACTIONS = (*MESSAGE_ACTIONS, DUPLICATE)  # for a message that can also be duplicated
-ACTIONS = ALL_ACTIONS
+ACTIONS = (*MESSAGE_ACTIONS, DUPLICATE)  # for a message that can also be duplicated
 SCOPES = ("partition", "broker")
 BROKER_SCOPE_ACTIONS = (HOLD, DELAY)  # actions that scope broker allows
 
@@ -33,19 +32,19 @@ POINTS: dict[str, Point] = {
         Point("F.truncated", "a follower has truncated and not fetched again yet"),
         Point("F.epoch_req", "a replica has not sent its first request for a leader epoch yet",
               MESSAGE_ACTIONS),
-        Point("F.fetch_resp", "a follower has not processed a fetch response yet", ALL_ACTIONS),
+        Point("F.fetch_resp", "a follower has not processed a fetch response yet", ACTIONS),
         Point("F.followed", "a replica has become follower"),
         Point("L.elected", "a replica has become leader and done nothing yet"),
         Point("L.acked", "the leader has acked, and its followers' HW is lower"),
         Point("L.hw", "the leader's HW has moved"),
         Point("P.parked", "a produce waits for the ISR"),
-        Point("L.alter_sent", "the leader has not sent its proposal of an ISR yet", ALL_ACTIONS),
-        Point("L.alter_answer", "the leader has not processed the response to a proposal yet", ALL_ACTIONS),
+        Point("L.alter_sent", "the leader has not sent its proposal of an ISR yet", ACTIONS),
+        Point("L.alter_answer", "the leader has not processed the response to a proposal yet", ACTIONS),
         Point("D.ckpt", "the HW checkpoint is written"),
         Point("D.ckpt_done", "all HWs were checked, and written if one had moved", (REPORT, CRASH)),
         Point("D.fsync", "a log is fsynced"),
         Point("B.registered", "the broker is registered"),
-        Point("C.elected", "the controller has not sent a new leader to a broker yet", ALL_ACTIONS,
+        Point("C.elected", "the controller has not sent a new leader to a broker yet", ACTIONS,
               of_controller=True),
         Point("C.alter_applied", "the controller has applied an ISR and not sent the response yet",
               MESSAGE_ACTIONS, of_controller=True),

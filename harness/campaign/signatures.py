@@ -100,12 +100,13 @@ def cause(findings: Sequence[Line], lines: Mapping[int, Line], **of: str) -> Sig
                 first = _first_example(found)
                 step = "" if name in _STEP_IS_IRRELEVANT else _step(lines.get(_event(first)))
                 return Signature(finding=name, how=_how(first), step=step, **of)
-    blamed = [(event, found, example) for found in findings for example in found.get("examples") or ()
+    blamed = [(event, found) for found in findings for example in found.get("examples") or ()
               if (event := _event(example)) in lines]
     if blamed:
-        event, found, _ = min(blamed, key=lambda one: (one[0], _badness(one[1])))
-        line = lines[event]
-        return Signature(finding=_finding_of_step(line, found), how="", step=_step(line), **of)
+        event, found = min(blamed, key=lambda one: (one[0], _badness(one[1])))
+        line = lines[event]  # a truncation that lost a committed record is unsafe, however the loss shows
+        name = names.UNSAFE_TRUNCATION if line.get("event") == "truncate" else str(found["name"])
+        return Signature(finding=name, how="", step=_step(line), **of)
     worst = min(findings, key=_badness)
     return Signature(finding=worst["name"], how=_how(_first_example(worst)), step="", **of)
 
@@ -148,12 +149,6 @@ def _step(line: Line | None) -> str:
     who = CONTROLLER if line.get("node") == CONTROLLER else line.get("role")
     why = _NUMBERS.sub("N", str(line.get("why") or ""))
     return f"{line.get('event')}{f' as {who}' if who else ''}{f': {why}' if why else ''}"
-
-
-def _finding_of_step(line: Line, found: Line) -> str:
-    """The name for a blamed line: a truncation that lost a committed record is an unsafe truncation,
-    whichever finding shows the loss."""
-    return names.UNSAFE_TRUNCATION if line.get("event") == "truncate" else str(found["name"])
 
 
 def _badness(found: Line) -> tuple[int, str]:

@@ -9,7 +9,6 @@ import datetime
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,11 @@ def import_history(file: Path, *, out: Path | None = None, config: Iterable[str]
     size = file.stat().st_size
     with new_folder(folder) as begun:
         with Screen(total=size) as screen:
-            source.on_read = partial(show_read, screen, size)
+            def show(count: int) -> None:
+                screen.advance(count)
+                screen.show(f"read {size_text(count)} of {size_text(size)}{screen.left}")
+
+            source.on_read = show
             converter = convert_history(source, begun, (SPARES | set(spares)) - set(loses))
         about = about_of(converter, begun, promised, given, own_commit())
         begun.rewrite(about)
@@ -56,12 +59,6 @@ def import_history(file: Path, *, out: Path | None = None, config: Iterable[str]
     say(f"judge it: floodmark check {folder}")
     click.echo(str(folder))
     return EXIT_VALID
-
-
-def show_read(screen: Screen, size: int, count: int) -> None:
-    """Shows how many of so many bytes are read."""
-    screen.advance(count)
-    screen.show(f"read {size_text(count)} of {size_text(size)}{screen.left}")
 
 
 def summary(converter: Converter, about: Mapping[str, Any]) -> Iterator[str]:

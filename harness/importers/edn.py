@@ -211,6 +211,7 @@ def text_of(form: object, depth: int = 0) -> str:
 # -- reading ------------------------------------------------------------------------------------------------
 
 LARGEST = 4_000_000  # tokens of one form
+TOO_MANY = "words and brackets without the end of what began before them"
 LONGEST = 1 << 24  # bytes of one token
 _WORD = rb'[^ \t\r\f\v\n,\[\](){}";\\]'
 _TOKEN = re.compile(
@@ -274,9 +275,8 @@ class _Reader:
         try:
             for count, found in enumerate(_TOKEN.finditer(self._text, at)):
                 kind, token, begins = found.lastindex, found[0], found
-                form: object
                 if kind == _NUMBER:
-                    form = int(token)
+                    form: object = int(token)
                 elif kind == _OPENING:
                     if len(stack) + len(marks) > DEEPEST:
                         raise WrongForm(f"more than {DEEPEST} nested brackets and tags")
@@ -304,11 +304,12 @@ class _Reader:
                 if len(stack) > base:
                     items.append(form)
                     if count > most:
-                        raise WrongForm(f"{LARGEST} words and brackets without the end of what began before "
-                                        "them")
+                        raise WrongForm(f"{LARGEST} {TOO_MANY}")
+                elif self._ended:
+                    raise WrongForm("there is more text after the one vector or list")
                 else:
                     most = count + LARGEST
-                    yield begins.start(), self._alone(form)
+                    yield begins.start(), form
         except (ValueError, ArithmeticError) as wrong:
             if found.end() == len(self._text) and kind != _CLOSING:  # a word, perhaps in its middle
                 self._check_end(found.start())
@@ -324,11 +325,6 @@ class _Reader:
             raise EdnError(self._text, at, f"the text ends inside {opened}: it is cut off")
         if self._marks:
             raise EdnError(self._text, at, "the text ends after a tag or a #_")
-
-    def _alone(self, form: object) -> object:
-        if self._ended:
-            raise WrongForm("there is more text after the one vector or list")
-        return form
 
     def _check_close(self, token: bytes) -> None:
         """Raises WrongForm if this bracket closes nothing, or another one."""

@@ -24,9 +24,9 @@ LIFE = 10**9
 class Names:
     """The numbers of one import's keys, values and processes."""
 
-    def __init__(self, *, json: bool, same: Mapping[int | str, object] | None = None) -> None:
+    def __init__(self, *, json: bool, same: Mapping[int | str, object]) -> None:
         """same: key, or its text -> the key that it is (only_assigned)."""
-        self.same = same or {}
+        self.same = same
         self.partitions: dict[int, str] = {}  # number -> the key as text
         self.odd: dict[tuple[int, str], int] = {}  # (partition, value as text) -> its number
         self._json = json

@@ -10,7 +10,8 @@ Rules
    assumes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from floodmark.harness import __version__
@@ -33,22 +34,17 @@ ASSUMED: Mapping[str, str] = {
 def convert_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Converter:
     """Writes every op of the file to the run's history; if keys are only assigned, once more with those that
     they stand for."""
-    converter = _converted(source, run, spares, Names(json=source.is_json))
-    same = converter.names.only_assigned()
-    if not same:
-        return converter
-    run.history_path.unlink()
-    return _converted(source, run, spares, Names(json=source.is_json, same=same))
-
-
-def _converted(source: JepsenFile, run: Run, spares: frozenset[str], names: Names) -> Converter:
-    with HistoryLines(run.history_path) as lines:
-        nemesis = Nemesis(json=source.is_json, spares=spares)
-        converter = Converter(source=source, lines=lines, names=names, nemesis=nemesis)
-        for op in source.ops(CommonLines(converter).convert_from):
-            converter.convert(op)
-        converter.end()
-    return converter
+    same: Mapping[int | str, object] = {}
+    while True:
+        with HistoryLines(run.history_path) as lines:
+            converter = Converter(source=source, lines=lines, names=Names(json=source.is_json, same=same),
+                                  nemesis=Nemesis(json=source.is_json, spares=spares))
+            for op in source.ops(CommonLines(converter).convert_from):
+                converter.convert(op)
+            converter.end()
+        if same or not (same := converter.names.only_assigned()):
+            return converter
+        run.history_path.unlink()
 
 
 # -- the guarantees --------------------------------------------------------------------------------------
@@ -62,33 +58,27 @@ def guarantees(given: Mapping[str, str]) -> dict[str, Any]:
                          f"these are: {', '.join(sorted([*_PROMISES, 'cleanup.policy']))}")
     values = {**ASSUMED, **given}
     promised = {}
-    for key, (name, read) in _PROMISES.items():
+    for key, (name, known) in _PROMISES.items():
         if key in values:
-            try:
-                promised[name] = read(values[key])
-            except (KeyError, ValueError) as error:
-                raise UsageError(f"-c {key}={values[key]}: Kafka has no such value for it") from error
+            value = values[key]
+            if not (known.fullmatch(value) if isinstance(known, re.Pattern) else value in known):
+                raise UsageError(f"-c {key}={value}: Kafka has no such value for it")
+            promised[name] = int(value) if isinstance(known, re.Pattern) else known[value]
+    if "flush" in promised:
+        promised["flush"] = "every" if promised["flush"] == 1 else "os"
     return promised
 
 
-def whole_number(value: str) -> int:
-    """An integer that is not negative; else ValueError."""
-    if not value.isascii() or not value.isdigit() or len(value) > 18:
-        raise ValueError(value)
-    return int(value)
-
-
-_BOOLEANS = {"true": True, "false": False}
-_PROMISES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "acks": ("acks", {"all": "all", "-1": "all", "1": "1", "0": "0"}.__getitem__),
-    "min.insync.replicas": ("min_insync_replicas", whole_number),
-    "default.replication.factor": ("replication_factor", whole_number),
-    "unclean.leader.election.enable": ("unclean_leader_election", _BOOLEANS.__getitem__),
-    "enable.idempotence": ("idempotence", _BOOLEANS.__getitem__),
-    "retries": ("retries", whole_number),
-    "log.flush.interval.messages": ("flush", lambda value: "every" if whole_number(value) == 1 else "os"),
-    "isolation.level": ("isolation", {
-        level: level for level in ("read_committed", "read_uncommitted")}.__getitem__),
+_WHOLE, _FLAG = re.compile("[0-9]{1,18}"), {"true": True, "false": False}
+_PROMISES: Mapping[str, tuple[str, Mapping[str, Any] | re.Pattern[str]]] = {  # the name, and Kafka's values
+    "acks": ("acks", {"all": "all", "-1": "all", "1": "1", "0": "0"}),
+    "min.insync.replicas": ("min_insync_replicas", _WHOLE),
+    "default.replication.factor": ("replication_factor", _WHOLE),
+    "unclean.leader.election.enable": ("unclean_leader_election", _FLAG),
+    "enable.idempotence": ("idempotence", _FLAG),
+    "retries": ("retries", _WHOLE),
+    "log.flush.interval.messages": ("flush", _WHOLE),
+    "isolation.level": ("isolation", {level: level for level in ("read_committed", "read_uncommitted")}),
 }
 
 

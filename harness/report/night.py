@@ -332,29 +332,24 @@ def causes_of(runs: Sequence[RunState], ledger: Ledger, about: Mapping[str, Any]
     judged, found = judged_by_system(runs), runs_by_signature(runs)
     absent = [entry.signature for entry in ledger.entries.values()
               if entry.signature not in found and entry.signature.system in judged]
-    causes = [cause_of(signature, ledger, about, found.get(signature, ()), of=judged[signature.system],
-                       folder=folder) for signature in (*found, *absent)]
+    nights, causes = earlier_nights(ledger, about), list[Cause]()
+    for signature in (*found, *absent):
+        entry = ledger.of(signature) or Entry(id=signature.id, signature=signature)
+        showing, of = found.get(signature, ()), judged[signature.system]
+        where, words = entry.smallest.folder if entry.smallest is not None else "", ""
+        if showing:
+            least = state.smallest(showing)
+            where, words = str(Path(folder) / least.folder), why_of(least)
+        standing = (ABSENT if not showing else PERMITTED if signature.klass != BUG
+                    else KNOWN if entry.known is not None else OLD if entry.found.keys() & nights else NEW)
+        trend = [Point(began=ledger.nights[night].began, hits=entry.found.get(night, 0),
+                       of=ledger.nights[night].runs.get(signature.system, 0)) for night in nights]
+        this = Point(began=str(about.get("began", "")), hits=len(showing), of=of)
+        causes.append(Cause(
+            entry=entry, standing=standing, showing=showing, of=of, smallest=where,
+            days=[ledger.nights[night].began[:10] for night in ledger.nights_with(entry)],
+            words=words if signature.finding == STUCK else "", trend=[*trend, this][-NIGHTS:]))
     return sorted(causes, key=lambda one: (STANDINGS.index(one.standing), -len(one.showing), one.signature))
-
-
-def cause_of(signature: Signature, ledger: Ledger, about: Mapping[str, Any], showing: Sequence[RunState], *,
-             of: int, folder: str) -> Cause:
-    entry = ledger.of(signature) or Entry(id=signature.id, signature=signature)
-    nights = earlier_nights(ledger, about)
-    where, words = entry.smallest.folder if entry.smallest is not None else "", ""
-    if showing:
-        least = state.smallest(showing)
-        where, words = str(Path(folder) / least.folder), why_of(least)
-    standing = KNOWN if entry.known is not None else OLD if entry.found.keys() & nights else NEW
-    if signature.klass != BUG:
-        standing = PERMITTED
-    trend = [Point(began=ledger.nights[night].began, hits=entry.found.get(night, 0),
-                   of=ledger.nights[night].runs.get(signature.system, 0)) for night in nights]
-    this = Point(began=str(about.get("began", "")), hits=len(showing), of=of)
-    return Cause(
-        entry=entry, standing=standing if showing else ABSENT, showing=showing, of=of, smallest=where,
-        days=[ledger.nights[night].began[:10] for night in ledger.nights_with(entry)],
-        words=words if signature.finding == STUCK else "", trend=[*trend, this][-NIGHTS:])
 
 
 def earlier_nights(ledger: Ledger, about: Mapping[str, Any]) -> list[str]:

@@ -164,7 +164,7 @@ def test_the_steps_for_an_own_cluster_are_valid(
     read_fault_commands(Path(FAULTS.removeprefix("# ")))
     assert tomllib.loads(block(FAULTS))["commands"].keys() >= {"kill", "start", "pause", "resume"}
     asked = []
-    monkeypatch.setattr(run_command, "run_and_judge", lambda spec, *_: asked.append(spec) or 0)
+    monkeypatch.setattr(run_command, "run_and_judge", lambda spec, **_: asked.append(spec) or 0)
     (step,) = yaml.safe_load(block(OWN))
     up, run = step["run"].strip().splitlines()
     assert up.startswith("docker compose up")

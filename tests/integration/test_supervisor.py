@@ -44,8 +44,14 @@ def main():
             "files": files, "comm": comm.read().strip(), "line": line.read().strip(chr(0)),
             "stdin": os.readlink("/proc/self/fd/0"),
             "random": random.random(), "term": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL,
+            "pipe": ignores(signal.SIGPIPE),
         }))
     return 7
+
+def ignores(number):  # as the kernel has it, which Python does not ask
+    with open("/proc/self/status") as status:
+        (mask,) = [line.split()[1] for line in status if line.startswith("SigIgn")]
+    return bool(int(mask, 16) >> number - 1 & 1)
 
 def is_open(number):
     try:
@@ -210,6 +216,7 @@ def test_a_fork_has_nothing_of_the_supervisor_but_the_module(tmp_path: Path) -> 
         assert one["files"] == [0, 1, 2]
         assert one["imported_by"] == one["parent"] == one["supervisor"] != one["pid"]
         assert one["term"]
+        assert one["pipe"]  # a write to a closed socket is an error, not the end
     assert said[0]["random"] != said[1]["random"]
     assert (tmp_path / "work" / "keeper.log").read_text() == ""
 

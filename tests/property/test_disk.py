@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -156,13 +155,6 @@ class DiskMachine(RuleBasedStateMachine):
         asked = self.model.start + round(share * (self.model.leo - self.model.start))
         wanted = sum(one.last_offset < asked for one in self.model.log)
         self.check_what_was_lost(power_cut_of(self.disk, keep={NAME: asked}), max(wanted, self.model.durable))
-
-    @rule(seed=st.integers(0, 1000))
-    def cut_power_at_random(self, seed: int) -> None:
-        lost = power_cut_of(self.disk, random=Random(seed))
-        kept = [one for one in self.model.log if one.last_offset < lost.kept[NAME]]
-        assert self.model.durable <= len(kept)
-        self.check_what_was_lost(lost, len(kept))
 
     def check_what_was_lost(self, lost: Any, count: int) -> None:
         records = self.model.leo

@@ -72,6 +72,8 @@ def _run(main: Callable[[], int | None], argv: Sequence[str]) -> NoReturn:
     """Ends as `sys.exit(main())` would, but nothing of the parent's frames, which are below, may run."""
     os.closerange(3, 1 << 20)  # Popen waits in the parent until its pipe is closed
     gc.enable()  # Popen has disabled it
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Popen has made them deadly, for programs of other kinds
+        signal.signal(number, signal.SIG_IGN)
     sys.argv = ["", *argv[argv.index("-m") + 2:]]
     code: Any = 1
     try:

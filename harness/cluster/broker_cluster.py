@@ -6,6 +6,7 @@ up once, and not because of the machine (then it is in `broken`, as a failure of
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -164,7 +165,7 @@ class BrokerCluster:
         self._layout.of(node)
         if self.place.paused(node):
             raise FloodmarkError(f"{node} is paused and cannot be stopped: resume it, or kill it")
-        await self.place.terminate(node, timeout_s=STOP_S)
+        await self.place.kill(node, signal.SIGTERM, timeout_s=STOP_S)
 
     async def pause(self, node: str) -> None:
         self._layout.of(node)

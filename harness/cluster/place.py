@@ -6,7 +6,7 @@ LocalPlace (local/), ContainersPlace (containers/) and SimulatedPlace (simulated
 Rules
 1. Every call returns when its effect is complete: a killed process is gone, a paused one is stopped by the
    kernel, and no byte passes a cut link.
-2. A process's end is requested (kill, terminate), or expected (System.expects_exit), or it died by itself;
+2. A process's end is requested (kill), or expected (System.expects_exit), or it died by itself;
    `deaths` lists the last. If the parent of all processes ends (a supervisor, an engine), `lost` says so, and
    none of them is in `deaths`.
 3. All waits have time-outs and raise FloodmarkError.
@@ -16,6 +16,7 @@ Rules
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from signal import SIGKILL, Signals
 from typing import NamedTuple, Protocol
 
 from floodmark.harness import runtime
@@ -24,6 +25,7 @@ from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.protocols import BadDisks, Clocks, MemoryLimits, Packets
 from floodmark.harness.schedule.views import Met
 
+KILL_S = 60.0  # from a kill to the report of the end: a busy engine once took 3 s
 PYTHON = "python"  # a command's program by its name: each place knows its path
 
 
@@ -74,8 +76,8 @@ class Place(Protocol):
     @property
     def lost(self) -> str | None: ...  # why all processes count as dead; None: they do not
     async def spawn(self, name: str) -> None: ...  # FloodmarkError if it runs already
-    async def kill(self, name: str) -> None: ...  # SIGKILL; does nothing if it does not run
-    async def terminate(self, name: str, *, timeout_s: float) -> None: ...  # SIGTERM
+    async def kill(self, name: str, by: Signals = SIGKILL, *, timeout_s: float = KILL_S) -> None: ...
+    # by SIGTERM it is stopped in an orderly way; does nothing if it does not run
     async def pause(self, node: str) -> None: ...  # FloodmarkError if it does not run
     async def resume(self, node: str) -> None: ...  # does nothing if it does not run
     def lives(self, name: str) -> bool: ...  # true for a paused one too

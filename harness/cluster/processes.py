@@ -2,7 +2,7 @@
 
 Rules
 1. The end of a process is known when the place calls `ended`; a kill returns then.
-2. An end is requested (kill, terminate), or explained (an armed failpoint, a fault in force), or else it is
+2. An end is requested (kill), or explained (an armed failpoint, a fault in force), or else it is
    in `deaths`. When everything is `lost`, no process has died by itself.
 """
 
@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodmark.harness.cluster.exit_reports import Start, exit_report
-from floodmark.harness.cluster.place import Death
+from floodmark.harness.cluster.place import KILL_S, Death
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
 
-KILL_S = 60.0  # from a kill to the report of the end: a busy engine once took 3 s
 STOPPED_S = 60.0
 
 
@@ -59,13 +58,9 @@ class Processes:
     def paused(self, name: str) -> bool:
         return name in self.alive and self.alive[name].paused
 
-    async def kill(self, name: str) -> None:
-        await self.end(name, signal.SIGKILL, KILL_S)
-
-    async def terminate(self, name: str, *, timeout_s: float) -> None:
-        await self.end(name, signal.SIGTERM, timeout_s)
-
-    async def end(self, name: str, by: signal.Signals, timeout_s: float) -> None:
+    async def kill(self, name: str, by: signal.Signals = signal.SIGKILL, *, timeout_s: float = KILL_S
+                   ) -> None:
+        """Returns when the process has ended. Does nothing if it does not run."""
         process = self.alive.get(name)
         if process is None:
             return

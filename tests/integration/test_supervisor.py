@@ -228,7 +228,7 @@ def test_a_fork_ends_as_the_program_would(tmp_path: Path) -> None:
                 await place.fork(name, *arguments)
                 await place.ended(name)
             await place.fork("n5", "sleep")
-            await place.terminate("n5", timeout_s=WAIT_S)
+            await place.kill("n5", signal.SIGTERM, timeout_s=WAIT_S)
             assert [one.name for one in place.deaths] == [*ENDS]
             return {name: words for name, words, _ in place.deaths}
 
@@ -268,7 +268,7 @@ def test_an_exit_nobody_asked_for_is_remembered_with_its_last_words(tmp_path: Pa
             assert "the disk is full" in place.last_words("n1")
 
             await place.run("n1", *SLEEPER)
-            await place.terminate("n1", timeout_s=WAIT_S)
+            await place.kill("n1", signal.SIGTERM, timeout_s=WAIT_S)
             assert [one.name for one in place.deaths] == ["n1"]
 
     asyncio.run(story())

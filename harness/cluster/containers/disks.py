@@ -18,7 +18,6 @@ Rules
 """
 
 import asyncio
-import contextlib
 import errno
 import json
 import os
@@ -90,14 +89,14 @@ class Loops:
     def __init__(self, lab: EngineResources) -> None:
         self.devices: dict[str, str] = {}
         self._lab = lab
-        self._is_running = False  # the disks container
+        self._has_begun = False  # the disks container was started
         lab.hooks.append(self.sweep)
 
     async def make(self, nodes: Sequence[str]) -> None:
         """Makes a disk and a volume for each node. FloodmarkError if that is impossible; no device is left
         then."""
         await self._lab.call("start the disks container", self._start)
-        self._is_running = True
+        self._has_begun = True
         folder = f"{IMAGES}/{_folder(self._lab.run)}"
         argv = [*_DISKS, "make", folder, str(DISK_BYTES), self._lab.user, *nodes]
         made = await self._run(argv, timeout_s=MAKE_S)
@@ -134,17 +133,9 @@ class Loops:
                 wrong.append(f"the disk of {node}, {device}, is mounted {','.join(options)}")
         return wrong
 
-    async def release(self) -> None:
-        """Releases all devices. One in use becomes free when its last container has ended. Safe to call
-        twice."""
-        if self._is_running:
-            await self._run(["sh", "-c", _RELEASE, "release", _folder(self._lab.run)])
-            self._is_running = False
-            self.devices = {}
-
     def sweep(self, client: docker.DockerClient, run: str) -> None:
         """A hook of sweep.py: releases the devices of a run whose containers are gone."""
-        if run == self._lab.run and not self._is_running:
+        if run == self._lab.run and not self._has_begun:
             return
         images = self._lab.volume("images").replace(self._lab.run, run)
         try:
@@ -160,8 +151,6 @@ class Loops:
             binds=[f"{images}:{IMAGES}", "/dev:/dev"], **PRIVILEGES)
         if code:
             raise FloodmarkError(f"the loop devices of run {run} cannot be released: {printed.strip()}")
-        if run == self._lab.run:
-            self._is_running = False
 
     # -- inside -------------------------------------------------------------------------------------------
 
@@ -225,11 +214,6 @@ class Volumes:
             await asyncio.gather(*(
                 self._lab.call(f"make the volume of {node}", self._lab.client.api.create_volume,
                                self._lab.volume(node), labels=self._lab.labels("volume")) for node in nodes))
-
-    async def close(self) -> None:
-        """Releases what outlives containers. Safe to call twice. What fails now is swept later."""
-        with contextlib.suppress(FloodmarkError):
-            await self._loops.release()
 
     # -- Place --------------------------------------------------------------------------------------------
 

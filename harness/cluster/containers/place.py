@@ -93,8 +93,7 @@ class ContainersPlace:
         self.faulted_exits: list[Met] = []
         processes = self.processes = Processes(self._send, self.is_stopped, self._explained)
         self.deaths, self.lives, self.paused = processes.deaths, processes.lives, processes.paused
-        self.kill, self.terminate = processes.kill, processes.terminate
-        self.pause, self.resume = processes.pause, processes.resume
+        self.kill, self.pause, self.resume = processes.kill, processes.pause, processes.resume
         lab = self._lab = EngineResources(folder.resolve() / "work", system.nodes,
                                           clocks=protocols.Clocks not in system.lacks)
         network, disks = self.network, self.disks = Rules(lab), Volumes(lab, system.power, self, say=_say)
@@ -141,10 +140,7 @@ class ContainersPlace:
         the next start."""
         self.processes.ending = True
         try:
-            try:
-                await self.disks.close()
-            finally:
-                await self._lab.close()
+            await self._lab.close()
         except FloodmarkError:
             if self.lost is None:
                 raise

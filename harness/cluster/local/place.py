@@ -60,8 +60,7 @@ class LocalPlace:
         processes = self.processes = Processes(
             _send, self.is_stopped, lambda name, _process, code: system.expects_exit(name, code))
         self.deaths, self.lives, self.paused = processes.deaths, processes.lives, processes.paused
-        self.kill, self.terminate = processes.kill, processes.terminate
-        self.pause, self.resume = processes.pause, processes.resume
+        self.kill, self.pause, self.resume = processes.kill, processes.pause, processes.resume
         self._folder, self._system, self._first_port, self._trace = folder, system, first_port, trace
         self._cuts: dict[tuple[str, str], bool] = {}  # (sender, receiver) -> whether by reset
         self._ports: Ports | None = None

@@ -28,7 +28,7 @@ from floodmark.harness import runtime
 from floodmark.harness.cluster.exit_reports import Start, exit_report, last_words
 from floodmark.harness.cluster.layout import NOT_STARTED, Address, lay_out
 from floodmark.harness.cluster.log_extents import Lost
-from floodmark.harness.cluster.place import Death, only_in_containers
+from floodmark.harness.cluster.place import KILL_S, Death, only_in_containers
 from floodmark.harness.cluster.ports import LOWEST
 from floodmark.harness.cluster.simulated import guard
 from floodmark.harness.cluster.simulated.network import Network, Transport
@@ -47,7 +47,7 @@ from floodmark.harness.forked_child import result_of_child
 from floodmark.harness.schedule.views import Met
 
 EXIT_CANCELLED = 70
-KILL_S = 0.002  # that a kill takes: what the process had sent has mostly arrived then
+KILL_TAKES_S = 0.002  # that a kill takes: what the process had sent has mostly arrived then
 Result = TypeVar("Result")
 
 
@@ -273,33 +273,31 @@ class SimulatedPlace:
         with process.active():
             process.loop.create_task(run_process(config)).add_done_callback(ended)
 
-    async def kill(self, name: str) -> None:
-        if self.lives(name):
-            process = self._processes[name]
-
-            def end() -> None:
-                if process.alive:
-                    self._wanted[name] = None
-                    process.end(KILLED)
-
-            await process.strike(end)
-            await asyncio.sleep(KILL_S)
-
-    async def terminate(self, name: str, *, timeout_s: float) -> None:
+    async def kill(self, name: str, by: signal.Signals = signal.SIGKILL, *, timeout_s: float = KILL_S
+                   ) -> None:
         if not self.lives(name):
             return
-        self._wanted[name] = None
         process = self._processes[name]
-        handler = process.signals.get(signal.SIGTERM)
-        if handler is None or process.ends_at_signals:
-            process.end(-signal.SIGTERM)
-        else:
-            process.loop.call_soon(handler)
+
+        def end() -> None:
+            if process.alive:
+                self._wanted[name] = None
+                process.end(-by)
 
         async def runs() -> str | None:
             return "it runs" if self.lives(name) else None
 
-        await wait_until(runs, f"{name} to stop after SIGTERM", timeout_s)
+        if by is signal.SIGKILL:
+            await process.strike(end)
+            await asyncio.sleep(KILL_TAKES_S)
+            return
+        handler = process.signals.get(by)
+        if handler is None or process.ends_at_signals:
+            end()
+        else:
+            self._wanted[name] = None
+            process.loop.call_soon(handler)
+        await wait_until(runs, f"{name} to stop after {by.name}", timeout_s)
 
     async def pause(self, node: str) -> None:
         if not self.lives(node):

@@ -49,8 +49,8 @@ class _Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _NodeReads:
-    """The records that a poll read from one node."""
+class _PartitionReads:
+    """The records that a poll read from one partition."""
 
     reads: tuple[Read, ...] = ()
     corrupt: tuple[Unreadable, ...] = ()
@@ -120,14 +120,15 @@ class Client:
 
     async def _poll_once(self, node: str | None) -> Outcome:
         by_node: dict[int | str, list[int]] = {}
-        parts: list[_NodeReads] = []
+        parts: list[_PartitionReads] = []
         for key in self._positions:
             target = node or await self._brokers.find_leader(key)
             if target is None:
-                parts.append(_NodeReads(error=_NO_LEADER))
+                parts.append(_PartitionReads(error=_NO_LEADER))
             else:
                 by_node.setdefault(target, []).append(key)
-        parts += await asyncio.gather(*(self._fetch(target, keys) for target, keys in by_node.items()))
+        for fetched in await asyncio.gather(*(self._fetch(*one) for one in by_node.items())):
+            parts += fetched
         reads = tuple(read for part in parts for read in part.reads)
         errors = [part.error for part in parts if part.error]
         if reads or len(errors) < len(parts):
@@ -202,7 +203,7 @@ class Client:
 
     # -- reads ------------------------------------------------------------------------------------------
 
-    async def _fetch(self, node: int | str, keys: list[int]) -> _NodeReads:
+    async def _fetch(self, node: int | str, keys: list[int]) -> list[_PartitionReads]:
         config = self._config
         wanted = {config.keys[key]: codec.FetchFrom(at.offset, self._leaders.epoch(key), at.last_epoch)
                   for key in keys for at in (self._positions[key],)}
@@ -215,28 +216,25 @@ class Client:
         except (Unsent, Lost, codec.ProtocolError) as error:
             for key in keys:
                 self._leaders.doubt(key)
-            return _NodeReads(error=_describe_failure(error))
+            return [_PartitionReads(error=_describe_failure(error))]
         parts = [self._process_fetched(key, fetched.get(config.keys[key])) for key in keys]
         if any(part.error == _CORRUPT for part in parts):
             connection.abort()
-        errors = [part.error for part in parts if part.error]
-        return _NodeReads(reads=tuple(read for part in parts for read in part.reads),
-                     corrupt=tuple(place for part in parts for place in part.corrupt),
-                     error=errors[0] if len(errors) == len(parts) else None)
+        return parts
 
-    def _process_fetched(self, key: int, fetched: codec.FetchedPartition | None) -> _NodeReads:
+    def _process_fetched(self, key: int, fetched: codec.FetchedPartition | None) -> _PartitionReads:
         """Read one partition's records, and move its position to their end."""
         at = self._positions[key]
         if fetched is None:
-            return _NodeReads(error=classify.CONNECTION)
+            return _PartitionReads(error=classify.CONNECTION)
         if fetched.error == OFFSET_OUT_OF_RANGE or fetched.diverging:
             self.over = True
-            return _NodeReads(error=name_of(OFFSET_OUT_OF_RANGE))
+            return _PartitionReads(error=name_of(OFFSET_OUT_OF_RANGE))
         if fetched.error != NONE:
             self._leaders.doubt(key)
-            return _NodeReads(error=name_of(fetched.error))
+            return _PartitionReads(error=name_of(fetched.error))
         if fetched.withheld is not None:
-            return _NodeReads(error=fetched.withheld)
+            return _PartitionReads(error=fetched.withheld)
         reads, batches = [], 0
         try:
             for one in batch.decode(fetched.records, self._config.run_id):
@@ -250,17 +248,17 @@ class Client:
             if not batches:
                 return self._process_corrupt(key, fetched, corrupt)
         if fetched.records and not batches:  # the first one is cut off
-            return _NodeReads(error=_CORRUPT)
-        return _NodeReads(reads=tuple(reads))
+            return _PartitionReads(error=_CORRUPT)
+        return _PartitionReads(reads=tuple(reads))
 
     def _process_corrupt(self, key: int, fetched: codec.FetchedPartition, corrupt: batch.Corrupt
-                         ) -> _NodeReads:
+                         ) -> _PartitionReads:
         """Count the tries, and at the last move the position behind the batch. What this reader may only lack
         (a compression) is no damage."""
         at = self._positions[key]
         at.corrupt += corrupt.why is not None
         if corrupt.why is None or at.corrupt < CORRUPT_TRIES:
-            return _NodeReads(error=_CORRUPT)
+            return _PartitionReads(error=_CORRUPT)
         first = at.corrupt == CORRUPT_TRIES
         place = corrupt.offset if at.offset <= corrupt.offset < fetched.hw else at.offset
         behind = batch.offset_behind(fetched.records, corrupt, fetched.hw)
@@ -268,8 +266,8 @@ class Client:
         if behind is not None and moves:
             self._positions[key] = _Position(offset=behind)
         if not first:
-            return _NodeReads(error=None if moves else _CORRUPT)
-        return _NodeReads(corrupt=(Unreadable(partition=key, offset=place, why=corrupt.why),))
+            return _PartitionReads(error=None if moves else _CORRUPT)
+        return _PartitionReads(corrupt=(Unreadable(partition=key, offset=place, why=corrupt.why),))
 
     async def _request_offset(self, key: int, target: str | None, *, first: bool = False
                               ) -> LogOffset | str:

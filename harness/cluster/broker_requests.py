@@ -15,7 +15,7 @@ Rules
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -38,6 +38,8 @@ OF_OWN_CLUSTERS: Mapping[Any, int] = {
     admin.DeleteTopicsRequest: 1, admin.DescribeConfigsRequest: 1, admin.ElectLeadersRequest: 1}
 TOPIC, BROKER, SET = 2, 4, 0  # kinds of resource, an operation of IncrementalAlterConfigs
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
+# A topic with these settings keeps all acked records, whatever the cluster's defaults are.
+KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _WAIT_MS = 50  # some systems answer a Fetch that does not wait without its partitions
 _ASKS = 4  # for the HW of a replica, the first of them possibly without a LEO
 _ONE_BYTE = 1  # of records: none are wanted; one batch may come if the HW has passed the last known LEO
@@ -63,10 +65,13 @@ def assignments(partitions: Sequence[PartitionSpec], ids: Mapping[str, int]) -> 
     return topics
 
 
-async def create_topics(
-    ask: Ask, topics: Mapping[str, Sequence[Sequence[int]]], *, timeout_s: float,
-    configs: Mapping[str, Mapping[str, str]] | None = None,
-) -> None:
+def keep_all(settings_of_topics: Iterable[Mapping[str, str]]) -> bool:
+    """Whether no topic has other settings than KEPT."""
+    return all(own.get(key, kept) == kept for own in settings_of_topics for key, kept in KEPT.items())
+
+
+async def create_topics(ask: Ask, topics: Mapping[str, Sequence[Sequence[int]]], *, timeout_s: float,
+                        configs: Mapping[str, Mapping[str, str]] | None = None) -> None:
     """Creates topics; FloodmarkError if one is refused. topics: name -> for each partition in order the ids
     of its replicas, preferred leader first. configs: topic name -> Kafka's keys."""
     creatable = admin.CreateTopicsRequest.CreatableTopic

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Mapping
 
 from floodmark.harness.broker_config import TOPIC_KEYS
+from floodmark.harness.cluster.broker_requests import keep_all
 from floodmark.harness.cluster.layout import Address, Layout, host_port, property_line, typed
 from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.errors import UsageError
@@ -67,11 +68,9 @@ def effective(settings: Mapping[str, str], topic_settings: Mapping[str, str]) ->
 
 def keeps_all(settings: Mapping[str, str], *of_topics: Mapping[str, str]) -> bool:
     """Whether these settings of the brokers delete no record of a topic, and no topic has others."""
-    kept_by = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
     return (settings.get("log.retention.ms") == "-1"
             and settings.get("log.retention.bytes", "-1") == "-1"
-            and settings.get("log.cleanup.policy", "delete") == "delete"
-            and all(own.get(key, kept) == kept for own in of_topics for key, kept in kept_by.items()))
+            and settings.get("log.cleanup.policy", "delete") == "delete" and keep_all(of_topics))
 
 
 def advertised_to_brokers(layout: Layout, node: str) -> Address:

@@ -34,7 +34,7 @@ from floodmark.harness.client.security import Security
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.client.shared_requests import SharedRequests
 from floodmark.harness.cluster import broker_requests
-from floodmark.harness.cluster.broker_requests import Address, Brokers
+from floodmark.harness.cluster.broker_requests import KEPT, Address, Brokers
 from floodmark.harness.cluster.layout import host_port
 from floodmark.harness.cluster.own.fault_commands import ABILITIES, FaultCommands
 from floodmark.harness.cluster.waiting import healthy, wait_until
@@ -70,8 +70,6 @@ _NEVER: Mapping[type, str] = {  # abilities that it never has, and why
     protocols.Traces: "its processes write no trace for floodmark",
     protocols.Wipes: "floodmark does not empty the disks of your own cluster",
 }
-# Our topics keep all acked records, whatever the cluster's defaults are: deletion by age is no loss.
-KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _ELECT, _NOT_CONTROLLER = "ElectLeaders", "NOT_CONTROLLER"
 _OPTIONAL = (_ELECT, "DescribeConfigs")  # requests: settings may be told by -c
 MS_NS = 1_000_000
@@ -254,7 +252,7 @@ class OwnCluster:
 
         await wait_until(unready, "the new partitions to have a leader and a full ISR", CREATE_S)
         settings = [await self._topic_settings_of(topic) for topic in topics]
-        self.keeps_all = all(own.get(key, kept) == kept for own in settings for key, kept in KEPT.items())
+        self.keeps_all = broker_requests.keep_all(settings)
         self.config = {node: _weakest(settings) for node in self.nodes}
 
     async def observe(self) -> View:

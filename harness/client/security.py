@@ -99,8 +99,7 @@ class Security:
 
     async def _authenticate(self, connection: Connection, timeout_s: float) -> None:
         """Raises Refused, without the broker's error text, which cannot be trusted."""
-        # These import all of kafka-python, which is half of floodmark's start.
-        from kafka.net.sasl.scram import ScramClient
+        # This imports all of kafka-python, which is half of floodmark's start.
         from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
         from floodmark.harness.client.codec import ProtocolError, ask
@@ -120,6 +119,8 @@ class Security:
             if self.mechanism == "PLAIN":
                 await exchange(f"\0{self.username}\0{self.password}".encode())
                 return
+            from kafka.net.sasl.scram import ScramClient
+
             scram = ScramClient(self.username.replace("=", "=3D").replace(",", "=2C"), self.password,
                                 self.mechanism)
             scram.process_server_first_message(await exchange(scram.first_message()))

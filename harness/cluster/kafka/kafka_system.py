@@ -166,7 +166,7 @@ class KafkaSystem:
         self._kafka, self._form, self._topic_config = kafka, form, dict(topic_config or {})
         self._topics = topics or {}
         self._names = {number: node for node, number in ids.items()}
-        self._wire_looks, self._metadata = Brokers(), Brokers()
+        self._looks, self._metadata = Brokers(), Brokers()
         self._starts: dict[str, _Start] = {}  # of each process, the last
         self._attached: Place | None = None
         self._clock = Clock.now()
@@ -205,12 +205,12 @@ class KafkaSystem:
         """Observes all brokers at once."""
         reached = {node: self._asked(node) for node in self._answering()}
         ends, metadata, (decided, unfenced) = await asyncio.gather(
-            self._wire_looks.replica_ends(reached, self.partitions, LOOK_S),
+            self._looks.replica_ends(reached, self.partitions, LOOK_S),
             self._metadata.metadata_of_each(reached, self._topic_names(), LOOK_S),
             self._decisions())
         starts: Mapping[tuple[str, int], int] = {}
         if self._place.read is not None:
-            starts = await self._wire_looks.log_starts(reached, self.partitions, LOOK_S)
+            starts = await self._looks.log_starts(reached, self.partitions, LOOK_S)
             await asyncio.gather(*map(self._look_at_checkpoint, {node for node, _ in ends}))
         return View(
             time_ns=time.monotonic_ns(), replicas=self._replicas(ends, metadata, starts),
@@ -288,7 +288,7 @@ class KafkaSystem:
         return []
 
     async def close(self) -> None:
-        self._wire_looks.close()
+        self._looks.close()
         self._metadata.close()
         await self._form.close()
 

@@ -383,9 +383,8 @@ def belongs_to(files: RunFiles, event: Event, found: Json) -> bool:
     root, examples = event.root, examples_of(found)
     if found["name"] not in OF_ONE_EVENT.get(root["name"], ()) or not examples:
         return False
-    if (found["class"], found.get("permitted_by")) != (root["class"], root.get("permitted_by")):
-        return False
-    return all(is_about(files, event, str(found["name"]), example) for example in examples)
+    return all(found.get(key) == root.get(key) for key in ("class", "permitted_by")) and all(
+        is_about(files, event, str(found["name"]), example) for example in examples)
 
 
 def is_about(files: RunFiles, event: Event, name: str, example: Json) -> bool:

@@ -198,21 +198,14 @@ class RunFiles:
 
     def send_of(self, partition: int, value: int) -> tuple[Op, ...]:
         """The first invocation that sends the value to the partition, and its completion."""
-        key = partition, value
-        if key not in self.sends:
-            self.sends[key] = self._send_of(partition, value)
-        return self.sends[key]
-
-    def _send_of(self, partition: int, value: int) -> tuple[Op, ...]:
-        invoked: Op | None = None
-        for _, line in self.history.with_field("value", value, self.budget):
+        key, found = (partition, value), list[Op]()
+        for _, line in () if key in self.sends else self.history.with_field("value", value, self.budget):
             op = op_in(line)
-            if op is None or not any((s.partition, s.value) == (partition, value) for s in op.sends or ()):
-                continue
-            if op.type is not Type.INVOKE:
-                return (op,) if invoked is None else (invoked, op)
-            invoked = invoked or op
-        return () if invoked is None else (invoked,)
+            if op is not None and any((s.partition, s.value) == key for s in op.sends or ()):
+                found += [op] if not found or op.type is not Type.INVOKE else []
+                if op.type is not Type.INVOKE:
+                    break
+        return self.sends.setdefault(key, tuple(found))
 
     @cached_property
     def nemesis(self) -> list[Op]:

@@ -128,7 +128,8 @@ class RunFacts:
 def facts_of(folder: Path, verdict: Json | None = None, reading: Reading | None = None) -> RunFacts:
     """Reads a run folder. verdict, reading: those that the caller has already; None: read them."""
     run, problems = Run(folder=folder.resolve()), list[str]()
-    about, verdict = read_run_and_verdict(run, verdict, problems)
+    about = read_or_none(read_about, run, problems) or {}
+    verdict = read_or_none(read_verdict, run, problems) if verdict is None else harmless_data(dict(verdict))
     findings = verdict_text.worst_first((verdict or {}).get("findings") or ())
     reading = reading or verdict_text.reading_of(run.folder, verdict or {}, about or None)
     gathering = reading.gathering or verdict_text.gathering_of(run, verdict or {}, about)
@@ -457,18 +458,13 @@ def with_gaps(points: Sequence[tuple[int, int, int]], downs: Sequence[int], end:
     return found
 
 
-def read_run_and_verdict(run: Run, verdict: Json | None, problems: list[str]) -> tuple[Json, Json | None]:
-    """run.json and the verdict; what is wrong with them is added to the problems."""
-    about: Json = {}
+def read_or_none(read: Callable[[Run], Json], run: Run, problems: list[str]) -> Json | None:
+    """What the function reads of the run; None if it cannot, and why is added to the problems."""
     try:
-        about = read_about(run)
+        return read(run)
     except FloodmarkError as error:
         problems.append(str(error))
-    try:
-        return about, harmless_data(dict(verdict)) if verdict is not None else read_verdict(run)
-    except FloodmarkError as error:
-        problems.append(str(error))
-    return about, None
+        return None
 
 
 def made_at(run: Run) -> datetime.datetime | None:

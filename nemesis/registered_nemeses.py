@@ -49,9 +49,8 @@ def draws(names: Iterable[str]) -> Mapping[str, DrawPattern]:
 def nemeses_of(schedule: Schedule, cluster: Cluster) -> tuple[Nemesis, ...]:
     """Build what carries out the faults of the schedule that are not floodmark's own. UsageError names the
     ability that the cluster lacks."""
-    owners = {owner.name: owner for entry in schedule
-              if entry.f not in FAULTS and entry.f not in ACTS
-              and (owner := owner_of_fault(entry.f)) is not None}
+    theirs = {entry.f for entry in schedule} - FAULTS.keys() - ACTS
+    owners = {owner.name: owner for f in theirs if (owner := owner_of_fault(f)) is not None}
     return tuple(_made(owners[name], cluster) for name in sorted(owners))
 
 

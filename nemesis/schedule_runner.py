@@ -44,6 +44,9 @@ class ScheduleRunner:
     _sight: Sight
     _recorder: Recorder
     _scripted: "_Scripted"
+    _stays_unhealthy: bool
+    _deaths: int  # by armed crashes, recorded so far
+    _started_ns: dict[str, int]  # when each node's last start began
 
     def __init__(self, nemeses: Sequence[Nemesis], partitions: Sequence[PartitionSpec],
                  cluster: Cluster | None = None, *, besides: Sequence[str] = ()) -> None:
@@ -57,9 +60,6 @@ class ScheduleRunner:
         self.assign(partitions)
         self._ledger = ActiveFaults()
         self._striking = False
-        self._stays_unhealthy = False
-        self._deaths = 0  # by armed crashes, recorded so far
-        self._started_ns: dict[str, int] = {}  # when each node's last start began
         self._misses: dict[int, Miss] = {}  # by position in the schedule
 
     def assign(self, partitions: Sequence[PartitionSpec]) -> None:
@@ -96,9 +96,8 @@ class ScheduleRunner:
                     miss = await self._carry_out(entry, done_ns)
                 except FloodmarkError as error:
                     if not sight.died():
-                        on = f" {' '.join(entry.nodes)}" if entry.nodes else ""
                         raise FloodmarkError(
-                            f"entry {position} of the schedule ({entry.f}{on}): {error}") from error
+                            f"entry {position} of the schedule ({entry.text()}): {error}") from error
                     words = f"{', '.join(sight.died())} ended without being asked to"
                     miss = {"waited_for": "it could not be carried out", "seen": [str(error), words],
                             "likely": []}

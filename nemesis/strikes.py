@@ -63,9 +63,8 @@ def refuse_schedule(schedule: Schedule, cluster: Cluster) -> None:
     would prove something else."""
     for position, entry in enumerate(schedule):
         for why in _refusals(entry, cluster):
-            on = f" {' '.join(entry.nodes)}" if entry.nodes else ""
-            what = f"entry {position} of the schedule ({entry.f}{on})"
-            raise UnfitCluster(f"{what} cannot be carried out: {why}")
+            raise UnfitCluster(
+                f"entry {position} of the schedule ({entry.text()}) cannot be carried out: {why}")
 
 
 def _refusals(entry: Entry, cluster: Cluster) -> Iterator[str]:

@@ -24,6 +24,10 @@ class Entry:
     timeout_s: float = MOMENT_TIMEOUT_S  # of the moment
     args: Mapping[str, Any] = field(default_factory=dict)  # grudge, unclean, sends, keep, ...: by f
 
+    def text(self) -> str:
+        """`kill n1 n2`."""
+        return " ".join((self.f, *self.nodes))
+
     @property
     def partition(self) -> int:
         """The partition for which roles are resolved: the entry's, that of its ops or its point, else 0."""

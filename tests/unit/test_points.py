@@ -370,6 +370,15 @@ def test_a_paused_process_cannot_be_armed(tmp_path: Path) -> None:
         run(tmp_path, steps)
 
 
+def test_a_node_that_ends_while_all_are_asked_is_left_out(tmp_path: Path) -> None:
+    async def steps(stand: Stand) -> Any:
+        lives = iter([True, False])
+        stand.lives = lambda name: next(lives)  # type: ignore[method-assign]
+        return await stand.points.sockets.ask_all("points", ["n2"], 1.0)
+
+    assert run(tmp_path, steps) == {}
+
+
 def test_acks_that_a_leader_gave_are_counted_by_records(tmp_path: Path) -> None:
     """What it appended as leader, and acked since: by partition and leader."""
     async def steps(stand: Stand) -> list[int]:

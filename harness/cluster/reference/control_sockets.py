@@ -54,8 +54,8 @@ class ControlSockets:
         answers = await asyncio.gather(
             *(self.ask(name, do, timeout_s=timeout_s) for name in asked), return_exceptions=True)
         for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, control_client.ControlError):
-                raise answer
+            if isinstance(answer, BaseException) and not isinstance(answer, FloodmarkError):
+                raise answer  # else it ended meanwhile, or is silent
         return {name: answer for name, answer in zip(asked, answers, strict=True)
                 if not isinstance(answer, BaseException)}
 

@@ -3,7 +3,7 @@
 //
 // Rules
 // 1. A replica's log is ranges [epoch, first offset, offset after the last]; an event has what it changed
-//    (replica_log.py has the rules). `cut` has what was cut, until it is back.
+//    (timeline.py has the rules). `cut` has what was cut, until it is back.
 // 2. A record that was acked by the instant and that a replica had and lost is drawn as gone; if another record
 //    has its place, that one is drawn and the lost value above it. Without a trace it is unknown what a replica
 //    had: every acked record that it lacks in the end is drawn as "not there".

@@ -81,9 +81,10 @@ class CommonLines:
     def convert_from(self, at: int) -> int:
         """Converts the common lines from this byte of the file on, and returns where the first other line
         begins; not too many at once."""
-        source, match, convert = self._converter.source, self.pattern.match, self.convert
+        source = self._converter.source
+        text, match, convert = source.text, self.pattern.match, self.convert
         for _ in range(EVERY):
-            line = match(source.text, at)
+            line = match(text, at)
             if line is None or not convert(line):
                 return at
             at = line.end()
@@ -94,8 +95,10 @@ class CommonLines:
         """Converts the line and returns True, if it is common; else changes nothing."""
         index_text, time, kind, process_text, f, *part, many = line.group(*_GROUPS)
         parts: Parts = (part,) if many is None else _PARTS.findall(many)  # type: ignore[assignment]
-        if f != b"txn" and not all((f == b"send") == bool(one[0]) for one in parts):
-            return False
+        if f != b"txn":
+            for one in parts:
+                if (f == b"send") != bool(one[0]):
+                    return False
         process, index, converter = int(process_text), int(index_text), self._converter
         sends: list[Sent] = []
         shown: list[tuple[int, int]] = []  # of each partition read, with its highest offset
@@ -122,7 +125,8 @@ class CommonLines:
             del converter.opened[process]
             for send in sends:
                 converter.note_send(*send, ok=kind == b"ok")
-            converter.note_reads(number, process, shown)
+            if shown:
+                converter.note_reads(number, process, shown)
         return True
 
     # -- ops ------------------------------------------------------------------------------------------------

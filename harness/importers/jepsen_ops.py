@@ -80,10 +80,11 @@ class Reach:
             self.acked[partition] = offset
 
     def was_read(self, process: int, partition: int, offset: int) -> None:
-        reached = [self.read, self.finals[process].reached] if process in self.finals else [self.read]
-        for highest in reached:
-            if offset > highest.get(partition, -1):
-                highest[partition] = offset
+        if offset > self.read.get(partition, -1):
+            self.read[partition] = offset
+        if process in self.finals:
+            reached = self.finals[process].reached
+            reached[partition] = max(offset, reached.get(partition, -1))
 
     def unread(self, history: Path) -> list[int]:
         """Partitions with an acked record that may be above all reads. The history is read again if values
@@ -281,8 +282,8 @@ class Converter:
         self.lines.write(time, number, kind, converted.f, rest | self._from(op))
         for send in rest.get("sends", ()):
             self.note_send(send["partition"], send.get("offset"), send["value"], ok=kind == "ok")
-        self.note_reads(number, process, ((read["partition"], read["offset"]) for reads in (
-            rest.get("reads", ()), *converted.apart) for read in reads))
+        if reads := [read for part in (rest.get("reads", ()), *converted.apart) for read in part]:
+            self.note_reads(number, process, ((read["partition"], read["offset"]) for read in reads))
         if kind == "ok" and f in ASSIGNMENTS:  # a possible final read begins, or another move ends it
             self.reach.finals.pop(number, None)
             if invocation is not None and invocation.seeks:
@@ -299,10 +300,11 @@ class Converter:
             self.reach.was_acked(partition, offset, value)
 
     def note_reads(self, number: int, process: int, reads: Iterable[tuple[int, int]]) -> None:
-        """Notes how far a process has read: partitions and offsets."""
+        """Notes how far a process has read: partitions and offsets, one at least."""
+        positioned = self.positioned.setdefault(process, set())
         for partition, offset in reads:
             self.reach.was_read(number, partition, offset)
-            self.positioned.setdefault(process, set()).add(partition)
+            positioned.add(partition)
 
     def _poll_apart(self, time: int | None, process: int, kind: str, reads: Reads) -> None:
         """Writes a poll of its own for reads that need not be ordered after earlier ones."""

@@ -1,6 +1,5 @@
 """The harness's reader reads the directories that the broker's storage writes: two codecs, one format."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ from disk import Disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
+from msgspec.structs import replace
 
 from floodmark.broker.wire.record_batch import parse_batches
 from floodmark.harness.logdir import describe, dump

@@ -1,11 +1,11 @@
 """The record batch codec against hand-made batches and against kafka-python's own."""
 
 import warnings
-from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
 from disk import batch
+from msgspec.structs import replace
 
 from floodmark.broker.wire.record_batch import BatchTooLarge, CorruptBatch, parse_batches, stamp_batch
 

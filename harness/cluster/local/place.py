@@ -199,7 +199,8 @@ class LocalPlace:
         return self.layout.of(node).log_dir
 
 
-async def _send(_name: str, process: Process, number: signal.Signals) -> None:
+async def _send(name: str, process: Process, number: signal.Signals) -> None:
+    assert process.pid, f"{name} is being started: a signal to pid 0 would be for this process and its children"
     # No other has its pid while it is listed: Linux uses all others first.
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)

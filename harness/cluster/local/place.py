@@ -200,7 +200,7 @@ class LocalPlace:
 
 
 async def _send(name: str, process: Process, number: signal.Signals) -> None:
-    assert process.pid, f"{name} is being started: a signal to pid 0 would be for this process and its children"
+    assert process.pid, f"{name} is being started: pid 0 would be this process and its children"
     # No other has its pid while it is listed: Linux uses all others first.
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)

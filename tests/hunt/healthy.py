@@ -163,16 +163,19 @@ async def simulated(seeds: Sequence[int], scratch: Path, file: Path | None, *, d
     about = f"Runs: `{' '.join(simulated_runs.OPTIONS)} --nemesis all --duration {duration_s:g} --strict`."
     async with (simulated_runs.started_judge(scratch) as judge,
                 simulated_runs.player_with(scratch, {}) as player):
-        for first in range(begin, seeds[-1] + 1, BATCH):
-            batch, began_s = range(first, min(first + BATCH, seeds[-1] + 1)), simulated_runs.cpu_s()
-            for seed in batch:
-                shutil.rmtree(scratch / str(seed), ignore_errors=True)  # left by a pass that was interrupted
-            whys = await simulated_runs.played_and_judged(
-                player, judge, batch, scratch, duration_s=duration_s, at_once=at_once)
+        for seed in range(begin, seeds[-1] + 1):
+            shutil.rmtree(scratch / str(seed), ignore_errors=True)  # left by a pass that was interrupted
+        batches = [range(first, min(first + BATCH, seeds[-1] + 1))
+                   for first in range(begin, seeds[-1] + 1, BATCH)]
+        began_s = simulated_runs.cpu_s()
+        async for batch, whys in simulated_runs.judged_batches(
+                player, judge, batches, scratch, duration_s=duration_s, at_once=at_once):
             if failed := [f"seed {seed}: {why}" for seed, why in zip(batch, whys, strict=True) if why]:
                 raise SystemExit("\n".join(failed))
             runs = [look_at(scratch / str(seed), seed) for seed in batch]
-            rows.append(batch_row(runs, simulated_runs.cpu_s() - began_s))
+            spent_s = simulated_runs.cpu_s() - began_s
+            began_s += spent_s
+            rows.append(batch_row(runs, spent_s))
             print(rows[-1], flush=True)
             bad = {run.seed: (*run.findings, *run.unknown) for run in runs if not run.valid or run.findings}
             for seed in {*batch} - bad.keys():

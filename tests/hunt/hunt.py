@@ -191,8 +191,9 @@ async def hunt_in_batches(one: bugs.HuntBug, plan: Plan, judge: Worker, folder: 
     began_s, red, runs = simulated_runs.cpu_s(), [], 0
     async with simulated_runs.player_with(folder, with_bug(one.name)) as player:
         for seeds in simulated_runs.growing_batches(seeds_of(one, plan.seeds), at_once):
-            whys = await simulated_runs.played_and_judged(
-                player, judge, seeds, folder, duration_s=plan.duration_s, at_once=at_once)
+            whys = await simulated_runs.played(
+                player, seeds, folder, duration_s=plan.duration_s, at_once=at_once)
+            await simulated_runs.judge_runs(judge, seeds, folder)
             spent_s = simulated_runs.cpu_s() - began_s
             for seed, why in zip(seeds, whys, strict=True):
                 runs += 1

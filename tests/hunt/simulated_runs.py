@@ -3,7 +3,7 @@ are judged together, both by a campaign's own processes."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,8 @@ CORES = len(os.sched_getaffinity(0))
 DURATION_S = 20.0  # of virtual time
 RATE = 100.0  # ops a second
 OPTIONS = ("--cluster simulated", "--settings drawn", f"--rate {RATE:g}")  # of every run
+
+Whys = list[str | None]  # for each run why it could not be made, or None
 
 
 @asynccontextmanager
@@ -42,10 +44,25 @@ async def player_with(folder: Path, environment: Mapping[str, str]) -> AsyncIter
         await player.end()
 
 
-async def played_and_judged(player: Worker, judge: Worker, seeds: Sequence[int], parent: Path, *,
-                            duration_s: float, at_once: int) -> list[str | None]:
-    """Makes these seeds' runs, each in a folder of its name, and judges them in one call. Returns for each
-    why it could not be made, or None; those that left a run.json have a verdict.json now."""
+async def judged_batches(player: Worker, judge: Worker, batches: Iterable[Sequence[int]], parent: Path, *,
+                         duration_s: float, at_once: int) -> AsyncIterator[tuple[Sequence[int], Whys]]:
+    """Each batch of seeds when it is judged. The next one is made meanwhile."""
+    judging: asyncio.Task[None] | None = None
+    judged: tuple[Sequence[int], Whys] = (), []
+    for seeds in batches:
+        whys = await played(player, seeds, parent, duration_s=duration_s, at_once=at_once)
+        if judging is not None:
+            await judging
+            yield judged
+        judging, judged = asyncio.create_task(judge_runs(judge, seeds, parent)), (seeds, whys)
+    if judging is not None:
+        await judging
+        yield judged
+
+
+async def played(player: Worker, seeds: Sequence[int], parent: Path, *, duration_s: float, at_once: int
+                 ) -> Whys:
+    """Makes these seeds' runs, each in a folder of its name. Returns for each why it could not be made."""
     case = case_to_json(RunSpec(rules=RULES[-1], cluster=SIMULATED, rate=RATE, nemesis="all", settings=DRAWN,
                 duration=duration_s))
     room = asyncio.Semaphore(at_once)
@@ -55,11 +72,14 @@ async def played_and_judged(player: Worker, judge: Worker, seeds: Sequence[int],
             answer = await player.ask({"case": case, "seed": seed, "folder": str(parent / str(seed))})
             return None if answer["why"] is None else str(answer["why"])
 
-    whys = await asyncio.gather(*map(play, seeds))
+    return await asyncio.gather(*map(play, seeds))
+
+
+async def judge_runs(judge: Worker, seeds: Sequence[int], parent: Path) -> None:
+    """Judges these seeds' runs in one call: those that left a run.json have a verdict.json then."""
     folders = [parent / str(seed) for seed in seeds]
     await judge.ask({"folders": [str(folder) for folder in folders
                                  if Run(folder=folder).about_path.is_file()]})
-    return whys
 
 
 def growing_batches(seeds: Sequence[int], first: int) -> Iterator[Sequence[int]]:

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from floodmark.harness.cluster.exit_reports import Start, exit_report
 from floodmark.harness.cluster.place import KILL_S, Death
@@ -25,7 +26,8 @@ class Process:
     """One process, from one start to its end."""
 
     begun: Start
-    pid: int = 0  # if the place knows it
+    pid: int = 0  # if the place knows it; 0 until `starting` is done
+    starting: asyncio.Task[Any] | None = None
     has_ended: asyncio.Event = field(default_factory=asyncio.Event)
     wanted: bool = False  # its end was requested
     paused: bool = False

@@ -194,6 +194,21 @@ def test_killed_is_gone_and_paused_is_stopped_at_once(tmp_path: Path, forked: bo
     asyncio.run(story())
 
 
+def test_a_process_whose_start_was_cancelled_can_be_killed(tmp_path: Path) -> None:
+    """Its pid is not known yet; 0 would be the harness's own process group."""
+
+    async def story() -> None:
+        async with Started(tmp_path, module=None) as place:
+            starting = asyncio.create_task(place.run("n1", *SLEEPER))
+            await asyncio.sleep(0)
+            starting.cancel()
+            assert place.pid("n1") == 0
+            await place.kill("n1")
+            assert not place.lives("n1")
+
+    asyncio.run(story())
+
+
 def test_a_fork_has_nothing_of_the_supervisor_but_the_module(tmp_path: Path) -> None:
     """It has its own arguments, log, name, signal handlers and random numbers, and no open files."""
 

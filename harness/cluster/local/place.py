@@ -144,13 +144,17 @@ class LocalPlace:
         # Before the supervisor can report its exit: answer and event come over one ordered connection.
         process = self.processes.begin(name, log)
         assert self._supervised is not None, "begin() opened it"
-        try:
-            answer = await self._supervised.ask(
-                "start", timeout_s=ANSWER_S, name=name, argv=argv, log=str(log), **besides)
-        except control_client.ControlError:
-            self.processes.alive.pop(name, None)
-            raise
-        process.pid = answer["pid"]
+        starting = process.starting = asyncio.create_task(self._supervised.ask(
+            "start", timeout_s=ANSWER_S, name=name, argv=argv, log=str(log), **besides))
+
+        def started(_: object) -> None:
+            if starting.cancelled() or starting.exception() is not None:
+                self.processes.alive.pop(name, None)
+            else:
+                process.pid = starting.result()["pid"]
+
+        starting.add_done_callback(started)
+        await asyncio.shield(starting)  # a cancelled start goes on, and its process can be killed
 
     async def is_stopped(self, name: str) -> bool:
         process = self.processes.alive.get(name)
@@ -199,8 +203,9 @@ class LocalPlace:
         return self.layout.of(node).log_dir
 
 
-async def _send(name: str, process: Process, number: signal.Signals) -> None:
-    assert process.pid, f"{name} is being started: pid 0 would be this process and its children"
-    # No other has its pid while it is listed: Linux uses all others first.
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process.pid, number)
+async def _send(_name: str, process: Process, number: signal.Signals) -> None:
+    if not process.pid and process.starting is not None:
+        await asyncio.wait([process.starting])
+    if process.pid:  # never 0, which would be our own group; no other has it: Linux uses all others first
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)

@@ -22,7 +22,7 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, PartitionSpec
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
-from floodmark.harness.spec import DIRECT, PROXIED, RunSpec, key_values, shortened
+from floodmark.harness.spec import DIRECT, PROXIED, RunSpec, converted, key_values, shortened
 
 _NOT_SETTINGS = frozenset({"floodmark.rules", "floodmark.bugs", "floodmark.trace", "floodmark.failpoints"})
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")
@@ -91,9 +91,9 @@ def read_saved(about: Mapping[str, Any], source: str) -> SavedRun:
         raise FloodmarkError(f"{source} cannot be reproduced: its run.json lacks {', '.join(missing)} (it "
                              "was made by hand, by another tool, or by an older floodmark)")
     try:
-        return _saved(msgspec.convert(about, _About), source)
+        return _saved(converted(about, _About, ""), source)
     except ValueError as error:
-        raise UsageError(f"{source} cannot be reproduced: in its run.json: {error}") from error
+        raise UsageError(f"{source} cannot be reproduced: in its run.json {error}") from error
 
 
 def _saved(about: _About, source: str) -> SavedRun:

@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, inspect
@@ -234,18 +234,38 @@ def converted(value: Any, kind: Any, what: str) -> Any:
     try:
         found = msgspec.convert(value, kind, dec_hook=lambda to, plain: to(plain))
     except msgspec.ValidationError as error:
-        raise ValueError(f"{what} is {shortened(value)}, should be {allowed(type_of(kind))}") from error
+        raise ValueError(wrong_in(value, kind, what)) from error
     if isinstance(found, float) and not math.isfinite(found):
         raise ValueError(f"{what} is {value}, should be {allowed(type_of(kind))}")
     return found
 
 
+def wrong_in(value: Any, kind: Any, what: str) -> str:
+    """What is wrong with a value that is not of this type: the innermost wrong one, and what is allowed."""
+    bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    inside: list[tuple[Any, Any, str]] = []
+    if isinstance(value, Mapping) and get_origin(bare) is dict:
+        of_key, of_item = get_args(bare)
+        inside = [(key, of_key, f"a key of {what}") for key in value]
+        inside += [(item, of_item, f"{key} of {what}") for key, item in value.items()]
+    elif isinstance(value, Mapping) and isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+        inside = [(value[one.name], one.type, f"{one.name} of {what}" if what else one.name)
+                  for one in msgspec.structs.fields(bare) if one.name in value]
+    for item, of, name in inside:
+        try:
+            msgspec.convert(item, of)
+        except msgspec.ValidationError:
+            return wrong_in(item, of, name)
+    return f"{what} is {shortened(value)}, should be {allowed(type_of(kind))}"
+
+
 def type_of(kind: Any) -> inspect.Type:
     """What msgspec knows of a type; that of a value which is there, where None is allowed."""
     info = inspect.type_info(kind)
-    if isinstance(info, inspect.UnionType):
-        return next(one for one in info.types if not isinstance(one, inspect.NoneType))
-    return info
+    if not isinstance(info, inspect.UnionType):
+        return info
+    some = tuple(one for one in info.types if not isinstance(one, inspect.NoneType))
+    return some[0] if len(some) == 1 else inspect.UnionType(some)
 
 
 def allowed(info: inspect.Type) -> str:
@@ -263,8 +283,15 @@ def allowed(info: inspect.Type) -> str:
         return f"one of {', '.join(map(str, info.values))}"
     if isinstance(info, inspect.VarTupleType):
         if isinstance(info.item_type, inspect.StrType):
-            return "a list of names"
+            return "a list of names" if info.max_length is None else f"a list of 1 to {info.max_length} names"
         return f"a list of 1 to {info.max_length}, each {allowed(info.item_type)}"
+    if isinstance(info, inspect.DictType | inspect.ListType):
+        noun = "an object" if isinstance(info, inspect.DictType) else "a list"
+        return noun if info.max_length is None else f"{noun} of at most {info.max_length:,}"
+    if isinstance(info, inspect.StructType | inspect.DataclassType):
+        return f"an object with {', '.join(one.name for one in info.fields if one.required) or 'fields'}"
+    if isinstance(info, inspect.UnionType):
+        return ", ".join(map(allowed, info.types[:-1])) + f" or {allowed(info.types[-1])}"
     return "a name" if getattr(info, "pattern", None) is None else "a valid name"
 
 

@@ -169,7 +169,11 @@ def _unusable_because(about: dict[str, str]) -> str | None:
     if about.get("Os", "linux") != "linux":
         return f"runs containers of {about['Os']}: switch it to Linux containers"
     spoken = about.get("ApiVersion", "0.0")
-    if tuple(map(int, spoken.split("."))) < OLDEST_API:
+    try:
+        found = tuple(map(int, spoken.split(".")))
+    except ValueError:
+        return f"speaks an unknown API, {spoken!r}"
+    if found < OLDEST_API:
         return (
             f"is too old: version {about.get('Version', 'unknown')}, API {spoken}; "
             f"20.10, API {OLDEST_API[0]}.{OLDEST_API[1]}, or newer is wanted"

@@ -1,32 +1,32 @@
 """Builds grudges: for each node, the nodes that it does not hear. Pure; randomness is a passed Random.
 
 Rules
-1. No node is cut from itself; a node that hears all others is not in the grudge.
-2. The same Random in the same state gives the same grudge.
+1. A grudge is the complement of the graph of who hears whom (edges from hearer to heard).
+2. No node is cut from itself; a node that hears all others is not in the grudge.
+3. The same Random in the same state gives the same grudge.
 
 The clients of the harness and the controller are pseudo-nodes that a grudge may name like any other.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import permutations
+from collections.abc import Callable, Sequence
 from random import Random
+
+import networkx as nx
 
 from floodmark.harness.schedule.views import CLIENTS
 
 Grudge = dict[str, list[str]]  # node -> the nodes that it does not hear; both sorted
 
 
-def unless(hears: Callable[[str, str], object], nodes: Iterable[str]) -> Grudge:
-    """The grudge of these nodes, by whether one hears another."""
-    ordered = sorted(nodes)
-    unheard = {node: [other for other in ordered if other != node and not hears(node, other)]
-               for node in ordered}
-    return {node: others for node, others in unheard.items() if others}
+def unheard(hears: "nx.DiGraph[str]") -> Grudge:
+    """The grudge of a graph of who hears whom."""
+    snubs = nx.complement(hears)
+    return {node: sorted(snubs.successors(node)) for node in sorted(snubs) if snubs.out_degree(node)}
 
 
 def apart(nodes: Sequence[str], others: Sequence[str]) -> Grudge:
     """Cut `nodes` from `others`: they do not hear each other; inside each group all do."""
-    return unless(lambda one, other: (one in nodes) == (other in nodes), {*nodes, *others})
+    return unheard(_groups(nodes, [other for other in others if other not in nodes]))
 
 
 def one_node(random: Random, nodes: Sequence[str]) -> Grudge:
@@ -43,8 +43,9 @@ def halves(random: Random, nodes: Sequence[str]) -> Grudge:
 def bridge(random: Random, nodes: Sequence[str]) -> Grudge:
     """Two groups that do not hear each other, and one node that hears all and that all hear."""
     mixed = _shuffle(random, nodes)
-    middle, left = mixed[0], mixed[1:(len(mixed) + 1) // 2]
-    return unless(lambda one, other: middle in (one, other) or (one in left) == (other in left), mixed)
+    middle, rest = mixed[0], mixed[1:]
+    left, right = rest[:len(rest) // 2], rest[len(rest) // 2:]
+    return unheard(nx.compose(_groups([middle, *left], right), _groups([middle, *right], left)))
 
 
 def majorities_ring(random: Random, nodes: Sequence[str]) -> Grudge:
@@ -58,8 +59,12 @@ def majorities_ring(random: Random, nodes: Sequence[str]) -> Grudge:
     if count < 3:
         return {}
     others = count // 2  # the others that make a majority with the node itself
-    sides = {side % count for side in range(-(others // 2), others - others // 2 + 1)}
-    return unless(lambda one, other: (ring.index(other) - ring.index(one)) % count in sides, ring)
+    hears = nx.DiGraph()
+    hears.add_nodes_from(ring)
+    for at, node in enumerate(ring):
+        sides = [*range(-(others // 2), 0), *range(1, others - others // 2 + 1)]
+        hears.add_edges_from((node, ring[(at + side) % count]) for side in sides)
+    return unheard(hears)
 
 
 def one_way(random: Random, nodes: Sequence[str]) -> Grudge:
@@ -82,8 +87,9 @@ def at_random(random: Random, nodes: Sequence[str]) -> Grudge:
     ordered = sorted(nodes)
     if len(ordered) < 2:
         return {}
-    heard = {pair for pair in permutations(ordered, 2) if random.random() < 0.5}
-    return unless(lambda *pair: pair in heard, ordered) or one_way(random, ordered)
+    hears = nx.relabel_nodes(nx.gnp_random_graph(len(ordered), 0.5, seed=random, directed=True),
+                             dict(enumerate(ordered)))
+    return unheard(hears) or one_way(random, ordered)
 
 
 # By the word for it in a schedule (`kind`).
@@ -91,6 +97,11 @@ KINDS: dict[str, Callable[[Random, Sequence[str]], Grudge]] = {
     "one-node": one_node, "halves": halves, "bridge": bridge, "majorities-ring": majorities_ring,
     "one-way": one_way, "clients": clients_only, "random": at_random,
 }
+
+
+def _groups(*groups: Sequence[str]) -> "nx.DiGraph[str]":
+    """The graph in which every node hears the nodes of its own group."""
+    return nx.compose_all([nx.complete_graph(list(group), create_using=nx.DiGraph) for group in groups])
 
 
 def _shuffle(random: Random, nodes: Sequence[str]) -> list[str]:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Generic
 
 from floodmark.checkers.judge import report
+from floodmark.checkers.laws.finding_names import WITHDRAWN
 from floodmark.checkers.text.explain import known_findings
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError, nearest
@@ -353,7 +354,7 @@ class Gate:
 def gate(*, strict: bool, allow: Sequence[str], allow_unknown: bool, **files: Path | None) -> Gate:
     """The Gate for check's options; UsageError for a name in --allow that is no finding."""
     known = known_findings()
-    for strange in sorted(set(allow) - set(known)):
+    for strange in sorted(set(allow) - {*known, *WITHDRAWN}):
         raise UsageError(f"--allow: no finding is called {strange!r}; {nearest(strange, known)}")
     refuse_no_files({f"--{name.removesuffix('_file')}": file for name, file in files.items()})
     return Gate(policy=Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown), **files)

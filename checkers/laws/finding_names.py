@@ -46,6 +46,7 @@ G1C = "G1c"
 G1C_PROCESS = "G1c-process"
 G1C_REALTIME = "G1c-realtime"
 UNFIT = "unfit"  # never a finding: listed under unknown
+WITHDRAWN = ("G-single", "G2-item")  # nobody looks for them; gates of before still allow them
 
 OF_THE_LOGS = (DIVERGED, UNDER_REPLICATED, EPOCH_LINEAGE, MALFORMED_LOG)
 OF_THE_LOG_ALONE = (UNSEEN, SAW_THEN_LOST)  # the leader's log; losses may also show in reads

@@ -271,3 +271,10 @@ def test_invalid_arguments_are_a_usage_error_before_any_work(here: Path, words: 
     answer = floodmark(*words)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("floodmark: ")
+
+
+def test_a_name_that_was_withdrawn_may_still_be_allowed() -> None:
+    """Gates of before have it."""
+    made = pipeline.gate(strict=True, allow=("G-single",), allow_unknown=False)
+
+    assert made.policy.allow == {"G-single"}

@@ -128,7 +128,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def needed(name: str) -> set[str]:
     """The distribution and all its dependencies."""
     asked = [word for word in distribution(name).requires or () if ";" not in word]
-    return {name}.union(*(needed(re.split(r"[^\w.-]", word)[0]) for word in asked))
+    return {name}.union(*(needed(re.split(r"[^\w.-]", word.lower())[0]) for word in asked))
 
 
 @pytest.mark.long

@@ -3,7 +3,8 @@
 Rules
 1. A process prints a line when it is ready. Then each line of JSON on its stdin is a request, and a line on
    its stdout, with the request's `id`, is its answer.
-2. It ends when its stdin ends, and is killed with the campaign's process; what it was doing ends with it.
+2. It ends when its stdin ends, or an answer fails, and is killed with the campaign's process; what it was
+   doing ends with it.
 """
 
 import asyncio
@@ -45,9 +46,14 @@ async def _serve(out: BinaryIO, answer: Callable[[Any], Awaitable[Mapping[str, A
 
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
+    def ended(task: asyncio.Task[None]) -> None:
+        work.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            requests.set_exception(error)  # this process ends by it, which whoever asked sees
+
     while line := await requests.readline():
         work.add(task := asyncio.create_task(answer_one(orjson.loads(line))))
-        task.add_done_callback(work.discard)
+        task.add_done_callback(ended)
 
 
 def _put(out: BinaryIO, answer: Mapping[str, Any]) -> None:

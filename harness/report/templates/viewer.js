@@ -110,6 +110,8 @@ const floodmarkViewer = (() => {
 
   const escaped = (text) => String(text).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
 
+  const BEHIND = 50; // pixels behind the last box: half of a mark's text
+
   /** The width of a box, wide enough for its value. */
   function sizeOf(drawn) {
     const longest = Math.max(0, ...drawn.rows.flatMap((row) => row.boxes.map((box) => shownOf(box).length)));
@@ -119,7 +121,7 @@ const floodmarkViewer = (() => {
   /** How many offsets fit into this many pixels; null: all that are ever shown. */
   function fitting(drawn, room) {
     const size = sizeOf(drawn) + GAP, all = drawn.to - drawn.from;
-    if (room >= WIDE.left + all * size + 34) return null;
+    if (room >= WIDE.left + all * size + BEHIND) return null;
     if (room >= 560) return null;
     const least = NARROW.left + 2 * NARROW.bar;
     return Math.max(FEW, Math.min(SHOWN, Math.floor((room - least) / size)));
@@ -130,7 +132,7 @@ const floodmarkViewer = (() => {
     const form = narrow ? NARROW : WIDE, size = sizeOf(drawn);
     const bar = drawn.rows.some((row) => row.before) ? form.bar : 0;
     const x = (offset) => form.left + bar + (offset - drawn.from) * (size + GAP);
-    const width = x(drawn.to) + (drawn.rows.some((row) => row.behind) ? form.bar : 34);
+    const width = x(drawn.to) + (drawn.rows.some((row) => row.behind) ? form.bar : BEHIND);
     const height = form.top + drawn.rows.length * form.row;
     const parts = [];
     for (const offset of offsets(drawn.from, drawn.to)) {

@@ -6,9 +6,9 @@
   two_passes.py      judges a big run over many tasks; pieces.py: the data that travels between them;
                      far_files.py: files that only Spark's JVM can read
   preconditions.py   the results of the first pass: what is broken, the nemesis's acts, the counts
-  runs.py            a run after the first pass; claim_gates.py, permissions.py, run_tables.py: what may be
-                     claimed about it and what its faults permit, as tables for the laws
-  reasons.py         what makes checks unknown; unread.py: faults that the history may not show
+  runs.py            a run after the first pass; permissions.py, run_tables.py: what its faults permit, as
+                     tables for the laws; unread.py: faults that the history may not show
+  reasons.py         what makes checks unknown, and what may be claimed about each partition
   rulings.py         the controller's decisions; elections.py: unclean elections
   examples.py        findings to counts and the few worst; blame.py: the line of the trace to blame
   verdicts.py        findings and reasons to a verdict; report.py: verdict.json

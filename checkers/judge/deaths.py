@@ -15,6 +15,7 @@ Rules
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from floodmark.checkers.judge.preconditions import Preconditions
 from floodmark.checkers.read.folder import Folder, ints, is_int
 from floodmark.harness.faults import FAULTS, OF_LINKS, undoes
 
@@ -44,6 +45,28 @@ class Act(NamedTuple):
     began: int
     time: int
     failed: bool
+
+
+def died(folder: Folder) -> list[str] | None:
+    """The nodes whose process ended by itself after it had been ready, sorted; None: run.json has no list of
+    them."""
+    nodes = folder.about.get("died") or []
+    if not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
+        return None
+    return sorted(set(nodes))
+
+
+def unexplained(folder: Folder, seen: Preconditions) -> list[str]:
+    nodes = died(folder) or []
+    return sorted({*nodes} - {*explained(folder, nodes, seen.nemesis)})
+
+
+def may_have_been_struck(folder: Folder, seen: Preconditions) -> bool:
+    """Whether the history may lack a fault, or its time may be wrong."""
+    closed, lines = folder.about.get("history_lines"), seen.lines - folder.torn
+    may_be = seen.broken_faults | (frozenset() if folder.torn else seen.last_broken_faults)
+    missing = folder.history is None or (is_int(closed) and lines < closed)
+    return bool(missing or may_be - {"elect"} or seen.disordered or seen.falls is not None)
 
 
 def explained(folder: Folder, nodes: Sequence[str], nemesis: Sequence[Mapping[str, Any]]) -> Collection[str]:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from floodmark.checkers.judge.permissions import AllBounds
-from floodmark.checkers.judge.reasons import Reason, listed
+from floodmark.checkers.judge.reasons import listed
 from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.finding_names import Reason
 
 
 def unclean_elections(number: int, bounds: AllBounds) -> Iterator[dict[str, Any]]:

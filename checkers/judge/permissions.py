@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from floodmark.checkers.judge.reasons import died
+from floodmark.checkers.judge.deaths import died
 from floodmark.checkers.judge.rulings import Ruling, Rulings
 from floodmark.checkers.judge.unread import Unread, ends_of, flushes_at_recovery, listed
 from floodmark.checkers.laws.permits import BUDGET, BUDGET_MAYBE, EVER, NEVER, UNCLEAN, UNCLEAN_MAYBE

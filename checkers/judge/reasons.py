@@ -1,160 +1,66 @@
-"""Lists what makes checks unknown, row by row of the format's table, as (names, reason)."""
+"""Decides what may be claimed of a run and of each of its partitions, once the first pass is over.
 
-from collections.abc import Iterator
-from functools import partial
+The rows of the format's table "What makes checks unknown" that hold go into folder.reasons, as (If, why): the
+verdict lists the checks that they make unknown, and the laws claim nothing where they would be silent
+(finding_names.py). What differs from partition to partition is in the gates, columns of the laws' tables
+(run_tables.py).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial, reduce
+from operator import eq, or_
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from floodmark.checkers.judge.claim_gates import (
-    are_all_nodes,
-    gates_of,
-    imported,
-    partitions_read_to_end,
-)
-from floodmark.checkers.judge.deaths import explained
+from floodmark.checkers.judge.deaths import died, may_have_been_struck, unexplained
 from floodmark.checkers.judge.preconditions import Preconditions
-from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.finding_names import BROKER_DIED, STUCK, If, Reason
 from floodmark.checkers.read.columns import Flags, contains
-from floodmark.checkers.read.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_int
-from floodmark.checkers.read.observed import OF_FILES
+from floodmark.checkers.read.folder import (
+    DIGITS_AT_MOST,
+    INT64,
+    UNKNOWN_NS,
+    Folder,
+    clock_error_ns,
+    damage_dump,
+    ints,
+    is_int,
+)
+from floodmark.harness.faults import FAULTS
 from floodmark.harness.run import RunAt
 
 SHOWN = 5  # partitions, values or processes named in a reason
-Reason = tuple[tuple[str, ...], str]  # the checks, and why they may have missed something
+Gates = Any  # np.recarray: flags for each partition of run.json, in its order; gates_of lists them
+NO_ROW = If(0)
 
 
-def reasons_of(folder: Folder, seen: Preconditions) -> None:
-    """Add to folder.reasons everything that follows from the preconditions and the small files; dumps with
-    flaws become damaged ones."""
-    if seen.repeated:
-        of_the_trace = finding_names.OF_THE_TRACE if folder.trace else ()
-        repeated = f"values were sent more than once: {listed(seen.repeated)}"
-        folder.reasons.append(((*finding_names.IF_VALUES_REPEAT, *of_the_trace), repeated))
-    for process, index in sorted(seen.overlapping.items())[:SHOWN]:
-        overlap = f"process {process} had two ops open, or invoked one after an info, at index {index}"
-        folder.reasons.append((finding_names.IF_OPS_OVERLAP, f"history.jsonl: {overlap}"))
-    folder.reasons += [(finding_names.IF_BREACHED, breach) for breach in breaches(folder, seen)]
+def reasons_of(folder: Folder, seen: Preconditions) -> Gates:
+    """Add every row that holds to folder.reasons; return the gates. Dumps with flaws become damaged ones."""
+    reasons = folder.reasons
+    reasons += of_the_history(folder, seen)
     damaged_dumps(folder, seen)
-    open_losses = losses_open(folder, seen)
-    folder.reasons += losses_of_dumps(folder, open_losses)
-    folder.reasons += missing_rows(folder, open_losses)
-    folder.reasons += unreadable_epochs(folder)
-    folder.reasons += partitions_unknown(folder, seen, open_losses)
-    folder.reasons += of_the_end(folder, seen)
-    folder.reasons += [(finding_names.OF_THE_TRACE, flaw) for flaw in trace_flaws(folder, seen)]
-    folder.reasons += promises_unclear(folder, open_losses)
-    for checks, why in folder.guarantees.reasons():
-        made = tuple(name for name in checks if folder.trace or name not in finding_names.OF_THE_TRACE)
-        folder.reasons.append((made, why))
+    gates = gates_of(folder, breached=bool(rows_that_hold(folder) & If.BREACHED))
+    reasons += of_the_logs(folder, gates)
+    reasons += of_partitions(folder, seen, gates)
+    reasons += of_the_end(folder, seen, gates)
+    reasons += of_the_trace(folder, seen)
+    reasons += of_promises(folder, gates)
     if seen.acked == 0:
-        folder.reasons.append((finding_names.IF_NOTHING_ACKED, "nothing was acked at all"))
-    folder.reasons += [((finding_names.UNFIT,), f"not what was asked: {why}") for why in unfit(folder)]
-    if folder.trace:
-        folder.reasons[:] = [with_the_trace(reason) for reason in folder.reasons]
-
-
-def with_the_trace(reason: Reason) -> Reason:
-    """Whatever makes checks of the history unknown does the same to checks that also use the trace."""
-    names, why = reason
-    if names == finding_names.IF_BREACHED:
-        return (*names, *finding_names.OF_TRACE_AND_HISTORY), why
-    return ((*names, finding_names.RECOVERY_LOSS), why) if names == finding_names.IF_KILLED else reason
-
-
-def of_the_end(folder: Folder, seen: Preconditions) -> Iterator[Reason]:
-    """Reasons from run.json about the end of the run."""
-    if not folder.settled:
-        yield finding_names.IF_NOT_SETTLED, f"not settled: {why_not_settled(folder)}"
-    if died(folder) is None:
-        yield (
-            (finding_names.BROKER_DIED, finding_names.STUCK),
-            "run.json: `died` is no list of nodes, so nobody knows which of them ended by themselves",
-        )
-    if died_unexplained(folder, seen) and may_have_been_struck(folder, seen):
-        yield (
-            (finding_names.BROKER_DIED,),
-            "a line of history.jsonl that is missing or wrong may be of the fault that made a node end",
-        )
-    if (why := stuck(folder, seen)[1]) is not None:
-        yield (finding_names.STUCK,), f"stuck, or not: {why}"
-    if folder.killed:
-        yield (
-            finding_names.IF_KILLED,
-            "run.json has no history_lines: the run was killed, and lines of the history may be missing",
-        )
-
-
-def unfit(folder: Folder) -> Iterator[str]:
+        reasons.append((If.UNACKED, "nothing was acked at all"))
     missed, unstruck = folder.about.get("missed"), folder.about.get("unstruck")
     if missed:
-        yield f"moments of the schedule never came, positions {listed(missed)}"
+        asked = f"moments of the schedule never came, positions {listed(missed)}"
+        reasons.append((If.UNFIT, f"not what was asked: {asked}"))
     if unstruck:
-        yield f"a nemesis was to strike and nothing did: {unstruck}"
+        asked = f"a nemesis was to strike and nothing did: {unstruck}"
+        reasons.append((If.UNFIT, f"not what was asked: {asked}"))
+    return gates
 
 
-def died(folder: Folder) -> list[str] | None:
-    """The nodes whose process ended by itself after it had been ready, sorted; None: run.json has no list of
-    them."""
-    nodes = folder.about.get("died") or []
-    if not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
-        return None
-    return sorted(set(nodes))
-
-
-def died_unexplained(folder: Folder, seen: Preconditions) -> list[str]:
-    nodes = died(folder) or []
-    return sorted({*nodes} - {*explained(folder, nodes, seen.nemesis)})
-
-
-def may_have_been_struck(folder: Folder, seen: Preconditions) -> bool:
-    """Whether the history may lack a fault, or its time may be wrong."""
-    closed, lines = folder.about.get("history_lines"), seen.lines - folder.torn
-    may_be = seen.broken_faults | (frozenset() if folder.torn else seen.last_broken_faults)
-    missing = folder.history is None or (is_int(closed) and lines < closed)
-    return bool(missing or may_be - {"elect"} or seen.disordered or seen.falls is not None)
-
-
-def waiting(folder: Folder) -> dict[int, list[str]]:
-    """What partitions still lacked after mending; nothing where a node had died or a fault was left."""
-    settle = folder.about.get("settle") or {}
-    unled, unacked = set(ints(settle.get("no_leader"))), set(ints(settle.get("no_ack")))
-    if folder.about.get("died") or folder.about.get("residue"):
-        return {}
-    return {
-        key: [what for what, keys in (("no leader", unled), ("no ack", unacked)) if key in keys]
-        for key in sorted(unled | unacked)
-    }
-
-
-def stuck(folder: Folder, seen: Preconditions) -> tuple[dict[int, list[str]], str | None]:
-    """What partitions still lacked although every node was up; and why nobody knows that of some, None: all
-    is known. Where only the wire is seen, a partition that never worked may be a mistake in the setup."""
-    lacking = waiting(folder)
-    if not lacking:
-        return {}, None
-    if folder.observes.replicas:
-        up = are_up(folder)
-        return lacking if up else {}, (
-            "replicas.jsonl does not say for every node whether it was running" if up is None else None
-        )
-    if not are_all_nodes(folder, "answering"):
-        return {}, "not every node is in settle.answering, so some may not have been up"
-    acked = frozenset() if is_breached(folder, seen) else seen.acked_at_first
-    silent = [key for key in lacking if key not in acked]
-    return {key: what for key, what in lacking.items() if key in acked}, (
-        f"nothing shows that partition {listed(silent)} acked before the first fault" if silent else None
-    )
-
-
-def are_up(folder: Folder) -> bool | None:
-    """Whether every node was running at the end, by the rows of its replicas; None: some rows are missing."""
-    if not folder.replicas.all_run:
-        return False
-    return True if not folder.rows_damaged and not rowless(folder).any() else None
-
-
-def is_breached(folder: Folder, seen: Preconditions) -> bool:
-    return any(True for _ in breaches(folder, seen))
+def rows_that_hold(folder: Folder) -> If:
+    return reduce(or_, (row for row, _ in folder.reasons if isinstance(row, If)), NO_ROW)
 
 
 def listed(items: object) -> str:
@@ -162,30 +68,141 @@ def listed(items: object) -> str:
     return ", ".join(shown[:SHOWN]) + (", ..." if len(shown) > SHOWN else "")
 
 
-# -- the history ------------------------------------------------------------------------------------------
+# -- the gates ----------------------------------------------------------------------------------------------
 
 
-def breaches(folder: Folder, seen: Preconditions) -> Iterator[str]:
-    """Every kind of breach of history.jsonl's field table, with the place of the first."""
+def gates_of(folder: Folder, *, breached: bool) -> Gates:
+    """breached: lines of the history may be missing or wrong, so nobody can say what was not read."""
+    partitions, elsewhere = folder.partitions, imported(folder)
+    keys, compact, leader = partitions.keys_there, partitions.compact, partitions.leader
+    leaderless = leader.where(lambda node: node is None)
+    has_row = folder.replicas.rows_by(leader, keys) >= 0
+    rowless = np.zeros(len(keys), dtype=np.bool_)
+    for node in partitions.nodes:
+        has_replica = partitions.replicas.where(partial(contains, item=node))
+        rowless |= has_replica & (folder.replicas.rows_of(node, keys) < 0)
+    # The leader is known, has its row in replicas.jsonl, and its dump is complete.
+    leader_known = has_row & leader.where(lambda node: node is not None and has_complete_dump(folder, node))
+    read_to_end = np.isin(keys, partitions_read_to_end(folder))
+    # There is no leader's log, the log was not compacted, and the history has all reads. Then final reads
+    # show losses; or, in an imported history, Jepsen's inference does: every record below one that was read
+    # was read too. Nor is there a log where no node knows the topic, and nobody leads the partition.
+    logless = ~leader_known & ~compact & ~_is_blind(elsewhere, keys) & (not breached)
+    by_final_reads = logless & read_to_end & folder.settled
+    by_any_read = logless & (bool(elsewhere) and not folder.killed)
+    topic_gone = logless & folder.topic_gone & leaderless
+    # An import lists the partitions that have an ack above all reads: for those nothing can be claimed.
+    beyond_reads = np.isin(keys, [*(_numbers(elsewhere.get("unread")) or ())])
+    # If rows are missing, the final log start may be higher than in those that are there. (A system that
+    # shows no rows is assumed to delete nothing.)
+    hides_log_start = np.where(leaderless, rowless, ~has_row) & folder.observes.replicas
+    gates = {
+        "leader_known": leader_known,
+        "losses_judged": leader_known & ~compact,
+        "unseen_judged": leader_known & read_to_end & (folder.settled and not breached),
+        "by_final_reads": by_final_reads,
+        "by_any_read": by_any_read,
+        "topic_gone": topic_gone,
+        "losses_shown": leader_known | by_final_reads | topic_gone | (by_any_read & ~beyond_reads),
+        "log_start_unknown": hides_log_start,
+        "leaderless": leaderless,
+        "leader_rowless": ~leaderless & ~has_row,
+        "rowless": rowless,
+        "read_to_end": read_to_end,
+    }
+    return np.rec.fromarrays(list(gates.values()), dtype=[(name, np.bool_) for name in gates])
+
+
+def _is_blind(elsewhere: Mapping[str, Any], keys: npt.NDArray[np.int64]) -> Flags:
+    """The partitions for which an import has left out some reads."""
+    blind, left_out = _numbers(elsewhere.get("blind")), elsewhere.get("left_out")
+    if blind is not None:
+        return np.isin(keys, [*blind])
+    # An import by an older version names no partitions.
+    all_blind = isinstance(left_out, dict) and any(name.startswith("read ") for name in left_out)
+    return np.full(len(keys), all_blind)
+
+
+def _numbers(values: Any) -> frozenset[float] | None:
+    """The numbers in a list; None if the value is no list."""
+    if not isinstance(values, list):
+        return None
+    return frozenset(value for value in values if isinstance(value, (int, float)))
+
+
+def has_complete_dump(folder: Folder, node: str) -> bool:
+    """Whether the node's dump has every entry of its replicas."""
+    return node in folder.dumps and node not in folder.damaged
+
+
+def partitions_read_to_end(folder: Folder) -> tuple[int, ...]:
+    """The partitions that known processes have read to the end."""
+    processes = (folder.about.get("final_reads") or {}).get("processes")
+    known = isinstance(processes, list) and 0 < len(processes) == len(folder.final_processes)
+    return folder.final_partitions if known else ()
+
+
+def is_topic_gone(folder: Folder, nemesis: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether no node knew our topics throughout settling. Nothing is claimed where an act of the run may
+    have deleted them, or the controllers' log with them: one that is not floodmark's own, or lost data
+    anywhere (a broker may be a controller too)."""
+    harmless = all(op["f"] in FAULTS and op["fault"].get("lost") is not True for op in nemesis)
+    return harmless and not folder.killed and are_all_nodes(folder, "topic_unknown")
+
+
+def are_all_nodes(folder: Folder, name: str) -> bool:
+    """Whether this list in run.json's `settle` names every node."""
+    named = (folder.about.get("settle") or {}).get(name)
+    return isinstance(named, list) and all(node in named for node in folder.nodes) and bool(folder.nodes)
+
+
+def imported(folder: Folder) -> Mapping[str, Any]:
+    """What run.json says about the import of the history; empty if the history was made here."""
+    elsewhere = folder.about.get("imported")
+    return {"from": None, **elsewhere} if isinstance(elsewhere, dict) else {}
+
+
+def is_loss_in_doubt(folder: Folder) -> bool:
+    """Whether lost-write is in doubt for a record that no final read returned. Where logs are promised,
+    unseen is unknown without them; where they are not, only this says so."""
+    return not (folder.observes.dumps and folder.observes.replicas)
+
+
+def uncommitted_of(folder: Folder) -> dict[int, bool]:
+    """The processes whose isolation is another one than the guarantee's: whether it is read_uncommitted."""
+    named = folder.about.get("isolation_of")
+    return {int(process): level == "read_uncommitted"
+            for process, level in (named.items() if isinstance(named, dict) else ())
+            if process.isascii() and process.isdigit() and len(process) <= DIGITS_AT_MOST
+            and int(process) < INT64}  # fmt: skip
+
+
+# -- the rows -----------------------------------------------------------------------------------------------
+
+
+def of_the_history(folder: Folder, seen: Preconditions) -> Iterator[Reason]:
+    """Every kind of breach of history.jsonl's field table comes with the place of the first."""
+    if seen.repeated:
+        yield If.REPEATED, f"values were sent more than once: {listed(seen.repeated)}"
+    for process, index in sorted(seen.overlapping.items())[:SHOWN]:
+        overlap = f"process {process} had two ops open, or invoked one after an info, at index {index}"
+        yield If.OVERLAPPING, f"history.jsonl: {overlap}"
     if folder.history is None:
-        yield "history.jsonl cannot be read"
+        yield If.BREACHED, "history.jsonl cannot be read"
         return
-    bad = seen.bad - folder.torn
+    bad, breached = seen.bad - folder.torn, If.BREACHED | (If.DISORDERED if seen.disordered else NO_ROW)
     if bad > 0:
         are = "lines are" if bad > 1 else "line is"
-        yield f"history.jsonl:{seen.first_bad}: {bad} {are} not as the field table says"
+        yield breached, f"history.jsonl:{seen.first_bad}: {bad} {are} not as the field table says"
     elif not seen.in_order:
-        yield "history.jsonl: index is not the line's position"
+        yield breached, "history.jsonl: index is not the line's position"
     if seen.unmatched is not None:
-        yield f"history.jsonl:{seen.unmatched + 1}: a completion that fits no invocation"
+        yield If.BREACHED, f"history.jsonl:{seen.unmatched + 1}: a completion that fits no invocation"
     if seen.falls is not None:
-        yield f"history.jsonl:{seen.falls + 1}: time falls"
+        yield If.BREACHED, f"history.jsonl:{seen.falls + 1}: time falls"
     lines, closed = seen.lines - folder.torn, folder.about.get("history_lines")
     if is_int(closed) and lines < closed:
-        yield f"history.jsonl has {lines} lines, and had {closed} when it was closed"
-
-
-# -- dumps and rows ---------------------------------------------------------------------------------------
+        yield If.BREACHED, f"history.jsonl has {lines} lines, and had {closed} when it was closed"
 
 
 def damaged_dumps(folder: Folder, seen: Preconditions) -> None:
@@ -202,130 +219,138 @@ def damaged_dumps(folder: Folder, seen: Preconditions) -> None:
             damage_dump(folder, node, f"logs/{dump.name}{number}: {lines} no entry")
 
 
-# Below, `open_losses` and others are flags, one for each partition of run.json.
+def hidden(losses: Flags | np.bool_) -> If:
+    """The row of lost-write, if nothing shows some of these losses."""
+    return If.LOSS_HIDDEN if np.any(losses) else NO_ROW
 
 
-def losses_open(folder: Folder, seen: Preconditions) -> Flags:
-    """The partitions whose losses neither the leader's log nor reads show."""
-    return ~gates_of(folder, breached=is_breached(folder, seen)).losses_shown
-
-
-def losses_of_dumps(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
-    """Reasons for damaged dumps of leaders, and of replicas that would have to show losses."""
-    leaders = folder.partitions.leader
-    leading, losing = leaders.there(), leaders.taken(np.flatnonzero(open_losses)).there()
+def of_the_logs(folder: Folder, gates: Gates) -> Iterator[Reason]:
+    """Damaged dumps of leaders; replicas without a row in replicas.jsonl (for followers only where the file
+    itself is there), of which the first few are named; and leader-epoch caches that could not be read."""
+    partitions, leaders, open_losses = folder.partitions, folder.partitions.leader, ~gates.losses_shown
+    leading = leaders.there()
     for node, flaw in folder.flaws.items():
         if node in leading:
-            yield finding_names.OF_THE_LOG_ALONE, flaw
-        if node in losing:
-            yield (finding_names.LOST_WRITE,), flaw
-
-
-def if_leaderless(those: Flags, open_losses: Flags) -> tuple[str, ...]:
-    """The checks that are unknown where the leaders of these partitions are unknown."""
-    checks = finding_names.IF_LEADER_UNKNOWN
-    is_open = (those & open_losses).any()
-    return checks if is_open else tuple(name for name in checks if name != finding_names.LOST_WRITE)
-
-
-def missing_rows(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
-    """Reasons for replicas without a row in replicas.jsonl (for followers only where the file itself is
-    there); the first few are named."""
-    if not folder.observes.replicas:
-        return
-    run = RunAt(folder=folder.path)
-    is_there = run.has(run.replicas_path)
-    # Partitions whose leader lacks a row, or only others do.
-    leaders = leader_rowless(folder)
-    others = rowless(folder) & ~leaders & is_there
-    nobody = np.zeros(len(leaders), dtype=np.bool_)
-    for whose, those, is_open in (("the leader", leaders, leaders & open_losses), ("some", others, nobody)):
+            losing = leaders.where(partial(eq, node)) & open_losses
+            yield If.LEADERS_LOG | hidden(losing), flaw
+    run, leads = RunAt(folder=folder.path), gates.leader_rowless
+    others = gates.rowless & ~leads & run.has(run.replicas_path)
+    of_leaders = "the leader", leads, If.LOG | If.LEADERS_LOG, leads & open_losses
+    of_others = "some", others, If.LOG, np.zeros_like(leads)
+    for whose, those, row, losing in (of_leaders, of_others) if folder.observes.replicas else ():
         rows = np.flatnonzero(those).tolist()
-        for row in rows[:SHOWN]:
-            partition = folder.partitions.row(row)
-            nodes = [node for node in partition.replicas if (node, partition.key) not in folder.replicas]
-            missing = f"replicas.jsonl has no row of {listed(nodes)} for partition {partition.key}"
-            yield if_rowless(leads=those is leaders, losses=bool(is_open[row])), missing
+        for at in rows[:SHOWN]:
+            one = partitions.row(at)
+            nodes = [node for node in one.replicas if (node, one.key) not in folder.replicas]
+            missing = f"replicas.jsonl has no row of {listed(nodes)} for partition {one.key}"
+            yield row | hidden(losing[at]), missing
         if len(rows) > SHOWN:
             missing = f"replicas.jsonl has no row of {whose} of {len(rows)} partitions"
-            yield if_rowless(leads=those is leaders, losses=bool(is_open.any())), missing
-
-
-def unreadable_epochs(folder: Folder) -> Iterator[Reason]:
-    """A reason for the running replicas whose leader-epoch cache could not be read."""
-    partitions, unreadable = folder.partitions, folder.replicas.unreadable_epochs(running=True)
-    whose = []
+            yield row | hidden(losing), missing
+    unreadable, without = folder.replicas.unreadable_epochs(running=True), list[str]()
     for node in partitions.nodes:
         claimed = partitions.replicas.where(partial(contains, item=node)) & ~partitions.compact
         claimed &= unreadable[folder.replicas.rows_of(node, partitions.keys_there)]
-        whose += [f"{node} for partition {key}" for key in partitions.numbers(claimed)]
-    if whose:
-        yield (
-            (finding_names.EPOCH_LINEAGE,),
-            f"leader-epoch-checkpoint is empty or torn beside a log with records: {listed(whose)}",
-        )
+        without += [f"{node} for partition {key}" for key in partitions.numbers(claimed)]
+    if without:
+        torn = f"leader-epoch-checkpoint is empty or torn beside a log with records: {listed(without)}"
+        yield If.EPOCHS, torn
 
 
-def leader_rowless(folder: Folder) -> Flags:
-    """The partitions whose leader is known and has no row. (It is one of the replicas.)"""
-    leader = folder.partitions.leader
-    rows = folder.replicas.rows_by(leader, folder.partitions.keys_there)
-    return leader.where(lambda node: node is not None) & (rows < 0)
+def of_partitions(folder: Folder, seen: Preconditions, gates: Gates) -> Iterator[Reason]:
+    """Reasons for partitions without a known leader, without final reads, or compacted."""
+    partitions, named = folder.partitions, np.fromiter(seen.partitions, np.int64, len(seen.partitions))
+    open_losses, strays = ~gates.losses_shown, partitions.led_by_none
+    strange = np.setdiff1d(named, partitions.keys_there).tolist()
+    if strange:
+        unnamed = f"run.json does not name partition {listed(strange)}, which the history uses"
+        yield If.LEADERLESS | If.LOSS_HIDDEN, unnamed
+    if strays.any():
+        stray = f"the leader of partition {listed(partitions.numbers(strays))} is none of its replicas"
+        yield If.LEADERLESS | hidden(strays & open_losses), f"run.json: {stray}"
+    leaderless = gates.leaderless & ~strays
+    if leaderless.any():
+        why = f"nobody knows the leader of partition {listed(partitions.numbers(leaderless))}"
+        lost = partitions.numbers(leaderless & open_losses)
+        if imported(folder) and lost:
+            why += f", and reads do not show all that may be lost of partition {listed(lost)}"
+        yield If.LEADERLESS | hidden(leaderless & open_losses), why
+    unread = partitions.numbers(~gates.read_to_end)
+    if unread:
+        yield If.UNREAD, f"no final reads of partition {listed(unread)}{how_far(folder, unread)}"
+    compact = partitions.numbers(partitions.compact)
+    if compact:
+        yield If.COMPACT, f"partition {listed(compact)} is compacted"
 
 
-def is_log_start_unknown(folder: Folder) -> Flags:
-    """The partitions whose final log start may be higher than in the rows that are there: the leader's row is
-    missing; or, if the leader is unknown, that of any replica. (A system that shows no rows is assumed to
-    delete nothing.)"""
-    if not folder.observes.replicas:
-        return np.zeros(len(folder.partitions), dtype=np.bool_)
-    leaderless = folder.partitions.leader.where(lambda node: node is None)
-    return leader_rowless(folder) | (leaderless & rowless(folder))
+def of_the_end(folder: Folder, seen: Preconditions, gates: Gates) -> Iterator[Reason]:
+    """What run.json says about the end of the run."""
+    if not folder.settled:
+        yield If.UNSETTLED, f"not settled: {why_not_settled(folder)}"
+    if died(folder) is None:
+        unlisted = "nobody knows which of them ended by themselves"
+        yield If.DIED, f"run.json: `died` is no list of nodes, so {unlisted}"
+    if unexplained(folder, seen) and may_have_been_struck(folder, seen):
+        unread = "a line of history.jsonl that is missing or wrong may be of the fault that made a node end"
+        yield (BROKER_DIED,), unread
+    if (why := stuck(folder, seen, gates)[1]) is not None:
+        yield (STUCK,), f"stuck, or not: {why}"
+    if folder.killed:
+        killed = "the run was killed, and lines of the history may be missing"
+        yield If.KILLED, f"run.json has no history_lines: {killed}"
 
 
-def rowless(folder: Folder) -> Flags:
-    """The partitions in which some replica has no row."""
-    partitions = folder.partitions
-    lacks = np.zeros(len(partitions), dtype=np.bool_)
-    for node in partitions.nodes:
-        has_replica = partitions.replicas.where(partial(contains, item=node))
-        lacks |= has_replica & (folder.replicas.rows_of(node, partitions.keys_there) < 0)
-    return lacks
+def stuck(folder: Folder, seen: Preconditions, gates: Gates) -> tuple[dict[int, list[str]], str | None]:
+    """What partitions still lacked after mending although every node was up; and why nobody knows that of
+    some, None: all is known. Where only the wire is seen, a partition that never worked may be a mistake in
+    the setup."""
+    settle = folder.about.get("settle") or {}
+    unled, unacked = set(ints(settle.get("no_leader"))), set(ints(settle.get("no_ack")))
+    lacking = {
+        key: [what for what, keys in (("no leader", unled), ("no ack", unacked)) if key in keys]
+        for key in sorted(unled | unacked)
+    }
+    if not lacking or folder.about.get("died") or folder.about.get("residue"):
+        return {}, None
+    if folder.observes.replicas:
+        if not folder.replicas.all_run:
+            return {}, None
+        if folder.rows_damaged or gates.rowless.any():
+            return {}, "replicas.jsonl does not say for every node whether it was running"
+        return lacking, None
+    if not are_all_nodes(folder, "answering"):
+        return {}, "not every node is in settle.answering, so some may not have been up"
+    acked = frozenset() if rows_that_hold(folder) & If.BREACHED else seen.acked_at_first
+    silent = [key for key in lacking if key not in acked]
+    return {key: what for key, what in lacking.items() if key in acked}, (
+        f"nothing shows that partition {listed(silent)} acked before the first fault" if silent else None
+    )
 
 
-def if_rowless(*, leads: bool, losses: bool) -> tuple[str, ...]:
-    """The checks that are unknown where rows are missing: those of leaders, and of partitions whose losses
-    are open."""
-    lost = (finding_names.LOST_WRITE,) if losses else ()
-    return (*finding_names.OF_THE_LOGS, *(finding_names.OF_THE_LOG_ALONE if leads else ()), *lost)
-
-
-def trace_flaws(folder: Folder, seen: Preconditions) -> Iterator[str]:
-    """What is wrong with the trace, or with the clock error in run.json."""
+def of_the_trace(folder: Folder, seen: Preconditions) -> Iterator[Reason]:
     if not folder.trace:
         if folder.observes.events:
-            yield "trace.jsonl cannot be read, and run.json's `observes` promises it"
+            yield If.TRACE, "trace.jsonl cannot be read, and run.json's `observes` promises it"
         return
-    flaw = seen.traced.flaw(folder.nodes, folder.observes)
-    if flaw is not None:
-        yield f"trace.jsonl: {flaw}"
+    if (flaw := seen.traced.flaw(folder.nodes, folder.observes)) is not None:
+        yield If.TRACE, f"trace.jsonl: {flaw}"
     if clock_error_ns(folder) == UNKNOWN_NS:
-        yield "run.json: clock_error_ns is no number of nanoseconds, so no two nodes' times can be compared"
+        unordered = "so no two nodes' times can be compared"
+        yield If.CLOCKS, f"run.json: clock_error_ns is no number of nanoseconds, {unordered}"
 
 
-def promises_unclear(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
-    """Reasons from run.json's `observes`: if it cannot be understood, all checks that it may be about; and
-    losses, if it promises nothing that would show them, and reads do not show them either."""
+def of_promises(folder: Folder, gates: Gates) -> Iterator[Reason]:
+    """`observes` cannot be understood, or promises nothing that would show losses, and reads do not show them
+    either; guarantees are unknown."""
     observes = folder.observes
     if observes.flaw is not None:
-        unsure = finding_names.LOST_WRITE, *OF_FILES, *finding_names.OF_THE_TRACE
-        yield unsure, f"{observes.flaw}, so nobody knows what could be seen"
-    known = folder.partitions.leader.where(lambda node: node is not None)
-    logless = folder.partitions.numbers(known & open_losses)
-    if logless and not (observes.dumps and observes.replicas):
-        lacking = "dumps" if not observes.dumps else "replicas.jsonl"
+        yield If.OBSERVES, f"{observes.flaw}, so nobody knows what could be seen"
+    logless = folder.partitions.numbers(~gates.leaderless & ~gates.losses_shown)
+    if logless and observes.files_lacked:
+        lacking = min(observes.files_lacked)
         unshown = f"this system shows no {lacking}: nobody knows the log of partition {listed(logless)}"
-        yield (finding_names.LOST_WRITE,), unshown + why_unread(folder, logless)
+        yield If.LOSS_HIDDEN, unshown + why_unread(folder, logless)
+    yield from folder.guarantees.reasons()
 
 
 def why_unread(folder: Folder, logless: list[int]) -> str:
@@ -336,38 +361,6 @@ def why_unread(folder: Folder, logless: list[int]) -> str:
         return f", and final reads prove nothing: not settled: {why_not_settled(folder)}"
     unread = sorted({*logless} - {*partitions_read_to_end(folder)})
     return f", and no final read reached its end{how_far(folder, unread)}" if unread else ""
-
-
-def partitions_unknown(
-    folder: Folder, seen: Preconditions, open_losses: Flags
-) -> Iterator[Reason]:
-    """Reasons for partitions without a known leader, without final reads, or compacted."""
-    partitions, named = folder.partitions, np.fromiter(seen.partitions, np.int64, len(seen.partitions))
-    strange = np.setdiff1d(named, partitions.keys_there).tolist()
-    if strange:
-        unnamed = f"run.json does not name partition {listed(strange)}, which the history uses"
-        yield finding_names.IF_LEADER_UNKNOWN, unnamed
-    strays = partitions.led_by_none
-    if strays.any():
-        stray = listed(partitions.numbers(strays))
-        yield (
-            if_leaderless(strays, open_losses),
-            f"run.json: the leader of partition {stray} is none of its replicas",
-        )
-    leaderless = ~strays & partitions.leader.where(lambda node: node is None)
-    if leaderless.any():
-        why = f"nobody knows the leader of partition {listed(partitions.numbers(leaderless))}"
-        lost = partitions.numbers(leaderless & open_losses)
-        if imported(folder) and lost:
-            why += f", and reads do not show all that may be lost of partition {listed(lost)}"
-        yield if_leaderless(leaderless, open_losses), why
-    unread = partitions.numbers(~np.isin(partitions.keys_there, partitions_read_to_end(folder)))
-    if unread:
-        stops = how_far(folder, unread)
-        yield (finding_names.UNSEEN,), f"no final reads of partition {listed(unread)}{stops}"
-    compact = partitions.numbers(partitions.compact)
-    if compact:
-        yield finding_names.IF_COMPACT, f"partition {listed(compact)} is compacted"
 
 
 def how_far(folder: Folder, unread: list[int]) -> str:

@@ -23,14 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from floodmark.checkers.judge.claim_gates import (
-    gates_of,
-    has_complete_dump,
-    is_loss_in_doubt,
-    uncommitted_of,
-)
+from floodmark.checkers.judge.deaths import may_have_been_struck
 from floodmark.checkers.judge.permissions import Excuse, min_insync, strikes_of
-from floodmark.checkers.judge.reasons import is_log_start_unknown, may_have_been_struck
+from floodmark.checkers.judge.reasons import has_complete_dump, is_loss_in_doubt, uncommitted_of
 from floodmark.checkers.judge.rulings import NEVER_ENDS
 from floodmark.checkers.judge.runs import Run, silent_names
 from floodmark.checkers.laws.tables import TABLES
@@ -116,8 +111,8 @@ def _kind(table: str, column: str) -> pa.DataType:
 
 def partitions_of(number: int, run: Run) -> pa.Table:
     """A row for each partition about which there may be anything to claim."""
-    folder, gates = run.folder, gates_of(run.folder, breached=run.breached)
-    used = _used(run)
+    folder, used = run.folder, _used(run)
+    gates = run.gates[used]
     partitions, bounds, replicas = folder.partitions.taken(used), run.bounds.taken(used), folder.replicas
     leader = replicas.rows_by(partitions.leader, partitions.keys_there)
     promised = folder.guarantees
@@ -135,17 +130,17 @@ def partitions_of(number: int, run: Run) -> pa.Table:
         "hw": hw,
         "readable_to": hw if promised.surely_uncommitted else stable,
         "stable_to": stable if run.preconditions.txns else hw,
-        "isr_followers": _isr_followers(folder, partitions, gates.losses_judged[used] & folder.settled),
+        "isr_followers": _isr_followers(folder, partitions, gates.losses_judged & folder.settled),
         "keeps_all": partitions.keeps_all & ~partitions.compact & folder.settled,
         "loss_in_doubt": is_loss_in_doubt(folder),
-        "denied_by": np.where(gates.topic_gone[used], len(folder.nodes), 0),
+        "denied_by": np.where(gates.topic_gone, len(folder.nodes), 0),
         "weak_acks": promised.weak_acks,
         "retried": promised.retried,
         "uncommitted": sees_uncommitted(run),
-        "decided": gates.leader_known[used] & folder.settled & lso.is_valid().to_numpy(False),
+        "decided": gates.leader_known & folder.settled & lso.is_valid().to_numpy(False),
     }
     columns |= {
-        name: getattr(gates, name)[used]
+        name: gates[name]
         for name in ("leader_known", "losses_judged", "unseen_judged", "by_final_reads", "by_any_read")
     }
     columns |= {name: bounds.column(attrgetter(name), _kind("partitions", name)) for name in _BOUNDS}
@@ -178,7 +173,7 @@ def _highest_log_starts(partitions: Partitions, replicas: Replicas) -> Ints:
 def log_start_unknown_of(number: int, run: Run) -> pa.Table:
     """A row for each partition whose final log start may be higher than in the rows that are there: its
     leader's row is missing, or that of any replica, if the leader is unknown."""
-    keys = run.folder.partitions.keys_there[is_log_start_unknown(run.folder)]
+    keys = run.folder.partitions.keys_there[run.gates.log_start_unknown]
     return _table("log_start_unknown", len(keys), {"run": number, "partition": keys})
 
 

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from floodmark.checkers.judge.claim_gates import is_topic_gone
 from floodmark.checkers.judge.elections import doubtful_elections, unclean_elections
 from floodmark.checkers.judge.permissions import NO_BOUNDS, AllBounds, bounds_of, internal_index
 from floodmark.checkers.judge.preconditions import Preconditions
-from floodmark.checkers.judge.reasons import is_breached, reasons_of
+from floodmark.checkers.judge.reasons import Gates, is_topic_gone, reasons_of, rows_that_hold
 from floodmark.checkers.judge.rulings import Rulings, rulings_of
 from floodmark.checkers.judge.unread import unread_of
 from floodmark.checkers.laws import finding_names
@@ -28,7 +27,7 @@ class Run:
 
     folder: Folder
     preconditions: Preconditions
-    breached: bool  # lines of the history may be missing or wrong
+    gates: Gates = None  # what may be claimed of each partition
     rulings: Rulings = field(default_factory=Rulings)
     bounds: AllBounds = field(default_factory=lambda: NO_BOUNDS)
     internal_index: int = NEVER  # of a send before it, what the internal topics had may be lost
@@ -41,7 +40,7 @@ class Run:
 def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) -> Run:
     """Build the run and complete the folder's reasons. rows: of replicas.jsonl, as REPLICA_ROWS."""
     if not folder.judged:
-        return Run(folder=folder, preconditions=seen, breached=True)
+        return Run(folder=folder, preconditions=seen)
     replicas = NO_REPLICAS if rows is None else Replicas.of(rows)
     with_replicas(folder, replicas, seen.bad_rows, seen.first_bad_row)
     if seen.txns and seen.undecided is not None:
@@ -49,14 +48,14 @@ def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) ->
             "a transaction was open at the end: of {} the last stable offset of partition {} is {}, and its "
             "LEO {}").format(*seen.undecided)
     folder.topic_gone = is_topic_gone(folder, seen.nemesis)
-    reasons_of(folder, seen)
+    gates = reasons_of(folder, seen)
     rulings, unread = rulings_of(folder, seen.traced), unread_of(folder, seen)
     bounds = bounds_of(folder, seen.nemesis, rulings, unread)
     folder.reasons += doubtful_elections(bounds)
     return Run(
         folder=folder,
         preconditions=seen,
-        breached=is_breached(folder, seen),
+        gates=gates,
         rulings=rulings,
         bounds=bounds,
         internal_index=internal_index(folder, seen.nemesis, unread),
@@ -77,7 +76,7 @@ def part_of(run: Run, these: Flags, rows: pa.Table | None) -> Run:
         run.folder, columns=run.folder.partitions.taken(at),
         replica_columns=None if rows is None else Replicas.of(rows),
     )  # fmt: skip
-    return replace(run, folder=folder, bounds=run.bounds.taken(at))
+    return replace(run, folder=folder, gates=run.gates[at], bounds=run.bounds.taken(at))
 
 
 def read_lines_instead(folder: Folder, nodes: Iterable[str]) -> tuple[str, ...]:
@@ -96,13 +95,8 @@ def silent_names(run: Run) -> tuple[str, ...]:
     """The findings that are claimed nowhere in the run, because a missing line may excuse them."""
     if not run.folder.judged:
         return finding_names.MADE
-    return (
-        *(finding_names.SILENT_IF_BREACHED if run.breached else ()),
-        *(finding_names.SILENT_IF_DISORDERED if run.preconditions.disordered else ()),
-        *((*finding_names.IF_KILLED, finding_names.RECOVERY_LOSS) if run.folder.killed else ()),
-        *(finding_names.SILENT_IF_TRACE_TORN if run.folder.trace and not run.rulings.complete else ()),
-        *silent_of_trace(run.folder.observes),
-    )
+    by_rows = finding_names.silent_if(rows_that_hold(run.folder))
+    return (*by_rows, *silent_of_trace(run.folder.observes))
 
 
 def driver_findings(number: int, run: Run) -> list[dict[str, Any]]:

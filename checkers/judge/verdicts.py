@@ -4,18 +4,20 @@ texts."""
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
+from floodmark.checkers.judge.deaths import may_have_been_struck, unexplained
 from floodmark.checkers.judge.examples import EXAMPLES, Row, found_by_driver, merged
 from floodmark.checkers.judge.failures import Failure
 from floodmark.checkers.judge.preconditions import Preconditions, TraceSummary
-from floodmark.checkers.judge.reasons import Reason, died_unexplained, may_have_been_struck, stuck
+from floodmark.checkers.judge.reasons import stuck
 from floodmark.checkers.judge.runs import Run, driver_findings
 from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.finding_names import If, Reason, unknown_if
 from floodmark.checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
 from floodmark.checkers.read.folder import Folder
 from floodmark.checkers.read.observed import ELECTIONS, not_made
 from floodmark.checkers.text.blame_words import NO_STEP, Blame, words_without_line
 from floodmark.checkers.text.words import text_of
-from floodmark.harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
+from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 
 _EXAMPLE_KEYS = ("partition", "offset", "epoch", "value", "how", "nodes", "ops", "process")
 
@@ -36,17 +38,18 @@ def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: I
     traced = folder.trace is not None and folder.observes.shows(*ELECTIONS)
     findings = [
         *groups(worst, seen.traced if traced else None),
-        *of_run(finding_names.STUCK, stuck_rows(folder, seen), NO_STEP if traced else None),
+        *of_run(finding_names.STUCK, stuck_rows(run), NO_STEP if traced else None),
         *of_run(finding_names.BROKER_DIED, broker_died(folder, seen)),
     ]
     without = not_made(folder.observes)
     every_reason = [*folder.reasons, *reasons, *maybes(worst, traced=traced), *doubts(rows, unclear)]
-    unknown = list(of_those_made(every_reason, without))
+    left_out = {name for entry in without for name in entry.names}
+    unknown = unknown_of(every_reason, left_out, traced=folder.trace is not None)
     findings.sort(key=lambda finding: (finding.name, finding.klass, finding.permitted_by or ""))
     return Verdict(
         valid=valid_of(findings, unknown),
         findings=tuple(findings),
-        unknown=unknown_of(unknown),
+        unknown=unknown,
         not_made=without,
         counts=counts_of(folder, seen),
     )
@@ -74,20 +77,16 @@ def valid_of(findings: Iterable[Finding], reasons: Sequence[object]) -> Valid:
     return "unknown" if reasons else True
 
 
-def of_those_made(reasons: Iterable[Reason], without: Iterable[NotMade]) -> Iterator[Reason]:
-    """The reasons, without the checks that are not made: nothing about them is unknown."""
-    not_asked = {name for entry in without for name in entry.names}
-    for checks, reason in reasons:
-        left = tuple(name for name in checks if name not in not_asked)
-        if left:
-            yield left, reason
-
-
-def unknown_of(reasons: Iterable[Reason]) -> tuple[Unknown, ...]:
-    """One entry for each reason, names sorted; equal reasons are joined."""
+def unknown_of(
+    reasons: Iterable[Reason], left_out: Set[str] = frozenset(), *, traced: bool = False
+) -> tuple[Unknown, ...]:
+    """One entry for each reason, names sorted; equal reasons are joined. left_out: the checks that are not
+    made, of which nothing is unknown."""
     checks_of: dict[str, set[str]] = {}
-    for checks, reason in reasons:
-        checks_of.setdefault(reason, set()).update(checks)
+    for row, reason in reasons:
+        checks = unknown_if(row, traced=traced) if isinstance(row, If) else row
+        if made := {*checks} - left_out:
+            checks_of.setdefault(reason, set()).update(made)
     return tuple(Unknown(names=tuple(sorted(checks)), reason=why) for why, checks in checks_of.items())
 
 
@@ -195,13 +194,11 @@ def doubt(row: Row) -> str:
     )
 
 
-def stuck_rows(folder: Folder, seen: Preconditions) -> list[dict[str, Any]]:
-    """After mending, with every node up, none dead and no fault left, a partition had no leader or no ack in
-    time."""
-    timeout_s = (folder.about.get("settle") or {}).get("timeout_s")
+def stuck_rows(run: Run) -> list[dict[str, Any]]:
+    timeout_s = (run.folder.about.get("settle") or {}).get("timeout_s")
     return [
         {"partition": key, "how": " and ".join(what), "timeout_s": timeout_s}
-        for key, what in stuck(folder, seen)[0].items()
+        for key, what in stuck(run.folder, run.preconditions, run.gates)[0].items()
     ]
 
 
@@ -212,7 +209,7 @@ def broker_died(folder: Folder, seen: Preconditions) -> list[dict[str, Any]]:
     last_words = words if isinstance(words, dict) else {}
     if may_have_been_struck(folder, seen):
         return []
-    return [{"nodes": [node], "last_words": last_words.get(node)} for node in died_unexplained(folder, seen)]
+    return [{"nodes": [node], "last_words": last_words.get(node)} for node in unexplained(folder, seen)]
 
 
 def of_run(name: str, rows: Sequence[Mapping[str, Any]], blame: Blame | None = None) -> list[Finding]:

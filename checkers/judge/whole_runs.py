@@ -17,13 +17,13 @@ import pyarrow as pa
 from floodmark.checkers.judge.examples import Row, worst
 from floodmark.checkers.judge.failures import Failure, failure_of, of_one_run
 from floodmark.checkers.judge.preconditions import preconditions_of_run
-from floodmark.checkers.judge.reasons import Reason
 from floodmark.checkers.judge.run_tables import run_tables
 from floodmark.checkers.judge.runs import Run, read_lines_instead, run_of
 from floodmark.checkers.judge.verdicts import verdict_of
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.cycles import unsearched
 from floodmark.checkers.laws.families import FAMILIES
+from floodmark.checkers.laws.finding_names import Reason
 from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.laws.transactions import transactions
 from floodmark.checkers.laws.unit import Family, opened, run_families

@@ -13,13 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
-from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.finding_names import LAWS
 from floodmark.checkers.laws.permits import PERMITTED_BY
 from floodmark.checkers.laws.unit import Family, Unit
 from floodmark.harness import registered as entry_points
 from floodmark.harness.registered import CHECK, NAME, Registered
-
-OWN_NAMES = frozenset({*finding_names.MADE, finding_names.UNFIT})
 
 
 class CheckFailed(Exception):
@@ -36,7 +34,7 @@ class Loaded:
 
 def registered(unit: Unit) -> None:
     """Find the findings of every registered check."""
-    known = set(OWN_NAMES)
+    known = set(LAWS)
     for one in loaded():
         with blamed_on(one.check):
             if isinstance(one.law, str):
@@ -55,7 +53,7 @@ def loaded() -> Sequence[Loaded]:
     for check in checks:
         if not NAME.fullmatch(check.name):
             raise CheckFailed(f"{check}: a name is made of letters, digits and . _ -")
-        if check.name in OWN_NAMES:
+        if check.name in LAWS:
             raise CheckFailed(f"{check}: floodmark has a finding of that name")
         if check.name in seen:
             raise CheckFailed(f"{check}: {seen[check.name].distribution} brings one of that name too")

@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.finding_names import If, unknown_if
 from floodmark.checkers.laws.permits import DOUBT
 from floodmark.checkers.laws.tables import FINDINGS, TABLES
 
@@ -143,8 +143,9 @@ def opened(
 
 
 # Below the log start nothing is claimed: where it is unknown, nobody knows whether these are findings.
+_ABOVE_LOG_START = unknown_if(If.LOG_START, traced=True)
 _CLAIMED = f"""
-    select f.* replace (case when u.partition is not null and f.name in {finding_names.ABOVE_LOG_START}
+    select f.* replace (case when u.partition is not null and f.name in {_ABOVE_LOG_START}
             then {DOUBT} else f.permit end as permit)
     from found f join runs r using (run) left join log_start_unknown u using (run, partition)
     where not list_contains(r.silent, f.name)"""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import orjson
 
-from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.finding_names import MADE, UNFIT, If, Reason
 from floodmark.checkers.read.guarantees import Guarantees, guarantees_of
 from floodmark.checkers.read.observed import Observes, observes_of
 from floodmark.harness.errors import FloodmarkError
@@ -70,7 +70,7 @@ class Folder:
     damaged: set[str] = field(default_factory=set)  # nodes whose dump is missing, torn or damaged
     flaws: dict[str, str] = field(default_factory=dict)  # node -> the error in its dump
     topic_gone: bool = False  # at the end no node knew our topics, and no act of the run explains that
-    reasons: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
     judged: bool = True  # False: run.json is missing or invalid, and nothing is judged
 
     @property
@@ -123,7 +123,7 @@ def open_folder(path: Place) -> Folder:
             take_partitions(folder)
     except FloodmarkError as error:
         folder.judged = False
-        folder.reasons.append(((*finding_names.MADE, finding_names.UNFIT), str(error)))
+        folder.reasons.append(((*MADE, UNFIT), str(error)))
         return folder
     if isinstance(path, Path):
         folder.path = path.absolute()  # Spark's workers may run in another directory
@@ -171,8 +171,8 @@ def with_replicas(folder: Folder, replicas: "Replicas", bad: int, first_bad: int
     folder.columns = with_leaders(folder.partitions, replicas)
 
 
-def damaged_rows(reason: str) -> tuple[tuple[str, ...], str]:
-    return finding_names.OF_THE_LOGS, reason
+def damaged_rows(reason: str) -> Reason:
+    return If.LOG, reason
 
 
 def checked(about: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -221,7 +221,7 @@ def check_files(folder: Folder) -> None:
         folder.history = run.history_path
         folder.torn = int(torn_tail(run.history_path))
     else:
-        folder.reasons.append((finding_names.IF_BREACHED, f"history.jsonl: {why}"))
+        folder.reasons.append((If.BREACHED, f"history.jsonl: {why}"))
     if not folder.observes.traceless:
         check_trace(folder, run)
     if not folder.observes.dumps:
@@ -258,7 +258,7 @@ def check_trace(folder: Folder, run: RunAt[Place]) -> None:
     if why is None:
         folder.trace = run.trace_path
     elif is_named(run.trace_path):
-        folder.reasons.append((finding_names.OF_THE_TRACE, f"trace.jsonl: {why}"))
+        folder.reasons.append((If.TRACE, f"trace.jsonl: {why}"))
 
 
 def damage_dump(folder: Folder, node: str, reason: str) -> None:
@@ -267,7 +267,7 @@ def damage_dump(folder: Folder, node: str, reason: str) -> None:
     folder.damaged.add(node)
     folder.flaws[node] = reason
     if node in folder.partitions.nodes:
-        folder.reasons.append((finding_names.OF_THE_LOGS, reason))
+        folder.reasons.append((If.LOG, reason))
 
 
 def unreadable(path: Place, folder: Place, at_most: int | None = None) -> str | None:

@@ -10,68 +10,61 @@ Rules
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
-from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.laws import permits
+from floodmark.checkers.laws.finding_names import If
+from floodmark.checkers.laws.permits import (
+    ACKS,
+    BUDGET,
+    BUDGET_MAYBE,
+    INTERNAL,
+    INTERNAL_MAYBE,
+    ISOLATION,
+    RETRIES,
+    UNCLEAN,
+    UNCLEAN_MAYBE,
+)
 
 SHOWN = 60  # characters of a strange key or value
 ALIKE = 0.65  # of two names, by difflib: "retry" is meant to be "retries"
 FEWEST = 3  # characters of a key that may be the beginning of a guarantee's name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guarantee:
-    """allowed: in words; weakest: the value that permits most; permits: codes of what it permits
-    (laws.permits); checks: those that it can excuse."""
+class Guarantee(NamedTuple):
+    """values: those that are allowed, or the least number; weakest: the one that permits most; row: by which
+    checks are unknown; permits: the codes of what it permits."""
 
-    allowed: str
-    is_allowed: Callable[[Any], bool]
+    words: str
+    values: tuple[Any, ...] | int
     weakest: Any
+    row: If = If.UNFIT
     permits: tuple[int, ...] = ()
-    checks: tuple[str, ...] = (names.UNFIT,)
+
+    def allows(self, given: Any) -> bool:
+        if isinstance(self.values, int):
+            return type(given) is int and given >= self.values
+        return any(type(given) is type(value) and given == value for value in self.values)
 
 
-def _one_of(*values: Any) -> Callable[[Any], bool]:
-    return lambda given: any(type(given) is type(value) and given == value for value in values)
-
-
-def _from(least: int) -> Callable[[Any], bool]:
-    return lambda given: type(given) is int and given >= least
-
-
-_FLAG, _IS_FLAG = "true or false", _one_of(True, False)
-_INTERNAL = (permits.INTERNAL_MAYBE, permits.INTERNAL)
-_BUDGET = (permits.BUDGET, permits.BUDGET_MAYBE, *_INTERNAL)
-_WRITTEN_TWICE = (names.DUPLICATE, names.INT_NONMONOTONIC_SEND, names.NONMONOTONIC_SEND)
+_FLAG = "true or false", (True, False)
+_INTERNAL = (INTERNAL_MAYBE, INTERNAL)
+_BUDGET = (BUDGET, BUDGET_MAYBE, *_INTERNAL)
+_LEVELS = ("read_committed", "read_uncommitted")
 GUARANTEES: Mapping[str, Guarantee] = {
-    "acks": Guarantee(
-        allowed='"all" (also "-1" or -1), "1" or "0"', is_allowed=_one_of("all", "-1", -1, "1", "0"),
-        weakest="0", permits=(permits.ACKS, *_INTERNAL), checks=names.IF_ACKS_UNKNOWN),
-    "min_insync_replicas": Guarantee(
-        allowed="a number from 1 on", is_allowed=_from(1), weakest=1, permits=_BUDGET,
-        checks=(*names.IF_LOSSES_PERMITTED, names.ACK_RULE)),
-    "replication_factor": Guarantee(allowed="a number from 0 on", is_allowed=_from(0), weakest=0),
-    "unclean_leader_election": Guarantee(
-        allowed=_FLAG, is_allowed=_IS_FLAG, weakest=True,
-        permits=(permits.UNCLEAN, permits.UNCLEAN_MAYBE, *_INTERNAL),
-        checks=(*names.IF_LOSSES_PERMITTED, names.UNCLEAN_ELECTION)),
-    "idempotence": Guarantee(
-        allowed=_FLAG, is_allowed=_IS_FLAG, weakest=False, permits=(permits.RETRIES,), checks=_WRITTEN_TWICE),
-    "retries": Guarantee(
-        allowed="a number from 0 on", is_allowed=_from(0), weakest=1, permits=(permits.RETRIES,),
-        checks=_WRITTEN_TWICE),
-    "flush": Guarantee(
-        allowed='"os" or "every"', is_allowed=_one_of("os", "every"), weakest="os", permits=_BUDGET,
-        checks=names.IF_LOSSES_PERMITTED),
-    "isolation": Guarantee(
-        allowed='"read_committed" or "read_uncommitted"',
-        is_allowed=_one_of("read_committed", "read_uncommitted"), weakest="read_uncommitted",
-        permits=(permits.ISOLATION,), checks=names.IF_ISOLATION_UNKNOWN),
-    "exactly_once": Guarantee(allowed=_FLAG, is_allowed=_IS_FLAG, weakest=False),
+    "acks": Guarantee('"all" (also "-1" or -1), "1" or "0"', ("all", "-1", -1, "1", "0"), "0", If.ACKS,
+                      (ACKS, *_INTERNAL)),
+    "min_insync_replicas": Guarantee("a number from 1 on", 1, 1, If.MIN_INSYNC, _BUDGET),
+    "replication_factor": Guarantee("a number from 0 on", 0, 0),
+    "unclean_leader_election": Guarantee(*_FLAG, True, If.UNCLEAN, (UNCLEAN, UNCLEAN_MAYBE, *_INTERNAL)),
+    "idempotence": Guarantee(*_FLAG, False, If.RETRIES, (RETRIES,)),
+    "retries": Guarantee("a number from 0 on", 0, 1, If.RETRIES, (RETRIES,)),
+    "flush": Guarantee('"os" or "every"', ("os", "every"), "os", If.FLUSH, _BUDGET),
+    "isolation": Guarantee('"read_committed" or "read_uncommitted"', _LEVELS, _LEVELS[1], If.ISOLATION,
+                           (ISOLATION,)),
+    "exactly_once": Guarantee(*_FLAG, False),
 }  # fmt: skip
 
 
@@ -127,10 +120,9 @@ class Guarantees:
         """The permits that stem from an unknown guarantee: what they cover may be a bug or not."""
         return frozenset(permit for name in self.flaws for permit in GUARANTEES[name].permits)
 
-    def reasons(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """The checks that an unknown guarantee can excuse, and what is wrong with it."""
+    def reasons(self) -> Iterator[tuple[If, str]]:
         for name, flaw in self.flaws.items():
-            yield GUARANTEES[name].checks, f"run.json: {flaw}: nobody knows what it permits"
+            yield GUARANTEES[name].row, f"run.json: {flaw}: nobody knows what it permits"
 
 
 def guarantees_of(given: Mapping[str, Any], isolation_of: Any) -> Guarantees:
@@ -142,8 +134,8 @@ def guarantees_of(given: Mapping[str, Any], isolation_of: Any) -> Guarantees:
         known = GUARANTEES.get(key)
         if known is None and (meant := _resembled(key)) is not None:
             flaws[meant] = f"`guarantees` has {key[:SHOWN]!a}, which is no guarantee; {meant} is one"
-        elif known is not None and not known.is_allowed(value):
-            flaws[key] = f"{key} of `guarantees` is {json.dumps(value)[:SHOWN]}, and not {known.allowed}"
+        elif known is not None and not known.allows(value):
+            flaws[key] = f"{key} of `guarantees` is {json.dumps(value)[:SHOWN]}, and not {known.words}"
     weakest = {name: GUARANTEES[name].weakest for name in flaws}
     return Guarantees(values={**given, **weakest}, flaws=flaws)
 

@@ -10,49 +10,13 @@ Rules
    and those of the trace claim nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.finding_names import FILES, LAWS, OF_THE_TRACE
 from floodmark.harness.verdict import NotMade
 
-# Checks that need the dumps and replicas.jsonl. The others work without, or with less (G1a, duplicate and
-# poll-skip then use only what clients saw).
-OF_FILES = (
-    *finding_names.OF_THE_LOGS, finding_names.UNSEEN, finding_names.SAW_THEN_LOST,
-    finding_names.TORN_TRANSACTION,
-)  # fmt: skip
-OF_IMPORTS = (finding_names.TORN_TRANSACTION,)  # of these, the checks that an imported history alone can show
-# Events that show what was committed, who had it, and what permits its loss.
-_COMMITTED = frozenset({
-    "append", "truncate", "hw", "become_leader", "become_follower", "start", "elect", "isr",
-})  # fmt: skip
-# events in which a HW first appears
-_HIGH_WATERMARKS = frozenset({"hw", "become_leader", "become_follower", "start"})
-_LIVES = frozenset({"register", "fence", "unfence"})
-# The events that each check of the trace needs: those that show what it looks for, and those that excuse it.
-NEEDED_EVENTS: Mapping[str, frozenset[str]] = {
-    finding_names.HW_REGRESSED: frozenset({"hw"}),
-    finding_names.EPOCH_REGRESSED: frozenset({"become_leader", "become_follower"}),
-    finding_names.TWO_LEADERS: frozenset({"append", "hw"}),
-    finding_names.ACK_RULE: frozenset({"ack", "append", "start", "become_leader"}),
-    finding_names.LEADER_INCOMPLETE: _COMMITTED,
-    finding_names.CANDIDATE_INCOMPLETE: _COMMITTED | _LIVES,
-    finding_names.UNSAFE_TRUNCATION: _COMMITTED,
-    finding_names.UNSAFE_ISR: _COMMITTED | _LIVES | {"ack"},
-    finding_names.UNCLEAN_ELECTION: frozenset({"elect"}),
-    finding_names.RECOVERY_LOSS: frozenset({"start", "append", "truncate", "fetch", "ack"}),
-    finding_names.READ_ABOVE_HW: _HIGH_WATERMARKS,
-    finding_names.END_OFFSET_AHEAD: _HIGH_WATERMARKS,
-}
-EVENTS = frozenset().union(*NEEDED_EVENTS.values())
-# These claim nothing below the final log start, which only replicas.jsonl has.
-OF_TRACE_AND_REPLICAS = (
-    finding_names.LEADER_INCOMPLETE,
-    finding_names.CANDIDATE_INCOMPLETE,
-    finding_names.UNSAFE_TRUNCATION,
-)
 ELECTIONS = frozenset({"elect", "isr", "start"})  # who was elected from which copies
 
 
@@ -73,6 +37,11 @@ class Observes:
     @property
     def traceless(self) -> bool:
         return self.events is not None and not self.events
+
+    @property
+    def files_lacked(self) -> frozenset[str]:
+        shown = {"dumps": self.dumps, "replicas.jsonl": self.replicas}
+        return frozenset(name for name in FILES if not shown[name])
 
     @property
     def names_brokers(self) -> bool:
@@ -108,50 +77,31 @@ def observes_of(about: Mapping[str, Any]) -> Observes:
 
 def not_made(observes: Observes) -> tuple[NotMade, ...]:
     """The checks for which this system gives no input, grouped by reason."""
-    return tuple(_not_made(observes))
+    files, events = observes.files_lacked, set[str]()
+    of_files, of_trace = list[str](), list[str]()
+    for name, law in sorted(LAWS.items()) if observes.flaw is None else ():
+        lacked = law.needs - FILES - (law.needs if observes.events is None else observes.events)
+        events |= lacked
+        if lacked:
+            of_trace.append(name)
+        elif law.needs & files and not (observes.imported and law.imports_show):
+            of_files.append(name)
+    why = {f"this system shows no {' and no '.join(sorted(files))}": of_files,
+           "this system has no trace" if observes.traceless else
+           f"this system's trace has no {', '.join(sorted(events))}": of_trace}  # fmt: skip
+    return tuple(NotMade(names=tuple(names), reason=reason) for reason, names in why.items() if names)
 
 
 def needs_of(name: str) -> str:
     """What a check needs, in a sentence; empty where the history is enough."""
-    if name not in NEEDED_EVENTS:
-        besides = "; or an imported history" if name in OF_IMPORTS else ""
-        return f"Dumps of the logs and replicas.jsonl{besides}." if name in OF_FILES else ""
-    besides = "; and replicas.jsonl" if name in OF_TRACE_AND_REPLICAS else ""
-    return f"Of the trace {', '.join(sorted(NEEDED_EVENTS[name]))}{besides}."
+    needs = LAWS[name].needs
+    if events := sorted(needs - FILES):
+        return f"Of the trace {', '.join(events)}{'; and replicas.jsonl' if needs & FILES else ''}."
+    besides = "; or an imported history" if LAWS[name].imports_show else ""
+    return f"Dumps of the logs and replicas.jsonl{besides}." if needs else ""
 
 
 def silent_of_trace(observes: Observes) -> tuple[str, ...]:
     """The trace's checks that claim nothing, because events that are not recorded may excuse."""
-    if observes.flaw is not None:
-        return finding_names.OF_THE_TRACE
-    return tuple(name for name in finding_names.OF_THE_TRACE if is_not_made(observes, name))
-
-
-def is_not_made(observes: Observes, name: str) -> bool:
-    return any(name in entry.names for entry in not_made(observes))
-
-
-def _not_made(observes: Observes) -> Iterator[NotMade]:
-    if observes.flaw is not None:
-        return
-    lacked = {name: events_lacked(observes, name) for name in finding_names.OF_THE_TRACE}
-    of_trace = [name for name, events in lacked.items() if events]
-    events = sorted(set().union(*lacked.values()))
-    files = [name for name, there in (("dumps", observes.dumps), ("replicas.jsonl", observes.replicas))
-             if not there]
-    of_files = [name for name in OF_FILES if files and not (observes.imported and name in OF_IMPORTS)]
-    if not observes.replicas:
-        of_files += [name for name in OF_TRACE_AND_REPLICAS if name not in of_trace]
-    if of_files:
-        yield NotMade(names=tuple(sorted(of_files)), reason=f"this system shows no {' and no '.join(files)}")
-    if observes.traceless:
-        yield NotMade(names=tuple(sorted(of_trace)), reason="this system has no trace")
-    elif of_trace:
-        missing = f"this system's trace has no {', '.join(events)}"
-        yield NotMade(names=tuple(sorted(of_trace)), reason=missing)
-
-
-def events_lacked(observes: Observes, name: str) -> frozenset[str]:
-    """The events that a check of the trace needs and cannot have."""
-    needed = NEEDED_EVENTS.get(name, EVENTS)
-    return frozenset() if observes.events is None else needed - observes.events
+    left_out = {name for entry in not_made(observes) for name in entry.names}
+    return tuple(name for name in OF_THE_TRACE if observes.flaw is not None or name in left_out)

@@ -156,7 +156,7 @@ def shortened(names: Sequence[str]) -> str:
         return "everything"
     if len(names) <= NAMES_SHOWN:
         return ", ".join(names)
-    if set(names) >= set(checks.OF_THE_HISTORY):
+    if set(names) >= set(checks.unknown_if(checks.If.BREACHED)):
         return "all checks of the history (verdict.json names them)"
     return f"{', '.join(names[:NAMES_SHOWN])} and {len(names) - NAMES_SHOWN} more (verdict.json has all)"
 

@@ -11,13 +11,12 @@ from command_line import GOLDEN, Answer, floodmark, verdict
 from jepsen_runs import history as told_by_jepsen
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.read.observed import OF_FILES, OF_IMPORTS
 from floodmark.harness import history
 from floodmark.harness.importers.jepsen_names import SPAN
 from floodmark.harness.op import NEMESIS, Op, Type
 
 # A history alone cannot show these, whatever is in it: these checks are not made.
-OF_LOGS = {*OF_FILES, *names.OF_THE_TRACE} - {*OF_IMPORTS}
+OF_LOGS = {name for name, law in names.LAWS.items() if law.needs and not law.imports_show}
 
 
 def ops(*steps: str) -> str:

@@ -28,9 +28,9 @@ HISTORIES = int(os.environ.get("FLOODMARK_SOAK_HISTORIES", "20"))
 MUTATED = int(os.environ.get("FLOODMARK_SOAK_MUTATED", "80"))
 PARTITIONS = int(os.environ.get("FLOODMARK_SOAK_PARTITIONS", "25000"))
 FAR = 2**62
-BREACHED = names.IF_BREACHED
+BREACHED = names.unknown_if(names.If.BREACHED)
 Spoil = Callable[[Path], object]
-LOGS = names.OF_THE_LOGS
+LOGS = names.unknown_if(names.If.LOG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ def a_sparse_loss(tale: Tale) -> None:
     tale.acked(1).send(1, 2, at=[FAR])
 
 
-@TALES.tale(unknown=names.IF_COMPACT)
+@TALES.tale(unknown=names.unknown_if(names.If.COMPACT))
 def gaps_of_compaction(tale: Tale) -> None:
     tale.acked(1, 2, 3, 4)
     tale.run["partitions"]["0"]["cleanup"] = "compact"
@@ -239,7 +239,7 @@ def an_empty_leaders_dump(tale: Tale) -> Tale:
     return tale
 
 
-@TALES.tale(unknown=(*LOGS, *names.OF_THE_LOG_ALONE))
+@TALES.tale(unknown=names.unknown_if(names.If.LOG | names.If.LEADERS_LOG))
 def empty_rows(tale: Tale) -> Tale:
     tale.acked(1, 2).files["replicas.jsonl"] = "\n  \n"
     return tale
@@ -257,7 +257,7 @@ def a_followers_dump_is_missing(tale: Tale) -> Tale:
     return tale
 
 
-@TALES.tale(unknown=(*LOGS, *names.OF_THE_LOG_ALONE))
+@TALES.tale(unknown=names.unknown_if(names.If.LOG | names.If.LEADERS_LOG))
 def all_dumps_are_missing(tale: Tale) -> Tale:
     tale.acked(1, 2).files |= {f"logs/{node}.jsonl": None for node in tale.logs}
     return tale
@@ -281,7 +281,7 @@ def a_folder_where_a_dump_should_be(tale: Tale) -> Spoilt:
     return Spoilt(tale=tale, spoil=lambda path: (path / "logs" / "n2.jsonl").mkdir())
 
 
-@TALES.tale(unknown=(*LOGS, *names.OF_THE_LOG_ALONE))
+@TALES.tale(unknown=names.unknown_if(names.If.LOG | names.If.LEADERS_LOG))
 def a_file_where_the_dumps_should_be(tale: Tale) -> Spoilt:
     def spoil(path: Path) -> None:
         for dump in (path / "logs").iterdir():

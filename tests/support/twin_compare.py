@@ -8,8 +8,7 @@ from typing import Any
 import twin
 from damages import insert
 
-from floodmark.checkers.laws.finding_names import MADE
-from floodmark.checkers.read.observed import EVENTS
+from floodmark.checkers.laws.finding_names import FILES, LAWS, MADE
 from histories import RunFolder
 
 
@@ -29,7 +28,8 @@ def other_sights(random: Random) -> dict[str, Any]:
     if random.random() < 0.1:
         return {"observes": random.choice((None, 7, {"dumps": "no"}, {"trace": "all"}, {"trace": [1]}))}
     promised = {name: random.random() < 0.6 for name in ("dumps", "replicas") if random.random() < 0.8}
-    events = sorted(EVENTS | {"fetch", "checkpoint", "crash"})
+    needs = frozenset().union(*(law.needs for law in LAWS.values())) - FILES
+    events = sorted(needs | {"fetch", "checkpoint", "crash"})
     some = random.choice(([], events, ["elect", "isr", "truncate"], sorted(set(events) - {"ack"}),
                           random.sample(events, random.randrange(len(events)))))
     return {"observes": {**promised, "trace": some} if random.random() < 0.8 else promised}

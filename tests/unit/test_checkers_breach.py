@@ -16,7 +16,7 @@ from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
 verdicts = TALES.fixture()
-BREACHED = names.IF_BREACHED
+BREACHED = names.unknown_if(names.If.BREACHED)
 ALL = ("n1", "n2", "n3")
 Edit = Callable[[list[Line]], Any]
 
@@ -241,7 +241,7 @@ def of_a_value_with_two_offsets_in_one_ack_the_first_counts(tale: Tale) -> None:
         tale.line(values[0], "ok", "send", sends=acks).logged(*values)
 
 
-@TALES.tale(unknown=names.IF_VALUES_REPEAT)
+@TALES.tale(unknown=names.unknown_if(names.If.REPEATED))
 def of_a_value_sent_twice_it_is_unknown_which_send_was_acked(tale: Tale) -> None:
     tale.acked(1).send(5, 9, at=[0]).send(6, 9, kind="info")
 

@@ -16,13 +16,7 @@ from floodmark.harness.verdict import Verdict
 TALES = Tales()
 verdicts = TALES.fixture()
 UNCLEAN = "unclean.leader.election.enable"
-TRACE_CHECKS = (
-    "end-offset-ahead",
-    "read-above-hw",
-    "recovery-loss",
-    "ack-rule", "candidate-incomplete", "epoch-regressed", "hw-regressed", "leader-incomplete", "two-leaders",
-    "unclean-election", "unsafe-isr", "unsafe-truncation",
-)  # fmt: skip
+REPEATED = names.unknown_if(names.If.REPEATED)
 
 
 def lost(tale: Tale) -> Tale:
@@ -78,9 +72,9 @@ def with_other_acks_the_loss_of_what_was_read_is_a_bug(tale: Tale) -> None:
 # -- guarantees that nobody knows permit nothing ------------------------------------------------------------
 
 
-def of(name: str) -> list[str]:
+def of(name: str) -> tuple[str, ...]:
     """The checks that are unknown with this guarantee, in a run without a trace."""
-    return [check for check in GUARANTEES[name].checks if check not in TRACE_CHECKS]
+    return names.unknown_if(GUARANTEES[name].row)
 
 
 @TALES.tale("lost-write bug 1")
@@ -155,17 +149,17 @@ def an_unclean_election_after_the_send_permits_a_loss(tale: Tale) -> None:
     lost(tale).poll(8, (2, 9)).fault("elect", "n2", unclean=True, partitions=[0])
 
 
-@TALES.tale(f"saw-then-lost {UNCLEAN} 1", f"inconsistent-offsets {UNCLEAN} 1", unknown=names.IF_VALUES_REPEAT)
+@TALES.tale(f"saw-then-lost {UNCLEAN} 1", f"inconsistent-offsets {UNCLEAN} 1", unknown=REPEATED)
 def an_unclean_election_permits_the_loss_of_a_value_sent_twice(tale: Tale) -> None:
     sent_twice(tale).fault("elect", "n2", unclean=True)
 
 
-@TALES.tale("saw-then-lost bug 1", "inconsistent-offsets bug 1", unknown=names.IF_VALUES_REPEAT)
+@TALES.tale("saw-then-lost bug 1", "inconsistent-offsets bug 1", unknown=REPEATED)
 def sending_a_value_twice_permits_no_loss(tale: Tale) -> None:
     sent_twice(tale).fault("elect", "n2")
 
 
-@TALES.tale(f"inconsistent-offsets {UNCLEAN} 1", unknown={*names.IF_VALUES_REPEAT, *names.OF_THE_LOGS})
+@TALES.tale(f"inconsistent-offsets {UNCLEAN} 1", unknown=names.unknown_if(names.If.REPEATED | names.If.LOG))
 def an_unclean_election_permits_a_loss_without_the_leaders_log_too(tale: Tale) -> None:
     sent_twice(tale).fault("elect", "n2", unclean=True).files["logs/n1.jsonl"] = None
 
@@ -195,7 +189,7 @@ def the_setting_without_a_trace_permits_a_loss_and_is_unknown(tale: Tale) -> Non
     with_guarantees(lost(tale), unclean_leader_election=True)
 
 
-@TALES.tale(f"lost-write {UNCLEAN} 1", unknown=["lost-write", *TRACE_CHECKS])
+@TALES.tale(f"lost-write {UNCLEAN} 1", unknown=["lost-write", *names.OF_THE_TRACE])
 def a_trace_with_a_gap_counts_as_no_trace(tale: Tale) -> None:
     traced(with_guarantees(lost(tale), unclean_leader_election=True), elected(10**9, "n2", "n2"))
     assert tale.trace is not None

@@ -296,7 +296,7 @@ def a_failed_op_in_between_keeps_the_process_order(tale: Tale) -> Tale:
 
 # -- what makes it unknown ----------------------------------------------------------------------------------
 
-OVERLAPPING = ("nonmonotonic-poll", "nonmonotonic-send", "poll-skip", "realtime-order", *names.BY_PROCESS)
+OVERLAPPING = names.unknown_if(names.If.OVERLAPPING)
 KILLED = ("diverged", "nonmonotonic-poll", "phantom", "poll-skip", "under-replicated", "unseen")
 
 
@@ -318,14 +318,14 @@ def two_open_ops_of_a_process_are_matched_by_their_sends(tale: Tale) -> Tale:
     return tale
 
 
-@TALES.tale("G1c bug 1", unknown=names.OF_THE_HISTORY)
+@TALES.tale("G1c bug 1", unknown=names.unknown_if(names.If.BREACHED))
 def a_cycle_is_found_beside_an_unreadable_line(tale: Tale) -> Tale:
     tale = mutual()
     tale.edit = lambda lines: [*lines, "{nonsense\n"]
     return tale
 
 
-@TALES.tale(unknown=names.OF_THE_HISTORY)
+@TALES.tale(unknown=names.unknown_if(names.If.BREACHED))
 def a_realtime_cycle_is_not_found_beside_an_unreadable_line(tale: Tale) -> Tale:
     tale = logged(two(), A, C)
     txn(tale, 1, C, reads=[A])
@@ -334,7 +334,7 @@ def a_realtime_cycle_is_not_found_beside_an_unreadable_line(tale: Tale) -> Tale:
     return tale
 
 
-@TALES.tale(unknown=names.OF_THE_HISTORY)
+@TALES.tale(unknown=names.unknown_if(names.If.BREACHED))
 def a_repeated_index_does_not_merge_two_ops(tale: Tale) -> Tale:
     """Merged, the first and the third would be one op that reads from the second and is read by it."""
     tale = logged(two(), A, C)
@@ -362,7 +362,7 @@ def a_cycle_is_found_in_a_killed_run(tale: Tale) -> Tale:
     return tale
 
 
-@TALES.tale(unknown=set(names.IF_VALUES_REPEAT))
+@TALES.tale(unknown=set(names.unknown_if(names.If.REPEATED)))
 def a_value_sent_twice_makes_no_cycle(tale: Tale) -> Tale:
     tale = mutual()
     txn(tale, 5, A, kind="info")

@@ -153,7 +153,7 @@ def a_start_by_the_mending_begins_a_new_life(tale: Tale) -> None:
     struck(tale, *ALL_DOWN, mended=90, died_at=92)
 
 
-@TALES.tale(unknown=["broker-died", *names.IF_BREACHED])
+@TALES.tale(unknown=["broker-died", *names.unknown_if(names.If.BREACHED)])
 def a_line_of_the_nemesis_that_is_missing_may_explain_it(tale: Tale) -> None:
     struck(tale, (1, "kill", "controller"), died_at=1.5).run["history_lines"] = 99
 

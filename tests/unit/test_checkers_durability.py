@@ -8,7 +8,7 @@ from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
-WITHOUT_A_LOG = (*names.OF_THE_LOGS, *names.OF_THE_LEADERS_LOG)
+WITHOUT_A_LOG = names.unknown_if(names.If.LOG | names.If.LEADERS_LOG | names.If.LOSS_HIDDEN)
 verdicts = TALES.fixture()
 
 
@@ -169,12 +169,12 @@ def failed_before_its_marker(tale: Tale, lso: int) -> Tale:
     return tale.assign(FINAL, 0).poll(FINAL, (0, 1))
 
 
-@TALES.tale(unknown=names.IF_NOT_SETTLED)
+@TALES.tale(unknown=names.unknown_if(names.If.UNSETTLED))
 def a_failed_value_that_is_undecided_is_no_finding(tale: Tale) -> Tale:
     return failed_before_its_marker(tale, 1)
 
 
-@TALES.tale(unknown=names.IF_NOT_SETTLED)
+@TALES.tale(unknown=names.unknown_if(names.If.UNSETTLED))
 def an_undecided_failed_value_is_no_finding_under_read_uncommitted(tale: Tale) -> Tale:
     tale.run["guarantees"]["isolation"] = "read_uncommitted"
     return failed_before_its_marker(tale, 1)
@@ -250,7 +250,7 @@ def if_a_node_is_down_nothing_is_stuck(tale: Tale) -> None:
     tale.run["settle"] |= {"no_leader": [0]}
 
 
-@TALES.tale(unknown=["stuck", "unseen", *names.OF_THE_LOGS])
+@TALES.tale(unknown=["stuck", "unseen", *names.unknown_if(names.If.LOG)])
 def without_the_row_of_a_node_stuck_is_unknown(tale: Tale) -> None:
     tale.acked(1).run.update(settled=False)
     tale.row("n2")["absent"] = True

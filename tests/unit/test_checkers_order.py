@@ -5,12 +5,11 @@ from folders import NODES, Tale, reads_of
 from judging import Tales
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.read.guarantees import GUARANTEES
 from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
-WITHOUT_A_LOG = (*names.OF_THE_LOGS, *names.OF_THE_LEADERS_LOG)
-READ_TO_THE_END = (*names.OF_THE_LOGS, *names.OF_THE_LOG_ALONE)  # so that reads show losses
+WITHOUT_A_LOG = names.unknown_if(names.If.LOG | names.If.LEADERS_LOG | names.If.LOSS_HIDDEN)
+READ_TO_THE_END = names.unknown_if(names.If.LOG | names.If.LEADERS_LOG)  # so that reads show losses
 verdicts = TALES.fixture()
 
 
@@ -184,7 +183,7 @@ def without_the_leaders_log_acks_and_reads_show_what_was_skipped(tale: Tale) -> 
     tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (2, 3)).poll(6, (0, 1), (2, 3)).files["logs/n1.jsonl"] = None
 
 
-@TALES.tale(unknown={*WITHOUT_A_LOG, *names.IF_COMPACT})
+@TALES.tale(unknown={*WITHOUT_A_LOG, *names.unknown_if(names.If.COMPACT)})
 def an_acked_record_may_have_been_compacted_away(tale: Tale) -> None:
     tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (2, 3)).poll(6, (0, 1), (2, 3)).files["logs/n1.jsonl"] = None
     tale.run["partitions"]["0"]["cleanup"] = "compact"
@@ -285,13 +284,13 @@ def under_read_committed_the_end_is_the_last_stable_offset(tale: Tale) -> None:
     asked(tale, 1).run["guarantees"]["isolation"] = "read_committed"
 
 
-@TALES.tale("end-offset-regressed bug 1", unknown=names.IF_ISOLATION_UNKNOWN)
+@TALES.tale("end-offset-regressed bug 1", unknown=names.unknown_if(names.If.ISOLATION))
 def a_process_may_have_an_isolation_of_its_own(tale: Tale) -> None:
     asked(tale, 1).run["isolation_of"] = {"7": "read_uncommitted"}
     tale.run["guarantees"]["isolation"] = "read_committed"
 
 
-@TALES.tale(unknown=names.IF_ISOLATION_UNKNOWN)
+@TALES.tale(unknown=names.unknown_if(names.If.ISOLATION))
 def a_process_may_read_committed_records_alone(tale: Tale) -> None:
     asked(tale, 1).run["isolation_of"] = {"7": "read_committed"}
 
@@ -312,7 +311,7 @@ def so_may_a_client_that_retries(tale: Tale) -> None:
     asked(tale, 1).run["guarantees"]["retries"] = 1
 
 
-@TALES.tale(unknown=GUARANTEES["idempotence"].checks)
+@TALES.tale(unknown=names.unknown_if(names.If.RETRIES))
 def so_may_one_of_which_nobody_knows_whether_it_does(tale: Tale) -> None:
     asked(tale, 1).run["guarantees"]["idempotence"] = "maybe"
 

@@ -74,7 +74,7 @@ def an_isr_that_names_a_stray_node_does_not_make_it_a_replica(tale: Tale) -> Non
     tale.run["leaders"]["0"]["isr"] = ["n1", "n2", "n3"]
 
 
-@TALES.tale(unknown=set(names.IF_LEADER_UNKNOWN) - {"lost-write"})
+@TALES.tale(unknown=names.unknown_if(names.If.LEADERLESS))
 def a_leader_that_is_no_replica_counts_as_unknown(tale: Tale) -> None:
     """Its log is a stray copy: a record missing there is not lost. (The final reads show losses.)"""
     assigned(tale, "n2", "n3").acked(1, 2).drop("n1", 1)

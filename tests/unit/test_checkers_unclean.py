@@ -13,7 +13,6 @@ from judging import Tales
 from traced_story import Story, traced_in
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.read.guarantees import GUARANTEES
 from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
@@ -190,7 +189,7 @@ def with_a_gap_in_the_trace_a_request_permits_the_loss(tale: Tale) -> None:
 # -- unknown whether it was allowed
 
 
-@TALES.tale(unknown=GUARANTEES["unclean_leader_election"].checks)
+@TALES.tale(unknown=names.unknown_if(names.If.UNCLEAN, traced=True))
 def a_damaged_setting_makes_it_unknown(tale: Tale) -> None:
     traced(lost(tale), unclean_at(10**9)).run["guarantees"]["unclean_leader_election"] = "no"
 
@@ -205,17 +204,17 @@ def with_schedule(tale: Tale, **fields: Any) -> Tale:
     return tale
 
 
-@TALES.tale("unclean-election bug 1", unknown=[*names.IF_BREACHED, *names.OF_TRACE_AND_HISTORY])
+@TALES.tale("unclean-election bug 1", unknown=names.unknown_if(names.If.BREACHED, traced=True))
 def missing_lines_are_no_request_that_was_not_scheduled(tale: Tale) -> None:
     traced(with_schedule(tale.acked(1)), unclean_at(10**9)).run["history_lines"] = 40
 
 
-@TALES.tale(unknown=[*names.IF_BREACHED, *names.OF_TRACE_AND_HISTORY, "unclean-election"])
+@TALES.tale(unknown=[*names.unknown_if(names.If.BREACHED, traced=True), "unclean-election"])
 def missing_lines_may_be_a_scheduled_request(tale: Tale) -> None:
     traced(with_schedule(tale.acked(1), unclean=True), unclean_at(10**9)).run["history_lines"] = 40
 
 
-KILLED = {*names.IF_KILLED, *names.IF_NOT_SETTLED, names.RECOVERY_LOSS}
+KILLED = names.unknown_if(names.If.KILLED | names.If.UNSETTLED, traced=True)
 
 
 @TALES.tale(unknown=KILLED | {"unclean-election"})

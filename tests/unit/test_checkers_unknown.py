@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 TALES = Tales()
 verdicts = TALES.fixture()
 UNSETTLED = ("diverged", "under-replicated", "unseen")
-BREACHED = names.OF_THE_HISTORY
+BREACHED = names.unknown_if(names.If.BREACHED)
 OVERLAPPING = (
     "G0-process", "G1c-process", "nonmonotonic-poll", "nonmonotonic-send", "poll-skip", "realtime-order"
 )  # fmt: skip
@@ -35,7 +35,7 @@ def breach(**fields: object):  # type: ignore[no-untyped-def]
     return edit
 
 
-@TALES.tale(unknown=set(names.MADE) - {*names.OF_THE_LOGS, *names.OF_THE_TRACE, "end-offset-regressed"})
+@TALES.tale(unknown=names.unknown_if(names.If.REPEATED))
 def values_that_repeat_cannot_be_traced(tale: Tale) -> None:
     tale.acked(1, 2).send(5, 1, kind="fail").send(6, 2, kind="info").logged(2)
 
@@ -103,38 +103,38 @@ def a_torn_last_line_blank_lines_and_unknown_fields_are_no_reason(tale: Tale) ->
     tale.run["history_lines"] = 6
 
 
-@TALES.tale(unknown=names.OF_THE_LOGS)
+@TALES.tale(unknown=names.unknown_if(names.If.LOG))
 def a_missing_dump_of_a_follower(tale: Tale) -> None:
     tale.acked(1).files["logs/n3.jsonl"] = None
 
 
-@TALES.tale(unknown=[*names.OF_THE_LOGS, *names.OF_THE_LOG_ALONE])
+@TALES.tale(unknown=names.unknown_if(names.If.LOG | names.If.LEADERS_LOG))
 def a_missing_dump_of_the_leader(tale: Tale) -> None:
     tale.acked(1).send(4, 5, at=[1]).files["logs/n1.jsonl"] = None
 
 
-@TALES.tale(unknown=[*names.OF_THE_LOGS, *names.OF_THE_LOG_ALONE])
+@TALES.tale(unknown=names.unknown_if(names.If.LOG | names.If.LEADERS_LOG))
 def a_damaged_line_of_the_leaders_dump_is_no_loss(tale: Tale) -> None:
     tale.acked(1, 2).entry("n1", 1)["crc"] = "one"
 
 
-@TALES.tale("malformed-log bug 1", unknown=names.OF_THE_LOGS)
+@TALES.tale("malformed-log bug 1", unknown=names.unknown_if(names.If.LOG))
 def findings_of_readable_lines_of_a_damaged_dump_are_made(tale: Tale) -> None:
     tale.acked(1, 2).entry("n3", 1)["epoch"] = None
     tale.entry("n3", 0)["crc_ok"] = False
 
 
-@TALES.tale(unknown=names.OF_THE_LOGS)
+@TALES.tale(unknown=names.unknown_if(names.If.LOG))
 def a_torn_line_in_a_dump(tale: Tale) -> None:
     tale.acked(1).files["logs/n2.jsonl"] = '{"node":"n2","part'
 
 
-@TALES.tale(unknown=names.OF_THE_LOGS)
+@TALES.tale(unknown=names.unknown_if(names.If.LOG))
 def a_damaged_row(tale: Tale) -> None:
     tale.acked(1).row("n3")["leo"] = "six"
 
 
-@TALES.tale(unknown=names.OF_THE_LOGS)
+@TALES.tale(unknown=names.unknown_if(names.If.LOG))
 def a_missing_row(tale: Tale) -> None:
     tale.acked(1).row("n3")["absent"] = True
 

@@ -15,7 +15,7 @@ from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
 verdicts = TALES.fixture()
-WITHOUT_A_LOG = (*names.OF_THE_LOGS, "saw-then-lost", "unseen")
+WITHOUT_A_LOG = (*names.unknown_if(names.If.LOG), "saw-then-lost", "unseen")
 LOSS_UNKNOWN = (*WITHOUT_A_LOG, "lost-write")
 # A system that shows neither logs nor a trace.
 CLIENTS_ALONE: dict[str, Any] = {"observes": {"dumps": False, "replicas": False, "trace": []}}
@@ -139,12 +139,12 @@ def if_the_topic_is_compacted_a_loss_is_unknown(tale: Tale) -> None:
     without_leaders_log(lost_between(tale)).run["partitions"]["0"]["cleanup"] = "compact"
 
 
-@TALES.tale(unknown={*names.OF_THE_LOGS, *names.OF_THE_HISTORY})
+@TALES.tale(unknown=names.unknown_if(names.If.LOG | names.If.BREACHED))
 def a_missing_line_may_have_shown_the_record(tale: Tale) -> None:
     without_leaders_log(lost_between(tale)).edit = lambda lines: tale.run.update(history_lines=len(lines) + 1)
 
 
-@TALES.tale(unknown={*LOSS_UNKNOWN, *names.IF_KILLED})
+@TALES.tale(unknown={*LOSS_UNKNOWN, *names.unknown_if(names.If.KILLED)})
 def if_the_run_was_killed_a_loss_is_unknown(tale: Tale) -> None:
     without_leaders_log(lost_between(tale)).run["history_lines"] = "absent"
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from folders import Tale
 
-from floodmark.checkers.judge.claim_gates import gates_of
 from floodmark.checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary
+from floodmark.checkers.judge.reasons import gates_of
 from floodmark.checkers.judge.run_tables import run_tables
 from floodmark.checkers.judge.runs import Run, driver_findings, run_of, silent_names
 from floodmark.checkers.laws import finding_names as names
@@ -236,12 +236,12 @@ def test_which_checks_are_silent(tmp_path: Path) -> None:
         return {*silent_names(run(tale, tmp_path / name, **facts))}
 
     assert silent("a", Tale().acked(1)) == set()
-    assert silent("b", Tale().acked(1), unmatched=3) == {*names.SILENT_IF_BREACHED}
-    both = {*names.SILENT_IF_BREACHED, *names.SILENT_IF_DISORDERED}
+    assert silent("b", Tale().acked(1), unmatched=3) == {*names.silent_if(names.If.BREACHED)}
+    both = {*names.silent_if(names.If.BREACHED | names.If.DISORDERED)}
     assert silent("c", Tale().acked(1), in_order=False, disordered=True) == both
     killed = Tale().acked(1)
     killed.run[KILLED] = "absent"
-    assert silent("d", killed) == {*names.IF_KILLED, names.RECOVERY_LOSS}
+    assert silent("d", killed) == {*names.silent_if(names.If.KILLED)}
 
 
 # -- the trace ----------------------------------------------------------------------------------------------

@@ -79,11 +79,11 @@ def test_a_loss_precedes_its_consequences_and_bugs_precede_permitted_findings() 
 
 
 def test_very_many_names_are_shortened() -> None:
-    from floodmark.checkers.laws.finding_names import MADE, OF_THE_HISTORY
+    from floodmark.checkers.laws.finding_names import MADE, If, unknown_if
 
     assert shortened(["unseen", "diverged"]) == "unseen, diverged"
     assert shortened([*MADE, "unfit"]) == "everything"
-    assert shortened(OF_THE_HISTORY).startswith("all checks of the history")
+    assert shortened(unknown_if(If.BREACHED)).startswith("all checks of the history")
     assert shortened([f"check-{number}" for number in range(9)]).endswith("and 1 more (verdict.json has all)")
 
 

@@ -34,7 +34,7 @@ PIECES_DRIVER_ON_A_RUN = (
     "judge.two_passes.preconditions_of_run", "judge.two_passes.read_lines_instead",
     "judge.two_passes.run_of", "judge.two_passes.tables_of_runs", "judge.two_passes.for_units",
     "judge.runs.with_replicas", "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of",
-    "judge.runs.bounds_of", "judge.runs.is_breached", *VERDICT,
+    "judge.runs.bounds_of", *VERDICT,
 )  # fmt: skip
 # On all of them:
 DRIVER = ("judge.job.session.context", "judge.many_runs.bags_of", "judge.many_runs.session.cores",
@@ -54,7 +54,7 @@ WORKER = (
     "judge.whole_runs.read_lines_instead", "judge.whole_runs.answers", "judge.whole_runs.run_of",
     "judge.runs.with_replicas",
     "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of", "judge.runs.bounds_of",
-    "judge.runs.is_breached", *VERDICT, "judge.whole_runs.run_tables", "judge.run_tables.replicas_of",
+    *VERDICT, "judge.whole_runs.run_tables", "judge.run_tables.replicas_of",
     "judge.whole_runs.worst", "judge.whole_runs.unsearched",
     *(f"family.{family.__name__}" for family in FAMILIES),
 )  # fmt: skip

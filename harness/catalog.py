@@ -35,6 +35,8 @@ from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD, own, regist
 from floodmark.harness.spark_options import HERE, Watch, Workers
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
     from floodmark.checkers.stats.job import Measures
     from floodmark.checkers.stats.seen import Seen
     from floodmark.harness.cluster.system import System
@@ -80,6 +82,7 @@ measure: Callable[..., Measures] = late("floodmark.checkers.stats.job:measure")
 client_activity: Callable[[Path, Sequence[tuple[int, int, int]]], Seen] = late(
     "floodmark.checkers.stats.seen:seen")
 # Writes a big history as Parquet beside its lines, which the judge reads faster next time; OSError.
+open_tables: Callable[[Sequence[str]], DuckDBPyConnection] = late("floodmark.checkers.tables:open")
 keep_parquet: Callable[[Path], None] = late("floodmark.checkers.read.history_parquet:keep")
 # Why no simulated broker would start with these settings, KEY=VALUE each; None: it would.
 broker_refusal: Callable[[Sequence[str]], str | None] = late(f"{BROKER_CHECK}:find_problem")

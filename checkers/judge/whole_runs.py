@@ -124,8 +124,9 @@ def judged_bag(
     return {number: one.verdict() for number, one in judged.items()}
 
 
-def first_pass(work: RunWork) -> FirstPass:
-    """Read one run, and find what the laws must know before they claim anything."""
+def first_pass(work: RunWork, *, all_lines: bool = False) -> FirstPass:
+    """Read one run, and find what the laws must know before they claim anything. all_lines: keep the tables
+    `lines` and `answers` even if no law needs them."""
     ranges = [read_range(one, work.folder.special) for one in work.ranges]
     facts, tables = [one.facts for one in ranges], concatenated(one.tables for one in ranges)
     del ranges  # this also frees every range's own tables
@@ -134,8 +135,8 @@ def first_pass(work: RunWork) -> FirstPass:
     seqs = seq_facts(tables.pop(SEQS)) if SEQS in tables else []
     seen = preconditions_of_run(work.run, [*facts, *pairs, *repeated, *seqs])
     if read_lines_instead(work.folder, seen.flaws):
-        return first_pass(RunWork.of(work.run, work.folder))
-    if seen.txns:
+        return first_pass(RunWork.of(work.run, work.folder), all_lines=all_lines)
+    if "lines" in tables and (seen.txns or all_lines):
         tables["answers"] = answers(tables["lines"])
     else:
         tables.pop("lines", None)

@@ -139,6 +139,27 @@ def report() -> None:
 
 
 @main.command()
+@click.argument("arguments", nargs=-1, required=True, metavar="[FOLDER]... SELECT")
+@file_option("--csv", "csv", "Write the rows to FILE instead, as CSV.")
+@file_option("--json", "json_file", "The same as JSON, one object a line.")
+@file_option("--parquet", "parquet", "The same as Parquet.")
+@calls("query:query")
+def query() -> None:
+    """Answer a question in SQL about run FOLDERs (default: the latest run; patterns as for check). A FILE
+    named - is standard output.
+
+    \b
+    floodmark query "select partition, count(*) from sends where type = 'ok' group by all"
+    floodmark query "describe sends"
+
+    The tables, each with the columns run and folder: sends, reads, corrupt, ends, starts, assigned, moves,
+    empty_polls, processes, repeated, faults, lines, answers (from the history); entries, replicas (the final
+    logs); partitions, log_start_unknown, runs, reasons (what may be claimed); trace, traced, active_brokers,
+    strikes (the brokers' trace). checkers/README.md explains them and answers five questions.
+    """
+
+
+@main.command()
 @click.argument("name", required=False, shell_complete=findings)
 @calls("explain:explain_finding")
 def explain() -> None:

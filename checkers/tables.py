@@ -1,0 +1,98 @@
+"""The tables of run folders for questions of your own: as a DuckDB database, or as a data source of Spark.
+
+    db = tables.open("histories/runs/latest")
+    db.sql("select partition, count(*) from sends where type = 'ok' group by all")
+
+    tables.register(spark)
+    spark.read.format("floodmark").option("table", "sends").load("nights/*/runs/*")
+
+They are the tables that the laws use (laws/tables.py; checkers/README.md has them on one page), each with
+`folder` behind `run`, and `reasons`: why checks are unknown in a run, among it the lines that no table has.
+
+Rules
+1. A line that breaks the format is in no table; `reasons` counts such lines and names the first.
+2. A folder that cannot be judged has rows in `reasons` only. If none can be read, that is an error.
+"""
+
+import glob
+import os
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from floodmark.checkers.judge.run_tables import run_tables
+from floodmark.checkers.judge.whole_runs import RunWork, first_pass
+from floodmark.checkers.laws.tables import TABLES, TEXT
+from floodmark.checkers.read.arrays import concatenated
+from floodmark.checkers.read.folder import Folder, open_folder
+from floodmark.harness.errors import FloodmarkError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FOLDER = pa.field("folder", TEXT)
+SCHEMAS: Mapping[str, pa.Schema] = {
+    **{name: schema.insert(1, _FOLDER) for name, schema in TABLES.items()},
+    "reasons": pa.schema([("run", pa.int32()), _FOLDER, ("checks", pa.list_(TEXT)), ("reason", TEXT)]),
+}
+
+
+Runs = Sequence[tuple[str, Folder]]  # as they were named
+
+
+def open(folders: str | Path | Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
+    """A database in memory with the tables of these folders; a folder may be a pattern. UsageError if there
+    is none; FloodmarkError if none can be read."""
+    several = [folders] if isinstance(folders, str | Path) else folders
+    runs = open_runs([str(folder) for folder in several])
+    joined = concatenated(tables_of(number, *run) for number, run in enumerate(runs))
+    db = duckdb.connect()
+    for name, schema in SCHEMAS.items():
+        db.register(name, joined.get(name, schema.empty_table()))
+    return db
+
+
+def register(spark: "SparkSession") -> None:
+    """Make the format "floodmark" known to Spark. Its workers must have floodmark installed and see the
+    folders."""
+    from floodmark.checkers.spark.data_source import RunTables
+
+    spark.dataSource.register(RunTables)
+
+
+def open_runs(paths: Sequence[str]) -> Runs:
+    """The folders that the paths and patterns name, each once; a run's number is its place here."""
+    runs = [(name, open_folder(Path(name))) for name in dict.fromkeys(chain(*map(_named_by, paths)))]
+    if not any(folder.judged for _, folder in runs):
+        why = "; ".join(f"{name}: {folder.reasons[0][1]}" for name, folder in runs[:3])
+        raise FloodmarkError(f"no run can be read: {why}")
+    return runs
+
+
+def _named_by(path: str) -> Sequence[str]:
+    found = [path] if Path(path).exists() else sorted(filter(os.path.isdir, glob.glob(path)))
+    if not found:
+        raise UsageError(f"{path} does not exist" + " (and matches no folder)" * glob.has_magic(path))
+    return found
+
+
+def tables_of(number: int, name: str, folder: Folder) -> dict[str, pa.Table]:
+    """The tables of one run; those of which it has nothing may be missing."""
+    made: dict[str, pa.Table] = {}
+    if folder.judged:
+        passed = first_pass(RunWork.of(number, folder), all_lines=True)
+        made, folder = {**passed.tables, **run_tables({number: passed.run})}, passed.run.folder
+    reasons = [{"run": number, "checks": checks, "reason": words} for checks, words in folder.reasons]
+    made["reasons"] = pa.Table.from_pylist(reasons, schema=SCHEMAS["reasons"].remove(1))
+    return {table: with_folder(rows, name) for table, rows in made.items() if table in SCHEMAS}
+
+
+def with_folder(table: pa.Table, name: str) -> pa.Table:
+    """The table with the column `folder`."""
+    codes = pa.array(np.zeros(table.num_rows, dtype=np.int32))
+    return table.add_column(1, "folder", pa.DictionaryArray.from_arrays(codes, pa.array([name])))

@@ -81,8 +81,9 @@ measure: Callable[..., Measures] = late("floodmark.checkers.stats.job:measure")
 # acked records are returned one by one.
 client_activity: Callable[[Path, Sequence[tuple[int, int, int]]], Seen] = late(
     "floodmark.checkers.stats.seen:seen")
-# Writes a big history as Parquet beside its lines, which the judge reads faster next time; OSError.
+# Opens these run folders as a database with the judge's tables.
 open_tables: Callable[[Sequence[str]], DuckDBPyConnection] = late("floodmark.checkers.tables:open")
+# Writes a big history as Parquet beside its lines, which the judge reads faster next time; OSError.
 keep_parquet: Callable[[Path], None] = late("floodmark.checkers.read.history_parquet:keep")
 # Why no simulated broker would start with these settings, KEY=VALUE each; None: it would.
 broker_refusal: Callable[[Sequence[str]], str | None] = late(f"{BROKER_CHECK}:find_problem")

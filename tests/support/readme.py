@@ -10,6 +10,11 @@ CAMPAIGNS = ROOT / "harness" / "campaign" / "README.md"
 
 def block(first_line: str, page: Path = CAMPAIGNS) -> str:
     """The fenced block of that page that begins with this line."""
-    found = re.findall(r"^```\w+\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    (one,) = [text for text in found if text.partition("\n")[0] == first_line]
-    return str(one)
+    (one,) = [text for text in blocks(r"\w+", page) if text.partition("\n")[0] == first_line]
+    return one
+
+
+def blocks(language: str, page: Path) -> list[str]:
+    """The fenced blocks of that page in this language, a regular expression."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

@@ -77,7 +77,7 @@ def test_the_checks_of_its_example_work() -> None:
     from floodmark.checkers.laws.log import log
     from floodmark.checkers.laws.values import values
 
-    code = PAGE.split("```python\n")[2].split("```")[0]
+    code = PAGE.split("```python\n")[3].split("```")[0]
     made: dict[str, str] = {}
     exec(code, made)
     send = {"value": 7, "index": 0, "type": "invoke"}
@@ -100,7 +100,7 @@ def test_the_law_of_its_example_works() -> None:
 
     from floodmark.checkers.laws.log import log
 
-    code = PAGE.split("```python\n")[1].split("```")[0]
+    code = PAGE.split("```python\n")[2].split("```")[0]
     (select,) = re.findall(r'EPOCH_FROM_NOWHERE = """(.*?)"""', code, re.DOTALL)
     entries = [{"offset": 0, "value": 1, "epoch": 3}, {"offset": 1, "value": 2, "epoch": 4}]
 

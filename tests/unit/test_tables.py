@@ -1,0 +1,139 @@
+"""The judge's tables for everybody: DuckDB, `floodmark query`, Spark's data source, and the questions of
+checkers/README.md, whose answers are the judge's."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import damages_logs
+import damages_losses
+import here
+import pytest
+from command_line import GOLDEN, floodmark
+from damages import DAMAGES
+from readme import ROOT, blocks
+
+from floodmark.checkers import tables
+from floodmark.checkers.tables import SCHEMAS
+from floodmark.harness.errors import FloodmarkError, UsageError
+from histories import healthy
+
+PLANTED = sorted(name for name, plant in DAMAGES.items()
+                 if plant.__module__ in (damages_logs.__name__, damages_losses.__name__))
+SAVED = sorted(about.parent for about in GOLDEN.glob("*/run.json"))
+RUN, GARBLED = GOLDEN / "double-failover", GOLDEN / "a-garbled-line"
+QUESTIONS = blocks("sql", ROOT / "checkers" / "README.md")
+
+
+def planted(root: Path) -> list[Path]:
+    """A folder for each damage to logs that fits a healthy run."""
+    folders = []
+    for number, name in enumerate(PLANTED):
+        folder = healthy(Random(number), steps=40, settled=True)
+        if DAMAGES[name](folder, Random(number)) is not None:
+            folders.append(folder.write(root / name))
+    return folders
+
+
+def test_the_two_core_verdicts_of_the_page_are_the_judges(tmp_path: Path) -> None:
+    """On every saved run, and on folders with lost writes and logs that differ."""
+    folders = [*SAVED, *planted(tmp_path)]
+    database = tables.open(folders)
+    by_sql = {name: Counter(row[0] for row in database.sql(question).fetchall())
+              for name, question in zip(("lost-write", "diverged"), QUESTIONS, strict=False)}
+    judged = {name: Counter[str]() for name in by_sql}
+    for folder, verdict in zip(folders, here.judge(folders), strict=True):
+        for one in verdict.findings:
+            if one.name in judged:
+                judged[one.name][str(folder)] += one.count
+
+    assert len(folders) >= 50
+    assert by_sql == judged
+    assert min(len(each) for each in judged.values()) >= 5
+
+
+@pytest.mark.parametrize("question", QUESTIONS[2:])
+def test_the_other_questions_have_answers(question: str) -> None:
+    assert tables.open(SAVED).sql(question).fetchall()
+
+
+def test_every_table_is_there_and_in_the_help() -> None:
+    database, told = tables.open(RUN), floodmark("query", "--help").out
+
+    assert len(QUESTIONS) == 5
+    for name, schema in SCHEMAS.items():
+        shown = database.sql(f"from {name}").to_arrow_table()
+        assert shown.schema.names == schema.names
+        assert name in told
+
+
+def test_a_pattern_means_its_folders_and_broken_lines_are_told() -> None:
+    database = tables.open([GOLDEN / "a-g*", GARBLED])
+    (told,) = database.sql("select run, reason from reasons where reason like '%field table%'").fetchall()
+    names = database.sql("select distinct folder from runs order by 1").fetchall()
+
+    assert told == (1, "history.jsonl:3: 1 line is not as the field table says")
+    assert names == [(str(GOLDEN / "a-gap-in-the-trace"),), (str(GARBLED),)]
+
+
+def test_what_is_no_run_is_an_error_unless_others_are(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        tables.open(tmp_path / "nothing")
+    with pytest.raises(FloodmarkError, match=r"no run can be read: .*: it has no run\.json"):
+        tables.open(tmp_path)
+    told = tables.open([RUN, tmp_path]).sql("select run, folder from reasons").fetchall()
+    assert told == [(1, str(tmp_path))]
+
+
+def test_query_prints_and_writes(tmp_path: Path) -> None:
+    asked = "select type, count(*) as n, sum(value) as total from sends group by all order by type"
+    files = {name: tmp_path / f"rows.{name}" for name in ("csv", "json", "parquet")}
+    written = floodmark("query", RUN, asked, *(word for pair in files.items()
+                                               for word in (f"--{pair[0]}", pair[1])))
+    printed = floodmark("query", RUN, asked)
+
+    assert printed.out.splitlines() == [
+        "type    n  total", "------- -- -----", "invoke  6  15", "ok      6  15"]
+    assert (printed.code, written.code, written.out) == (0, 0, "")
+    assert files["csv"].read_text() == "type,n,total\ninvoke,6,15\nok,6,15\n"
+    assert json.loads(files["json"].read_text().splitlines()[0]) == {"type": "invoke", "n": 6, "total": 15}
+    assert files["parquet"].read_bytes().startswith(b"PAR1")
+    assert floodmark("query", RUN, asked, "--csv", "-").out == files["csv"].read_text()
+
+
+@pytest.mark.parametrize(("words", "code", "told"), [
+    ((RUN, "select * from ops"), 2, "The tables are active_brokers, answers,"),
+    ((RUN, "select 1,\n2 3 from sends"), 2, "LINE 2"),
+    ((RUN, GARBLED), 2, "the last argument must be a SELECT, in quotes"),
+    (("/nothing", "select 1"), 2, "/nothing does not exist"),
+    ((ROOT / "docker" / "kafka", "select 1"), 4, "no run can be read"),
+])
+def test_query_says_what_is_wrong(words: tuple[Any, ...], code: int, told: str) -> None:
+    answer = floodmark("query", *words)
+
+    assert (answer.code, answer.out) == (code, "")
+    assert told in answer.err
+
+
+@pytest.mark.spark
+def test_spark_reads_the_same_rows() -> None:
+    """Of tables of all kinds: lines of each file, and what follows from a whole run."""
+    from pyspark.sql import SparkSession
+
+    from floodmark.checkers.spark import session
+
+    session.context()
+    spark = SparkSession.builder.getOrCreate()
+    tables.register(spark)
+    paths = [str(RUN), str(GOLDEN / "a-g*")]
+    database = tables.open(paths)
+    for name in ("sends", "lines", "entries", "trace", "partitions", "reasons"):
+        read = spark.read.format("floodmark").option("table", name).load(paths)
+        assert read.columns == SCHEMAS[name].names
+        rows = [str(row.asDict(recursive=True)) for row in read.collect()]
+        here_too = database.sql(f"from {name}").to_arrow_table().to_pylist()
+        assert sorted(rows) == sorted(map(str, here_too))
+    with pytest.raises(Exception, match=r"option table: 'ops' is none of sends, reads"):
+        spark.read.format("floodmark").option("table", "ops").load(paths).count()

@@ -1,9 +1,9 @@
 """The judge's output: verdict.json, explanations, sentences of findings, and the error without Java."""
 
 import json
-import re
 from pathlib import Path
 
+import finding_tables
 import pytest
 
 from floodmark.checkers.judge import report
@@ -65,17 +65,10 @@ def test_the_sentence_contains_each_number(row: dict[str, object], sentence: str
     assert text_of(str(row["name"]), {"partition": 0, **row}) == sentence
 
 
-def test_every_finding_of_the_format_is_explained() -> None:
-    """Exactly the names in the tables of the public page on run folders."""
-    page = (Path(__file__).parents[2] / "histories" / "README.md").read_text()
-    tables = page.split("## The findings")[1].split("## Bug or permitted")[0]
-    cells = [line.split("|")[1] for line in tables.splitlines() if line.startswith("| `")]
-    documented = {name for cell in cells for name in re.findall("`([^`]+)`", cell)}
-    forms = {name for name in documented if name.startswith("-")}
-    cycles = {f"{name}{form}" for name in ("G0", "G1c") for form in forms}
-    assert forms == {"-process", "-realtime"}
-    assert (documented - forms) | cycles | {"unfit"} <= set(explain.EXPLANATIONS)
-    assert set(explain.EXPLANATIONS) - cycles - {"unfit"} <= documented
+def test_the_page_has_the_tables_of_the_findings() -> None:
+    """The tables of the public page on run folders are made from the records: `make findings`."""
+    page = finding_tables.PAGE.read_text(encoding="utf-8")
+    assert page == finding_tables.with_tables(page)
 
 
 def test_every_finding_has_its_law_and_the_facts_about_it() -> None:

@@ -265,22 +265,19 @@ def of_partitions(folder: Folder, seen: Preconditions, gates: Gates) -> Iterator
     if strange:
         unnamed = f"run.json does not name partition {listed(strange)}, which the history uses"
         yield If.LEADERLESS | If.LOSS_HIDDEN, unnamed
-    if strays.any():
-        stray = f"the leader of partition {listed(partitions.numbers(strays))} is none of its replicas"
-        yield If.LEADERLESS | hidden(strays & open_losses), f"run.json: {stray}"
-    leaderless = gates.leaderless & ~strays
-    if leaderless.any():
-        why = f"nobody knows the leader of partition {listed(partitions.numbers(leaderless))}"
-        lost = partitions.numbers(leaderless & open_losses)
-        if imported(folder) and lost:
-            why += f", and reads do not show all that may be lost of partition {listed(lost)}"
-        yield If.LEADERLESS | hidden(leaderless & open_losses), why
-    unread = partitions.numbers(~gates.read_to_end)
-    if unread:
-        yield If.UNREAD, f"no final reads of partition {listed(unread)}{how_far(folder, unread)}"
-    compact = partitions.numbers(partitions.compact)
-    if compact:
-        yield If.COMPACT, f"partition {listed(compact)} is compacted"
+    leaderless, unread = gates.leaderless & ~strays, partitions.numbers(~gates.read_to_end)
+    lost = partitions.numbers(leaderless & open_losses) if imported(folder) else []
+    besides = f", and reads do not show all that may be lost of partition {listed(lost)}" if lost else ""
+    for row, those, before, after in (
+        (If.LEADERLESS | hidden(strays & open_losses),
+         strays, "run.json: the leader of ", " is none of its replicas"),
+        (If.LEADERLESS | hidden(leaderless & open_losses),
+         leaderless, "nobody knows the leader of ", besides),
+        (If.UNREAD, ~gates.read_to_end, "no final reads of ", how_far(folder, unread)),
+        (If.COMPACT, partitions.compact, "", " is compacted"),
+    ):
+        if those.any():
+            yield row, f"{before}partition {listed(partitions.numbers(those))}{after}"
 
 
 def of_the_end(folder: Folder, seen: Preconditions, gates: Gates) -> Iterator[Reason]:

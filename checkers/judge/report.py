@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import RunAt, write_json, write_whole
 from floodmark.harness.run_location import Place, is_named
@@ -22,24 +24,11 @@ _NO_FAILURE = b"The judge has not failed on this run since.\n"
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
     """verdict.json as data."""
-    return {
-        "format": FORMAT,
-        "valid": verdict.valid,
-        "findings": [
-            {
-                "name": found.name,
-                "class": found.klass,
-                "permitted_by": found.permitted_by,
-                "count": found.count,
-                "examples": [dict(example) for example in found.examples],
-            }
-            for found in verdict.findings
-        ],
-        "unknown": [{"names": list(entry.names), "reason": entry.reason} for entry in verdict.unknown],
-        "not_made": [{"names": list(entry.names), "reason": entry.reason} for entry in verdict.not_made],
-        "counts": dict(verdict.counts),
-        "timings_s": dict(verdict.timings_s),
-    }
+    made = to_builtins(verdict)
+    del made["failure"]
+    findings = [{"class" if key == "klass" else key: value for key, value in found.items()}
+                for found in made["findings"]]  # fmt: skip
+    return {"format": FORMAT, **made, "findings": findings}
 
 
 def of_json(saved: Mapping[str, Any]) -> Verdict:

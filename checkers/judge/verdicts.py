@@ -16,7 +16,7 @@ from floodmark.checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
 from floodmark.checkers.read.folder import Folder
 from floodmark.checkers.read.observed import ELECTIONS, not_made
 from floodmark.checkers.text.blame_words import NO_STEP, Blame, words_without_line
-from floodmark.checkers.text.words import text_of
+from floodmark.checkers.text.words import doubt_of, text_of
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 
 _EXAMPLE_KEYS = ("partition", "offset", "epoch", "value", "how", "nodes", "ops", "process")
@@ -170,28 +170,11 @@ def doubts(rows: Iterable[Row], unclear: Set[int]) -> Iterator[Reason]:
     guarantees that nobody knows."""
     for row in rows:
         if row["rank"] == 1 and row["permit"] == DOUBT:
-            yield (row["name"],), doubt(row)
+            yield (row["name"],), doubt_of(row["name"], row)
         elif row["rank"] == 1 and row["permit"] in unclear:
             found = f"{row['count']} of {row['name']}, the first in partition {row['partition']}"
             cause = PERMITTED_BY[row["permit"]]
             yield (row["name"],), f"nobody knows whether {cause} permits what was found: {found}"
-
-
-def doubt(row: Row) -> str:
-    if row["name"] == finding_names.LOST_WRITE:
-        return (
-            f"no final read returned {row['count']} of the acked records, {row['value']} of partition "
-            f"{row['partition']} among them, and nothing shows whether they are lost"
-        )
-    if row["name"] == finding_names.MALFORMED_LOG:
-        return (
-            f"a final reader could not read offset {row['offset']} of partition {row['partition']}, and a "
-            "fault that damaged a disk may be among the missing or unreadable lines of the history"
-        )
-    return (
-        f"replicas.jsonl does not show the log start of partition {row['partition']}, below which nothing is "
-        f"claimed: {row['count']} may be findings"
-    )
 
 
 def stuck_rows(run: Run) -> list[dict[str, Any]]:

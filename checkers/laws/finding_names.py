@@ -6,9 +6,10 @@ a run. The words of a finding are in text/words.ini, its SELECT is in the family
 A check that is not made has no record, and so is nowhere in a verdict.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Flag, auto
+from functools import reduce
+from operator import or_
 
 
 class If(Flag):
@@ -40,6 +41,9 @@ class If(Flag):
     RETRIES = auto()
     ISOLATION = auto()
     UNFIT = auto()  # the run did not do what was asked
+    HISTORY = REPEATED | BREACHED
+    LOSSES = MIN_INSYNC | UNCLEAN | FLUSH  # what permits losses, and what follows from them
+    ANY_TRACE = REPEATED | TRACE | CLOCKS | OBSERVES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,86 +59,76 @@ class Law:
 
 FILES = frozenset({"dumps", "replicas.jsonl"})
 LAWS: dict[str, Law] = {}
-_NEVER = If(0)
-_HISTORY = If.REPEATED | If.BREACHED
-_POSITION = _HISTORY | If.LOG_START
-_LOSSES = If.MIN_INSYNC | If.UNCLEAN | If.FLUSH  # what permits losses, and what follows from them
-_TRACE = If.REPEATED | If.TRACE | If.CLOCKS | If.OBSERVES
-_LOG = If.LOG | If.OBSERVES
 # The events that show what was committed, who had it, and what permits its loss; where a HW first appears.
-_COMMITTED = {"append", "truncate", "hw", "become_leader", "become_follower", "start", "elect", "isr"}
-_LIVES = {"register", "fence", "unfence"}
-_HIGH_WATERMARKS = {"hw", "become_leader", "become_follower", "start"}
+_COMMITTED = "append truncate hw become_leader become_follower start elect isr"
+_LIVES = "register fence unfence"
+_HIGH_WATERMARKS = "hw become_leader become_follower start"
 
 
-def _law(
-    name: str, unknown: If, needs: Iterable[str] = (), *, silent: If = _NEVER, imports_show: bool = False
-) -> str:
-    """Record the law of a finding; return the finding's name."""
+def _law(name: str, unknown: str, *needs: str, silent: str = "", imports_show: bool = False) -> str:
+    """Record the law of a finding; return the finding's name. A row that is not in `If` is a KeyError."""
     LAWS[name] = Law(
-        unknown=unknown | silent, silent=silent, needs=frozenset(needs), imports_show=imports_show)
+        unknown=_rows(f"{unknown} {silent}"), silent=_rows(silent), needs=frozenset(" ".join(needs).split()),
+        imports_show=imports_show)
     return name
 
 
-LOST_WRITE = _law(
-    "lost-write", _HISTORY | If.LOSS_HIDDEN | If.COMPACT | If.UNACKED | If.OBSERVES | If.ACKS | _LOSSES)
-UNDER_REPLICATED = _law("under-replicated", _LOG | If.LEADERLESS | If.UNSETTLED | If.COMPACT, FILES)
-UNSEEN = _law(
-    "unseen", If.REPEATED | If.LEADERS_LOG | If.LEADERLESS | If.UNSETTLED | If.UNREAD | If.UNACKED
-    | If.OBSERVES | If.ISOLATION, FILES, silent=If.BREACHED | If.KILLED)
-DIVERGED = _law("diverged", _LOG | If.UNSETTLED, FILES)
-EPOCH_LINEAGE = _law("epoch-lineage", _LOG | If.EPOCHS | If.COMPACT, FILES)
-MALFORMED_LOG = _law("malformed-log", _LOG, FILES)
-INCONSISTENT_OFFSETS = _law("inconsistent-offsets", _HISTORY | If.ACKS | _LOSSES)
-DUPLICATE = _law("duplicate", _HISTORY | If.RETRIES | _LOSSES)
-PHANTOM = _law("phantom", If.REPEATED, silent=If.BREACHED | If.KILLED)
-G1A = _law("G1a", _HISTORY | If.ISOLATION | _LOSSES)
-SAW_THEN_LOST = _law(
-    "saw-then-lost", _HISTORY | If.LEADERS_LOG | If.LEADERLESS | If.COMPACT | If.OBSERVES | _LOSSES, FILES)
-TORN_TRANSACTION = _law(
-    "torn-transaction", If.REPEATED | If.OBSERVES | If.ACKS | If.ISOLATION | _LOSSES, FILES,
-    silent=If.BREACHED, imports_show=True)
-NONMONOTONIC_SEND = _law(
-    "nonmonotonic-send", _HISTORY | If.OVERLAPPING | If.ACKS | If.RETRIES | _LOSSES, silent=If.DISORDERED)
-INT_NONMONOTONIC_SEND = _law("int-nonmonotonic-send", _HISTORY | If.RETRIES)
-REALTIME_ORDER = _law("realtime-order", If.REPEATED | If.OVERLAPPING | If.ACKS | _LOSSES, silent=If.BREACHED)
+def _rows(words: str) -> If:
+    return reduce(or_, (If[word.upper()] for word in words.split()), If(0))
+
+
+LOST_WRITE = _law("lost-write", "history loss_hidden compact unacked observes acks losses")
+UNDER_REPLICATED = _law("under-replicated", "log leaderless unsettled compact observes", *FILES)
+UNSEEN = _law("unseen", "repeated leaders_log leaderless unsettled unread unacked observes isolation", *FILES,
+              silent="breached killed")  # fmt: skip
+DIVERGED = _law("diverged", "log unsettled observes", *FILES)
+EPOCH_LINEAGE = _law("epoch-lineage", "log epochs compact observes", *FILES)
+MALFORMED_LOG = _law("malformed-log", "log observes", *FILES)
+INCONSISTENT_OFFSETS = _law("inconsistent-offsets", "history acks losses")
+DUPLICATE = _law("duplicate", "history retries losses")
+PHANTOM = _law("phantom", "repeated", silent="breached killed")
+G1A = _law("G1a", "history isolation losses")
+SAW_THEN_LOST = _law("saw-then-lost", "history leaders_log leaderless compact observes losses", *FILES)
+TORN_TRANSACTION = _law("torn-transaction", "repeated observes acks isolation losses", *FILES,
+                        silent="breached", imports_show=True)  # fmt: skip
+NONMONOTONIC_SEND = _law("nonmonotonic-send", "history overlapping acks retries losses", silent="disordered")
+INT_NONMONOTONIC_SEND = _law("int-nonmonotonic-send", "history retries")
+REALTIME_ORDER = _law("realtime-order", "repeated overlapping acks losses", silent="breached")
 NONMONOTONIC_POLL = _law(
-    "nonmonotonic-poll", _POSITION | If.OVERLAPPING | _LOSSES, silent=If.BREACHED | If.KILLED)
+    "nonmonotonic-poll", "repeated overlapping log_start losses", silent="breached killed")
 # Where acks may be weak, they do not prove a record that a poll passed over.
-POLL_SKIP = _law(
-    "poll-skip", _POSITION | If.OVERLAPPING | If.ACKS | _LOSSES, silent=If.BREACHED | If.KILLED)
-INT_NONMONOTONIC_POLL = _law("int-nonmonotonic-poll", _POSITION)
-INT_POLL_SKIP = _law("int-poll-skip", _POSITION | If.ACKS | _LOSSES)
-END_OFFSET_REGRESSED = _law("end-offset-regressed", If.BREACHED | _LOSSES, silent=If.DISORDERED)
-STUCK = _law("stuck", If.REPEATED | If.DIED)
-BROKER_DIED = _law("broker-died", If.REPEATED | If.DIED)
-HW_REGRESSED = _law("hw-regressed", _TRACE, {"hw"})
+POLL_SKIP = _law("poll-skip", "repeated overlapping log_start acks losses", silent="breached killed")
+INT_NONMONOTONIC_POLL = _law("int-nonmonotonic-poll", "history log_start")
+INT_POLL_SKIP = _law("int-poll-skip", "history log_start acks losses")
+END_OFFSET_REGRESSED = _law("end-offset-regressed", "breached losses", silent="disordered")
+STUCK = _law("stuck", "repeated died")
+BROKER_DIED = _law("broker-died", "repeated died")
+HW_REGRESSED = _law("hw-regressed", "any_trace", "hw")
 LEADER_INCOMPLETE = _law(
-    "leader-incomplete", _TRACE | _LOSSES, {*_COMMITTED, "replicas.jsonl"}, silent=If.TRACE)
+    "leader-incomplete", "any_trace losses", _COMMITTED, "replicas.jsonl", silent="trace")
 CANDIDATE_INCOMPLETE = _law(
-    "candidate-incomplete", _TRACE | _LOSSES, {*_COMMITTED, *_LIVES, "replicas.jsonl"}, silent=If.TRACE)
-TWO_LEADERS = _law("two-leaders", _TRACE, {"append", "hw"})
-ACK_RULE = _law("ack-rule", _TRACE | If.MIN_INSYNC, {"ack", "append", "start", "become_leader"})
+    "candidate-incomplete", "any_trace losses", _COMMITTED, _LIVES, "replicas.jsonl", silent="trace")
+TWO_LEADERS = _law("two-leaders", "any_trace", "append hw")
+ACK_RULE = _law("ack-rule", "any_trace min_insync", "ack append start become_leader")
 UNSAFE_TRUNCATION = _law(
-    "unsafe-truncation", _TRACE | If.LOG_START | _LOSSES, {*_COMMITTED, "replicas.jsonl"}, silent=If.TRACE)
-UNSAFE_ISR = _law("unsafe-isr", _TRACE, {*_COMMITTED, *_LIVES, "ack"}, silent=If.TRACE)
-EPOCH_REGRESSED = _law("epoch-regressed", _TRACE, {"become_leader", "become_follower"})
-UNCLEAN_ELECTION = _law("unclean-election", _TRACE | If.UNCLEAN, {"elect"})
+    "unsafe-truncation", "any_trace log_start losses", _COMMITTED, "replicas.jsonl", silent="trace")
+UNSAFE_ISR = _law("unsafe-isr", "any_trace", _COMMITTED, _LIVES, "ack", silent="trace")
+EPOCH_REGRESSED = _law("epoch-regressed", "any_trace", "become_leader become_follower")
+UNCLEAN_ELECTION = _law("unclean-election", "any_trace unclean", "elect")
 # From the trace and the history: the line of a fault that lost data may be missing, and times may be wrong.
 RECOVERY_LOSS = _law(
-    "recovery-loss", _TRACE, {"start", "append", "truncate", "fetch", "ack"},
-    silent=If.TRACE | If.BREACHED | If.KILLED)
-READ_ABOVE_HW = _law("read-above-hw", _TRACE, _HIGH_WATERMARKS, silent=If.TRACE | If.BREACHED)
-END_OFFSET_AHEAD = _law("end-offset-ahead", _TRACE, _HIGH_WATERMARKS, silent=If.TRACE | If.BREACHED)
-PRECOMMITTED_READ = _law("precommitted-read", _HISTORY | If.ISOLATION)
-G0 = _law("G0", _HISTORY | If.ISOLATION)
-G0_PROCESS = _law("G0-process", If.REPEATED | If.OVERLAPPING | If.ISOLATION, silent=If.BREACHED)
-G0_REALTIME = _law("G0-realtime", If.REPEATED | If.ISOLATION, silent=If.BREACHED)
-G1C = _law("G1c", _HISTORY | If.ISOLATION)
-G1C_PROCESS = _law("G1c-process", If.REPEATED | If.OVERLAPPING | If.ISOLATION, silent=If.BREACHED)
-G1C_REALTIME = _law("G1c-realtime", If.REPEATED | If.ISOLATION, silent=If.BREACHED)
+    "recovery-loss", "any_trace", "start append truncate fetch ack", silent="trace breached killed")
+READ_ABOVE_HW = _law("read-above-hw", "any_trace", _HIGH_WATERMARKS, silent="trace breached")
+END_OFFSET_AHEAD = _law("end-offset-ahead", "any_trace", _HIGH_WATERMARKS, silent="trace breached")
+PRECOMMITTED_READ = _law("precommitted-read", "history isolation")
+G0 = _law("G0", "history isolation")
+G0_PROCESS = _law("G0-process", "repeated overlapping isolation", silent="breached")
+G0_REALTIME = _law("G0-realtime", "repeated isolation", silent="breached")
+G1C = _law("G1c", "history isolation")
+G1C_PROCESS = _law("G1c-process", "repeated overlapping isolation", silent="breached")
+G1C_REALTIME = _law("G1c-realtime", "repeated isolation", silent="breached")
 MADE = tuple(sorted(LAWS))
-UNFIT = _law("unfit", If.UNFIT)  # never a finding: listed under unknown
+UNFIT = _law("unfit", "unfit")  # never a finding: listed under unknown
 WITHDRAWN = ("G-single", "G2-item")  # nobody looks for them; gates of before still allow them
 
 CYCLES = (G0, G1C, G0_PROCESS, G1C_PROCESS, G0_REALTIME, G1C_REALTIME)

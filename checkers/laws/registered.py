@@ -10,7 +10,6 @@ question: they are unknown, and the reason names the check and its distribution.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 
 from floodmark.checkers.laws.finding_names import LAWS
@@ -24,33 +23,24 @@ class CheckFailed(Exception):
     """A registered check is invalid, or it raised."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """A check that can run."""
-
-    check: Registered
-    law: str | Family
-
-
 def registered(unit: Unit) -> None:
     """Find the findings of every registered check."""
     known = set(LAWS)
-    for one in loaded():
-        with blamed_on(one.check):
-            if isinstance(one.law, str):
-                unit.find(one.check.name, one.law.strip().rstrip(";"))
+    for check, law in loaded():
+        with blamed_on(check):
+            if isinstance(law, str):
+                unit.find(check.name, law.strip().rstrip(";"))
             else:
-                one.law(unit)
-            refuse_odd_rows(unit, one.check.name, known)
-        known.add(one.check.name)
+                law(unit)
+            refuse_odd_rows(unit, check.name, known)
+        known.add(check.name)
 
 
 @cache
-def loaded() -> Sequence[Loaded]:
-    """All registered checks, loaded once in a process."""
-    checks = entry_points.registered(CHECK)
+def loaded() -> Sequence[tuple[Registered, str | Family]]:
+    """All registered checks with their laws, loaded once in a process."""
     seen: dict[str, Registered] = {}
-    for check in checks:
+    for check in entry_points.registered(CHECK):
         if not NAME.fullmatch(check.name):
             raise CheckFailed(f"{check}: a name is made of letters, digits and . _ -")
         if check.name in LAWS:
@@ -58,7 +48,7 @@ def loaded() -> Sequence[Loaded]:
         if check.name in seen:
             raise CheckFailed(f"{check}: {seen[check.name].distribution} brings one of that name too")
         seen[check.name] = check
-    return tuple(Loaded(check=check, law=law_of(check)) for check in checks)
+    return tuple((check, law_of(check)) for check in seen.values())
 
 
 def law_of(check: Registered) -> str | Family:

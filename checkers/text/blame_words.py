@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.text.words import Row, sentence_in
+from floodmark.checkers.text.words import WORDS, Row, sentence_in
 
 # Steps that are no findings (judge/blame.py says what they are).
 EARLY_COMMIT, EARLY_FETCH, EARLY_DIVERGED = "early-commit", "early-fetch", "early-diverged"
@@ -69,10 +69,7 @@ def words_of_blame(first: Row, row: Row) -> Blame | None:
         return of_truncation(first, row)
     who = listed(first["nodes"])
     if first["start_seq"] is not None:
-        return undecided(
-            f"{who} started with LEO {first['start_leo']}, without the record ({who}, seq "
-            f"{first['start_seq']} of its trace), and was in the ISR; what its disk should have had, no line "
-            "shows")
+        return undecided(WORDS["shared"]["started"].format_map({**first, "who": who}))
     known = {key: first[key] for key in ("node", "seen")} | {"offset": row["offset"], "leo": first["offset"]}
     for kind, make in (("blame", _known), ("undecided", undecided)):
         sentence = sentence_in(first["name"], kind, first["how"])
@@ -87,28 +84,24 @@ def _known(text: str) -> Blame:
 
 def of_truncation(first: Row, row: Row) -> Blame | None:
     """A follower truncates what its leader lacks, as far as the leader's answer says."""
-    node, leader, answer = first["node"], first["leader"], first["answer"]
-    its_leader = leader or "its leader"
+    answer, epoch, how = first["answer"] or {"epoch": -1, "end": None}, row["epoch"], "held"
     if first["cause"] == "hw":
-        own = first["seq"] == row["seq"] and node == row["node"]
-        cut = f"{node}, which truncated its log to {first['seen']} and cut the record"
-        return None if own else _known(cut)
-    if answer is None:
-        return undecided(f"{node} truncated its log to {first['seen']}, and no line shows what {its_leader} "
-                         "had answered")
-    ends = f"epoch {answer['epoch']} ends at {answer['end']}" if answer["epoch"] >= 0 else (
-        f"its log ends at {answer['end']}")
+        if first["seq"] == row["seq"] and first["node"] == row["node"]:
+            return None
+        how = "hw"
+    elif first["answer"] is None:
+        how = "unanswered"
     # A record of a later epoch than the answer's is cut rightly, also below that end (KIP-279).
-    epoch = row["epoch"]
-    if answer["end"] > row["offset"] and (
+    elif answer["end"] > row["offset"] and (
             answer["epoch"] < 0 or (epoch is not None and epoch <= answer["epoch"])):
-        return _known(f"{node}, which truncated offset {row['offset']} though {its_leader} had answered that "
-                      f"{ends}")
-    if not first["held"]:
-        return undecided(f"{node} truncated its log as {its_leader} had answered, and no line shows which "
-                         f"step took the record from {its_leader}")
-    return undecided(f"{leader} held the record, and {node} cut it by the answer that {ends}; whether "
-                     f"{leader} answered so or {node} misread it, no line shows")
+        how = "answered"
+    elif not first["held"]:
+        how = "unheld"
+    ends = f"epoch {answer['epoch']}" if answer["epoch"] >= 0 else "its log"
+    words = WORDS[names.UNSAFE_TRUNCATION][f"blame {how}"]
+    made = _known if how in ("hw", "answered") else undecided
+    return made(words.format_map({**first, "leader": first["leader"] or "its leader", "offset": row["offset"],
+                                  "ends": f"{ends} ends at {answer['end']}"}))  # fmt: skip
 
 
 def listed(nodes: Sequence[str] | None) -> str:

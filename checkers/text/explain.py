@@ -3,9 +3,14 @@ what a permission excuses; and what Kafka promises and what not, which is behind
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+from msgspec import convert
 
 from floodmark.checkers.text.words import WORDS
 from floodmark.harness.registered import CHECK, registered
+
+Of = TypeVar("Of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,8 +18,8 @@ class Explanation:
     short: str  # its meaning on one line
     means: str
     near_miss: str
-    permitted: str
     law: str  # what every correct cluster keeps, and the finding shows broken
+    permitted: str = "nothing"
     facts: tuple[str, ...]  # further reading: keys of FACTS
 
 
@@ -37,18 +42,15 @@ class Permission:
     facts: tuple[str, ...]
 
 
-EXPLANATIONS: Mapping[str, Explanation] = {
-    name: Explanation(
-        short=words["short"], means=words["means"], near_miss=words["near_miss"], law=words["law"],
-        permitted=words.get("permitted", "nothing"), facts=tuple(words.get("facts", "").split()))
-    for name, words in WORDS.items() if "law" in words}
-PERMISSIONS: Mapping[str, Permission] = {
-    name.removeprefix("permits "): Permission(
-        short=words["short"], allows=words["allows"], means=words["means"],
-        facts=tuple(words["facts"].split()))
-    for name, words in WORDS.items() if "allows" in words}
-FACTS: Mapping[str, Fact] = {name: Fact(thought=words["thought"], holds=words["holds"])
-                             for name, words in WORDS.items() if "thought" in words}
+def _sections(kind: type[Of], key: str) -> Mapping[str, Of]:
+    """The sections of words.ini that have this key."""
+    return {name.removeprefix("permits "): convert({**words, "facts": words.get("facts", "").split()}, kind)
+            for name, words in WORDS.items() if key in words}  # fmt: skip
+
+
+EXPLANATIONS = _sections(Explanation, "law")
+PERMISSIONS = _sections(Permission, "allows")
+FACTS = _sections(Fact, "thought")
 
 
 def known_findings() -> list[str]:

@@ -46,6 +46,12 @@ def text_of(name: str, row: Row) -> str:
     return of_registered(name, row) if sentence is None else sentence.format_map({**row, **phrases(row)})
 
 
+def doubt_of(name: str, row: Row) -> str:
+    """Why nobody can tell whether rows of this name are findings."""
+    sentence = WORDS[name].get("doubt") or WORDS["shared"]["below-log-start"]
+    return sentence.format_map(row)
+
+
 def of_registered(name: str, row: Row) -> str:
     """The text of another distribution's finding, from the columns that it has."""
     known = ("partition", "offset", "value", "process")

@@ -12,24 +12,24 @@ Rules
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from floodmark.checkers.read.field_table import HISTORY, one_array
-from floodmark.checkers.read.json_lines import Rows, as_json, rows_of
+from floodmark.checkers.read.field_table import HISTORY
+from floodmark.checkers.read.json_lines import Rows, as_json, encoded, rows_of
 from floodmark.checkers.read.ranges import RANGE_BYTES, Range, bytes_of, cut
 from floodmark.harness import parquet_dump
 from floodmark.harness.run_location import is_regular_inside, replacing
 
 OF = b"floodmark.history-of"  # in the file's metadata: "READING SIZE CRC" of the lines
-READING = f"5/{RANGE_BYTES} ".encode()  # raised whenever the reader uses other fields of a line
+READING = f"6/{RANGE_BYTES} ".encode()  # raised whenever the reader uses other fields of a line
 FROM_BYTES = 1 << 20
 NEMESIS = -1
 _LINE = "line"  # of the nemesis's lines, whose faults have no fixed fields
-_COPY = pa.schema([*HISTORY.schema, (_LINE, pa.string())])
 
 
 class Rotten(Exception):
@@ -43,7 +43,7 @@ def keep(history: Path) -> Path | None:
     if is_copy(history):
         return None
     copy = copy_of(history)
-    schema = _COPY.with_metadata({OF: READING + parquet_dump.fingerprint_of(history)})
+    schema = _schema().with_metadata({OF: READING + parquet_dump.fingerprint_of(history)})
     try:
         with (
             replacing(copy) as fresh,
@@ -55,6 +55,14 @@ def keep(history: Path) -> Path | None:
     except (_NoCopy, pa.ArrowException):
         return None
     return copy
+
+
+@cache
+def _schema() -> pa.Schema:
+    """The columns of a copy."""
+    columns = {name: column.type for name, column in rows_of(b"", HISTORY).columns.items()}
+    del columns["fault"]
+    return pa.schema([*columns.items(), (_LINE, pa.string())])
 
 
 class _NoCopy(Exception):
@@ -70,8 +78,8 @@ def _table_of(rows: Rows) -> pa.Table:
     lines = np.full(size, None, dtype=object)
     for row in np.flatnonzero(process == NEMESIS):
         lines[row] = as_json(rows.line(int(rows.places[row])))
-    columns = [rows.columns[field.name].cast(field.type) for field in HISTORY.schema]
-    return pa.Table.from_arrays([*columns, pa.array(lines, pa.string())], schema=_COPY)
+    columns = {**rows.columns, _LINE: pa.array(lines, pa.string())}
+    return pa.Table.from_arrays([columns[name] for name in _schema().names], schema=_schema())
 
 
 def copy_of(history: Path) -> Path:
@@ -104,17 +112,16 @@ def group_of(one: Range) -> Rows:
     assert one.copy is not None
     try:
         with one.copy.open("rb") as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
-            if not file.schema_arrow.equals(_COPY):
+            if not file.schema_arrow.equals(_schema()):
                 raise Rotten("its columns are not those of a history")
             table = file.read_row_group(one.number, use_threads=False)
     except (pa.ArrowException, ValueError, OSError, IndexError) as error:
         raise Rotten(str(error)) from error
-    columns = HISTORY.encoded(table)
-    lines = one_array(table[_LINE])
+    lines = table[_LINE]
     places = np.arange(table.num_rows)
 
     def line(place: int) -> bytes:
         return str(lines[place].as_py()).encode()
 
-    return Rows(columns=columns, places=places, before=places, line=line, lines=len(places),
+    return Rows(columns=encoded(table), places=places, before=places, line=line, lines=len(places),
                 all_places=len(places), broken=places[:0])  # fmt: skip

@@ -12,15 +12,17 @@ import io
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec.inspect import IntType
 
-from floodmark.checkers.read.field_table import FLAG, HIGHEST, dump_of, one_array, validity, values
-from floodmark.checkers.read.json_lines import Rows
+from floodmark.checkers.read.field_table import dump_of
+from floodmark.checkers.read.json_lines import Rows, encoded, keeps, selected
 from floodmark.checkers.read.ranges import Range
 
-_FIELDS = dump_of("").fields
-NUMBERS = tuple(each.name for each in _FIELDS if each.type.least is not None)
-FLAGS = tuple(each.name for each in _FIELDS if each.type is FLAG)
+_FORM = dump_of("").columns
+NUMBERS = tuple(name for name, kind in _FORM.items() if kind == "BIGINT")
+FLAGS = tuple(name for name, kind in _FORM.items() if kind == "BOOLEAN")
 VALUELESS = "it has no column value"
 
 
@@ -64,28 +66,21 @@ def _is_right(field: pa.Field) -> bool:
 
 
 def _rows(read: pa.Table, node: str) -> Rows:
-    table, size = dump_of(node), read.num_rows
-    columns, good = {}, np.ones(size, dtype=np.bool_)
-    for field, kind in zip(table.fields, table.schema.types, strict=True):
-        if field.name not in read.column_names:
-            whose = pa.array([node] * min(1, size)).take(pa.array(np.zeros(size, dtype=np.int8)))
-            column = whose if field.name == "node" else pa.nulls(size, kind)
-        else:
-            column = one_array(read[field.name])
-        if column.type == pa.uint64():
-            good &= values(column, 0) <= np.uint64(HIGHEST)
-        column = column.cast(kind, safe=False)
-        if field.needed:
-            good &= validity(column)
-        if field.type.least is not None:
-            good &= values(column, field.type.least) >= field.type.least
-        columns[field.name] = column.dictionary_encode() if field.name == "node" else column
-    good &= table.keeps_rules(columns)
+    for name in {"node", *FLAGS, *NUMBERS}.difference(read.column_names):
+        absent = pa.repeat(node, read.num_rows) if name == "node" else pa.nulls(read.num_rows)
+        read = read.append_column(name, absent)
+    table = dump_of(node)
+    numbers = ", ".join(f'try_cast("{name}" as bigint) as "{name}"' for name in NUMBERS)
+    flags = ", ".join(f"{name}::boolean as {name}" for name in FLAGS)
+    made = selected(read, f"""
+        select node, {numbers}, {flags}, value is null or try_cast(value as bigint) is not null as fits
+        from given
+    """)
+    bounds = (pc.field(name) >= kind.ge for name, kind in table.fields.items() if isinstance(kind, IntType))
+    good = keeps([*table.rules, pc.field("fits"), *bounds], made)
     places = np.flatnonzero(good)
-    if len(places) < size:
-        columns = {name: column.take(pa.array(places)) for name, column in columns.items()}
-    return Rows(columns=columns, places=places, before=places, line=_no_line, lines=size, all_places=size,
-                broken=np.flatnonzero(~good))  # fmt: skip
+    return Rows(columns=encoded(made.filter(pa.array(good))), places=places, before=places, line=_no_line,
+                lines=len(good), all_places=len(good), broken=np.flatnonzero(~good))  # fmt: skip
 
 
 def _no_line(place: int) -> bytes:

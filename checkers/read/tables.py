@@ -23,18 +23,10 @@ import pyarrow.compute as pc
 
 from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.read import history_parquet, parquet, ranges
+from floodmark.checkers.read.arrays import Bools
 from floodmark.checkers.read.broken_lines import faults_in
 from floodmark.checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, ReplicaFacts, TraceFacts
-from floodmark.checkers.read.field_table import (
-    CARRIED_BY,
-    HISTORY,
-    REPLICAS,
-    TRACE,
-    Mask,
-    dump_of,
-    validity,
-    values,
-)
+from floodmark.checkers.read.field_table import CARRIED_BY, HISTORY, REPLICAS, TRACE, dump_of
 from floodmark.checkers.read.folder import NOBODY_SPECIAL, Special
 from floodmark.checkers.read.json_lines import Rows, as_json, rows_of
 from floodmark.checkers.read.ranges import AT_BITS, Range
@@ -199,7 +191,7 @@ def _history(one: Range, rows: Rows, special: Special) -> Parsed:
     return Parsed(tables=tables, facts=facts)
 
 
-def _in(process: Ints, those: Collection[int]) -> Mask:
+def _in(process: Ints, those: Collection[int]) -> Bools:
     return np.isin(process, np.array(sorted(those), dtype=np.int64))
 
 
@@ -211,16 +203,16 @@ def _broken_faults(rows: Rows) -> dict[str, Any]:
     return {name: tuple(sorted(fs)) for name, fs in faults.items()}
 
 
-def _is(rows: Rows, name: str, *words: str) -> Mask:
+def _is(rows: Rows, name: str, *words: str) -> Bools:
     """Which lines have one of these words in the column, which is never null."""
     column = rows.columns[name]
     right = np.array([word in words for word in column.dictionary.to_pylist()], dtype=np.bool_)
     return right[column.indices.to_numpy()] if len(right) else np.zeros(len(column), dtype=np.bool_)
 
 
-def _items(column: pa.ListArray, asked: Mask) -> _Items:
+def _items(column: pa.ListArray, asked: Bools) -> _Items:
     """The items of the selected lines."""
-    sizes = values(pc.list_value_length(column), 0)
+    sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     starts = np.cumsum(sizes) - sizes
     row = pc.list_parent_indices(column).to_numpy()
     pos = (np.arange(len(row)) - starts[row]).astype(np.int32)
@@ -321,7 +313,7 @@ def _trace(one: Range, rows: Rows) -> Parsed:
     by_follower = _is_word(columns["role"], "follower")
     selected = _is(rows, "event", *EVENTS) & ~(_is(rows, "event", "hw") & by_follower)
     ruled = _is(rows, "event", "elect", "register", "fence", "unfence", "start")
-    ruled |= _is(rows, "event", "isr") & ~validity(columns["leo"])
+    ruled |= _is(rows, "event", "isr") & columns["leo"].is_null().to_numpy(zero_copy_only=False)
     rulings = pa.table({name: columns[name] for name in _RULING}).take(pa.array(np.flatnonzero(ruled)))
     nodes, seqs = seqs_of(one.run, columns["node"], columns["seq"].to_numpy())
     facts = TraceFacts(**_counts(one, rows), nodes=nodes, rulings=tuple(rulings.to_pylist()))
@@ -336,6 +328,6 @@ def _cause(cause: pa.DictionaryArray, why: pa.DictionaryArray) -> pa.Array:
     return pc.coalesce(cause.cast(pa.string()), pc.if_else(is_recovery, "recovery", None))
 
 
-def _is_word(column: pa.DictionaryArray, word: str) -> Mask:
+def _is_word(column: pa.DictionaryArray, word: str) -> Bools:
     asked = pc.fill_null(pc.equal(column.cast(pa.string()), word), False)
     return asked.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

@@ -1,18 +1,21 @@
 """Counts leaders, ISRs and truncations in a trace: it finds their few lines without parsing the others."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
+import pyarrow as pa
 
-from floodmark.checkers.read.field_table import TRACE, Row
+from floodmark.checkers.read.field_table import TRACE
 from floodmark.checkers.read.folder import Folder
+from floodmark.checkers.read.json_lines import rows_of
 from floodmark.checkers.read.ranges import bytes_of, cut
 
 Ints = npt.NDArray[np.int64]
+Row = Mapping[str, Any]
 
 # The form in which brokers, and any JSON writer, write these lines.
 _LINE = re.compile(rb'"event"[ \t]*:[ \t]*"(?:elect|isr|truncate)"')
@@ -72,16 +75,7 @@ def _rows(folder: Folder) -> Iterator[Row]:
     """The good lines of these events."""
     assert folder.trace is not None
     for one in cut(0, "trace", None, folder.trace):
-        data, behind = bytes_of(one), 0
-        for found in _LINE.finditer(data):
-            if found.start() < behind:
-                continue  # the words are in this line twice
-            begin = data.rfind(b"\n", 0, found.start()) + 1
-            end = data.find(b"\n", found.end())
-            behind = end if end >= 0 else len(data)
-            try:
-                row = orjson.loads(data[begin:behind])
-            except orjson.JSONDecodeError:
-                continue
-            if row.get("event") in ("elect", "isr", "truncate") and TRACE.is_good(row):
+        lines = (line for line in bytes_of(one).split(b"\n") if _LINE.search(line))
+        for row in pa.table(dict(rows_of(b"\n".join(lines), TRACE).columns)).to_pylist():
+            if row["event"] in ("elect", "isr", "truncate"):
                 yield row

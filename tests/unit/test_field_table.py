@@ -1,16 +1,11 @@
-"""What a line must be: all forms of the field table and the plain reader agree on odd lines."""
+"""What a line must be: the field table and the plain reader agree on odd lines."""
 
 import json
-import re
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from itertools import product
+from collections.abc import Iterator
 from typing import Any
 
 import plain_lines as plain
 import plain_read
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from floodmark.checkers.read import json_lines
@@ -102,90 +97,6 @@ def variants(line: Line) -> Iterator[str]:
 
 def is_good_plainly(line: str, law: plain.Law) -> bool:
     return plain_read.good(line.encode(errors="surrogatepass"), law) is not None
-
-
-def without_nulls(value: Any) -> Any:
-    if isinstance(value, list):
-        return [without_nulls(each) for each in value]
-    if isinstance(value, dict):
-        return {name: without_nulls(each) for name, each in value.items() if each is not None}
-    return value
-
-
-def declared(table: Table, row: Line) -> Line:
-    return {each.name: row[each.name] for each in table.fields if each.name in row}
-
-
-def extended(_: Table, row: Line) -> Line:
-    """With names that are regular expressions, and one that differs by case alone."""
-    sends = [{"of": 1, **each} for each in row.get("sends", [])]
-    more = {"sends": sends} if sends else {}
-    return {".*": 1.5, **row, **more, "INDEX": "x", "a(b|c)+ [d]$": True, "x": None, "y": 1}
-
-
-WRITERS: dict[str, Callable[[Table, Line], Line]] = {
-    "declared": declared,
-    "as it comes": lambda _, row: row,
-    "sorted": lambda _, row: dict(sorted(row.items())),
-    "reversed": lambda _, row: dict(reversed(row.items())),
-    "extended": extended,
-}
-
-
-@pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize("kind", LAWS)
-def test_a_usual_line_is_read_as_python_reads_it(
-    kind: str, writer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For every line that DuckDB reads unchanged the columns equal Python's objects."""
-    table, _ = LAWS[kind]
-    ordered = [WRITERS[writer](table, row) for row in GOOD[kind]]
-    usual = re.compile(table.usual(ordered).encode())
-    every = [line.encode(errors="surrogatepass") for row in ordered for line in variants(row)]
-    lines = [line for line in every if usual.match(line)]
-    monkeypatch.setattr(json_lines, "_sample", lambda _: ordered)
-    monkeypatch.delattr(json_lines, "as_usual")  # no line is read by Python
-    rows = json_lines.rows_of(b"\n".join(lines), table)
-    objects = [plain_read.object_of(line) for line in lines]
-    good = [place for place, row in enumerate(objects) if row is not None and table.is_good(row)]
-    assert None not in objects
-    assert rows.places.tolist() == good
-    columns = pa.table(dict(rows.columns)).to_pylist()
-    for place, row in zip(good, columns, strict=True):
-        assert without_nulls(row) == without_nulls(table.as_columns(objects[place] or {})), lines[place]
-    assert len(lines) > 100
-    assert len(good) > 70
-
-
-def test_texts_of_usual_lines_are_utf_8() -> None:
-    """All sequences of up to four of the bytes at the ends of UTF-8's ranges."""
-    ends = bytes.fromhex("41 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff")
-    texts = [bytes(text) for size in range(1, 5) for text in product(ends, repeat=size)]
-    usual = HISTORY.usual([])
-    lines = pa.array([b'{"index":0,"time":0,"process":0,"type":"ok","f":"' + text + b'"}' for text in texts])
-    matches = pc.match_substring_regex(lines, usual).to_pylist()
-    assert [text for text, is_usual in zip(texts, matches, strict=True) if is_usual != is_utf_8(text)] == []
-    assert matches.count(True) > 1000
-
-
-def is_utf_8(text: bytes) -> bool:
-    with suppress(UnicodeDecodeError):
-        return bool(text.decode())
-    return False
-
-
-def test_no_name_is_repeated_in_a_usual_line() -> None:
-    """Whatever lines the pattern is made from: of contradictory ones the most frequent order counts."""
-    one = {**OP, "type": "fail", "f": "crash", "x": 1}
-    other = dict(reversed(one.items()))
-    for rows in ([one, other], [one, other, other], [], ["x", None, 17, [one]]):
-        usual = re.compile(HISTORY.usual(rows))
-        texts = [json.dumps(one), json.dumps(other)]
-        assert [bool(usual.match(text)) for text in texts] in ([True, False], [False, True], [False, False])
-        for text in texts:
-            for name in one:
-                assert not usual.match(text[:-1] + f', "{name}": 1}}')
-    assert re.match(HISTORY.usual([one, other, other]), json.dumps(other))
 
 
 @pytest.mark.parametrize("kind", LAWS)

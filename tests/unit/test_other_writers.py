@@ -1,4 +1,4 @@
-"""Folders written by other programs get the verdict of floodmark's own, and are read as fast."""
+"""Folders written by other programs get the verdict of floodmark's own."""
 
 import json
 import re
@@ -9,16 +9,9 @@ from typing import Any
 
 import here
 import pytest
-import real_like
 from how_many import cases
 
 from floodmark.checkers.judge.report import as_json
-from floodmark.checkers.judge.whole_runs import RunWork
-from floodmark.checkers.read import json_lines
-from floodmark.checkers.read.field_table import Table
-from floodmark.checkers.read.folder import open_folder
-from floodmark.checkers.read.json_lines import as_usual
-from floodmark.checkers.read.tables import read_range
 
 HISTORIES = Path(__file__).parents[2] / "histories"
 GOLDEN = sorted(path.parent for path in HISTORIES.glob("golden/*/run.json"))
@@ -95,27 +88,3 @@ def test_the_verdict_is_the_same(golden_verdicts: list[str], tmp_path: Path) -> 
     for (writer, folder, verdict), found in zip(pairs, judged(folders), strict=True):
         expected = in_cyrillic(verdict) if writer in ("UTF-8", "escaped") else verdict
         assert json.loads(found) == json.loads(expected), (writer, folder)
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return real_like.write(tmp_path_factory.mktemp("real") / "run", ops=2000, trace=True)
-
-
-@pytest.mark.parametrize("writer", WRITERS)
-def test_few_lines_are_parsed_in_python(
-    writer: str, real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = rewritten(real, tmp_path / "run", writer)
-    odd: list[bytes] = []
-
-    def counted(line: bytes, table: Table) -> bytes | None:
-        odd.append(line)
-        return as_usual(line, table)
-
-    monkeypatch.setattr(json_lines, "as_usual", counted)
-    lines = 0
-    for one in RunWork.of(0, open_folder(folder)).ranges:
-        lines += read_range(one).facts.lines
-    assert lines > 10_000
-    assert len(odd) < lines / 50, odd[:10]

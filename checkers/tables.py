@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from floodmark.checkers.judge.run_tables import run_tables
+from floodmark.checkers.judge.verdicts import unknown_of
 from floodmark.checkers.judge.whole_runs import RunWork, first_pass
 from floodmark.checkers.laws.tables import TABLES, TEXT
 from floodmark.checkers.read.arrays import concatenated
@@ -87,7 +88,8 @@ def tables_of(number: int, name: str, folder: Folder) -> dict[str, pa.Table]:
     if folder.judged:
         passed = first_pass(RunWork.of(number, folder), all_lines=True)
         made, folder = {**passed.tables, **run_tables({number: passed.run})}, passed.run.folder
-    reasons = [{"run": number, "checks": checks, "reason": words} for checks, words in folder.reasons]
+    reasons = [{"run": number, "checks": one.names, "reason": one.reason}
+               for one in unknown_of(folder.reasons, traced=folder.trace is not None)]  # fmt: skip
     made["reasons"] = pa.Table.from_pylist(reasons, schema=SCHEMAS["reasons"].remove(1))
     return {table: with_folder(rows, name) for table, rows in made.items() if table in SCHEMAS}
 

@@ -214,7 +214,7 @@ def missing_lines_may_be_a_scheduled_request(tale: Tale) -> None:
     traced(with_schedule(tale.acked(1), unclean=True), unclean_at(10**9)).run["history_lines"] = 40
 
 
-KILLED = names.unknown_if(names.If.KILLED | names.If.UNSETTLED, traced=True)
+KILLED = {*names.unknown_if(names.If.KILLED | names.If.UNSETTLED, traced=True)}
 
 
 @TALES.tale(unknown=KILLED | {"unclean-election"})

@@ -8,11 +8,9 @@ from unit_rows import GREATEST, LEAST, briefly, found, found_each, tables_of
 
 from floodmark.checkers.laws.log import log
 from floodmark.checkers.laws.permits import BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
-from floodmark.checkers.laws.trace.births import Births, Piece
 from floodmark.checkers.laws.trace.cluster_views import cluster_views
 from floodmark.checkers.laws.trace.completeness import completeness
 from floodmark.checkers.laws.trace.epoch_spans import epoch_spans
-from floodmark.checkers.laws.trace.isr_times import common
 from floodmark.checkers.laws.trace.node_timeline import node_timeline
 from floodmark.checkers.laws.unit import opened
 from floodmark.checkers.laws.values import values
@@ -213,6 +211,16 @@ def test_a_leader_that_learns_late_of_its_epoch_need_not_have_later_commits() ->
     assert not judged(story.line("n3", "become_leader", epoch=1, isr=["n3"], start=1))
 
 
+def test_a_leader_whose_hw_fell_has_committed_the_lower_records_too() -> None:
+    story = Story().elect("n1", 0, ["n1", "n2"]).append("n1", 0, 3, role="leader").append("n3", 0)
+    story.hw["n1"] = 2
+    story.append("n1", 0, role="leader").commit("n1", 0, 3)
+    story.hw["n1"] = 0
+    story.append("n1", 0, role="leader").commit("n1", 0, 2)
+
+    assert (LEADER, 1, 3) in judged(story.elect("n3", 1, ["n3"]), ("offset", "seen"))
+
+
 def test_the_first_missing_record_of_each_epoch_is_named() -> None:
     story = Story().elect("n1", 0).write(0).write(0, to=["n2"]).elect("n1", 1).write(1, to=["n2"])
 
@@ -337,18 +345,6 @@ def test_of_many_records_the_first_that_was_written_after_the_strike_is_named() 
     ]  # fmt: skip
 
 
-def test_births_of_records_that_a_start_found_and_of_records_written_again() -> None:
-    epochs = (0, Piece(0, 4, 10)), (0, Piece(2, 6, 5)), (1, Piece(0, 9, 1)), (None, Piece(8, 9, 70))
-    births = Births(epochs)
-    assert [births.last(0, lo, hi) for lo, hi in ((0, 1), (2, 3), (0, 9), (8, 9), (9, 10))] == [
-        10, 5, 70, 70, None
-    ]  # fmt: skip
-    assert births.last(None, 0, 9) == 1
-    assert births.first_after(5, 0, 1, 9) == 1
-    assert births.first_after(10, 0, 0, 9) == 8
-    assert births.first_after(70, 0, 0, 9) is None
-
-
 def test_an_election_within_the_clock_error_permits_it_perhaps() -> None:
     for permit, maybe in ((UNCLEAN, UNCLEAN_MAYBE), (BUDGET, BUDGET_MAYBE)):
         rows = cut_story().rows(fenced=["n2"], clock_error=4, replicas=["n1", "n2"])
@@ -445,6 +441,22 @@ def test_the_work_for_many_elections_grows_with_their_lines() -> None:
         assert {one: brief.count(one) for one in set(brief)} == expected
 
 
+BEHIND_A_LOSS = [
+    (lost_at(0, None), 2),  # 1 is of its epoch: it may be missing, whatever final logs show; 2 is of the next
+    (lost_at(1, None), 0),
+    (lost_at(0, 0), 0),  # the record is there: it was not lost
+]
+
+
+def test_what_is_missing_of_an_epoch_behind_a_record_whose_loss_is_permitted_is_permitted() -> None:
+    story = Story().elect("n1", 0).write(0).write(0).elect("n2", 1).write(1, "n2", ["n1", "n3"])
+    rows = story.truncate("n2", 0, epoch=4).rows(fenced=["n2"])
+    findings = found_each(FAMILIES, [rows | lost for lost, _ in BEHIND_A_LOSS])
+
+    assert [[one for one in briefly(each, "offset", "permit") if one[0] == CUT] for each in findings] == [
+        [(CUT, offset, None)] for _, offset in BEHIND_A_LOSS]
+
+
 def test_any_number_is_accepted() -> None:
     stories = [odd_story(Random(seed)).rows(clock_error=seed % 2, excuses=[excuse(UNCLEAN, 0)])
                for seed in range(6)]
@@ -468,9 +480,3 @@ def odd_story(random: Random) -> Story:
         one |= {"leo": None, "hw": None} if event == "elect" else {"epochs": epochs or None}
         story.line(node, event, **one | {"count": max(1, one["count"])})
     return story
-
-
-def test_times_in_common() -> None:
-    assert common([(0, 5), (7, 9)], [(2, 3), (5, 8), (20, 30)]) == [(2, 3), (5, 5), (7, 8)]
-    assert not common([(0, 5)], [(6, 9)])
-    assert not common([], [(6, 9)])

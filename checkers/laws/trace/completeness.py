@@ -25,44 +25,40 @@ earlier epochs are
 
 Tables made, all of them empty or nearly empty in a healthy run:
 
-    short_leaders   lines with which a node begins to lead, with a LEO below what was committed: run,
-                    partition, node, seq, time; epoch; leo; committed: no commit that was surely before this
-                    line reaches further; committed_epoch: as in `views`, null of a crowded line
+    short_leaders   lines with which a node begins to lead, with a LEO below what was committed: line, run,
+                    partition, node, seq, time, clock_error; epoch; leo; committed: no commit that was surely
+                    before this line reaches further; is_newest: none of them was by a leader of a later epoch
     short_members   members of the controller's ISR, active, with a LEO below what was committed: run,
                     partition, who, leo; node, seq, time: of the first and the last line that shows this LEO;
                     committed: as then
     epochs          what was committed of each epoch: run, partition, written (null: unknown), lo, hi; first:
-                    time of its first commit; full: time by which both ends were committed
+                    time of its first commit
     mixed_spans     spans of replicas (epoch_spans.py) that overlap what was committed of another epoch
+    candidate_spans those of replicas that were candidates meanwhile, as far as they reached when the replica
+                    was one for the last time; surely: what came up to this time had surely happened by then
     unsafe_cuts     truncations of an epoch of which a record there or above had surely been committed before:
-                    run, partition, node, seq, time, epoch (of the line); written, lo, hi; cut_to
+                    run, partition, node, line, seq, time, epoch (of the line); written, lo, hi; cut_to
+    suspected       run, partition of all these
+    missing         one row for each range of records of one epoch that a replica lacks, by law, run,
+                    partition, who (the replica), and about (for leaders and truncations the line, for
+                    candidates the epoch of the records: one finding each); written, lo, hi: the records;
+                    number: in the order of these and, for one finding, from the lowest records on;
+                    node, seq, time: of the line that shows it; how, seen, upto: for the sentence; led: the
+                    epoch in which that line's node leads or follows; timed: an excuse must come before it
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
-from typing import Any
-
-import pyarrow as pa
-
 from floodmark.checkers.laws import finding_names
-from floodmark.checkers.laws.tables import FINDINGS
 from floodmark.checkers.laws.trace.active_brokers import only_active
-from floodmark.checkers.laws.trace.commits import Commits, commits_of
 from floodmark.checkers.laws.trace.epoch_spans import END_OF_APPEND
-from floodmark.checkers.laws.trace.excuses import Case, Excuses, excuses_of
-from floodmark.checkers.laws.trace.isr_times import END, isr_times_of
+from floodmark.checkers.laws.trace.excuses import excuses
 from floodmark.checkers.laws.unit import Unit
 
-Key = tuple[int, int]  # run, partition
-Row = dict[str, Any]
-Lacked = tuple[str, int | None]  # a replica, and the epoch of records
-_NO_COMMITS = Commits()
-_FOREVER = (1 << 63) - 1
-_CANDIDATE_SPANS = pa.schema([
-    ("run", pa.int32()), ("partition", pa.int64()), ("node", pa.string()),
-    *((name, pa.int64()) for name in ("epoch", "lo", "hi", "born_time", "born_seq", "full", "surely")),
-])  # fmt: skip
+LAWS = (
+    finding_names.LEADER_INCOMPLETE,
+    finding_names.CANDIDATE_INCOMPLETE,
+    finding_names.UNSAFE_TRUNCATION,
+)
+LEADER, CANDIDATE, TRUNCATION = LAWS
 
 
 def completeness(unit: Unit) -> None:
@@ -71,115 +67,14 @@ def completeness(unit: Unit) -> None:
     unit.make("short_members", _SHORT_MEMBERS)
     unit.make("epochs", _EPOCHS)
     unit.make("mixed_spans", _MIXED_SPANS)
+    unit.make("candidate_spans", _CANDIDATE_SPANS)
     unit.make("unsafe_cuts", _UNSAFE_CUTS)
     unit.make("suspected", _SUSPECTED)
-    commits, excuses = commits_of(unit), excuses_of(unit)
-    found = [
-        *leaders(unit, commits, excuses),
-        *candidates(unit, commits, excuses),
-        *truncations(unit, excuses),
-    ]
-    unit.add(pa.Table.from_pylist(found, FINDINGS))
-
-
-def leaders(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
-    """One finding for each line: it is a bug if its node lacks any record that nothing excuses."""
-    for row in unit.rows("from short_leaders").to_pylist():
-        key = row["run"], row["partition"]
-        of = commits.get(key, _NO_COMMITS)
-        cases = (
-            Case(lo, hi, row["time"], row["node"], row["seq"], written, "short", hi, led=row["epoch"])
-            for written, lo, hi in of.lacked_by_leader(row)
-        )
-        worst = excuses[key].worst(cases, timed=True, newest=of.newest_below(row["committed"]))
-        if worst is not None:
-            yield finding(finding_names.LEADER_INCOMPLETE, key, row["node"], *worst)
-
-
-def candidates(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
-    """One finding for all records that one replica lacks of one epoch."""
-    for key, cases in together(short_of(unit, commits), mixed_of(unit, commits)):
-        for who, written in sorted(cases, key=lambda lacked: (lacked[0], lacked[1] or 0)):
-            some = cases[who, written]
-            worst = excuses[key].worst(sorted(some, key=itemgetter(0, 2, 3, 4)), timed=False)
-            assert worst is not None
-            ends = [case.upto for case in some if case.upto is not None]
-            upto = max(ends) if len(ends) == len(some) else None
-            yield finding(finding_names.CANDIDATE_INCOMPLETE, key, who, *worst, upto=upto)
-
-
-def short_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, Lacked, Case]]:
-    """Logs that end below what was committed."""
-    rows = unit.rows("from short_members order by run, partition, who, time, node, seq").to_pylist()
-    for (run, partition, who), lines in groupby(rows, itemgetter("run", "partition", "who")):
-        of = commits.get((run, partition), _NO_COMMITS)
-        for line, (written, lo, hi) in of.lacked_by_member(list(lines)):
-            case = Case(lo, hi, line["time"], line["node"], line["seq"], written, "short", line["committed"])
-            yield (run, partition), (who, written), case
-
-
-def mixed_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, Lacked, Case]]:
-    """Logs that had another epoch's record where one was committed, when the replica last was a candidate."""
-    unit.load("candidate_spans", pa.Table.from_pylist(list(candidate_spans(unit)), _CANDIDATE_SPANS))
-    rows = unit.rows(_GROWN_SPANS).to_pylist()
-    for (run, partition, who), spans in groupby(rows, itemgetter("run", "partition", "node")):
-        key = run, partition
-        for span, epoch, upto in commits[key].displaced(list(spans)):
-            offset = max(span["lo"], epoch.lo)
-            # The line that caused it: the one that committed the one record, or appended the other.
-            began = span["born_time"], who, span["born_seq"]
-            time, node, seq = max(epoch.first_commit(offset), began)
-            case = Case(offset, upto, time, node, seq, epoch.written, "other", span["epoch"], upto)
-            yield key, (who, epoch.written), case
-
-
-def candidate_spans(unit: Unit) -> Iterator[Row]:
-    """The mixed spans of replicas that were candidates meanwhile. `surely`: what came up to this time had
-    surely happened when the replica was one for the last time."""
-    isr_times = isr_times_of(unit)
-    for span in unit.rows("from mixed_spans").to_pylist():
-        key, apart = (span["run"], span["partition"]), span["clock_error"] + 1
-        until = (END if span["gone"] is None else span["gone"]) - apart
-        if key in isr_times:
-            last = isr_times[key].last(span["node"], span["born_time"] + apart, until)
-            if last is not None:
-                yield {**span, "surely": min(last - apart, _FOREVER)}
-
-
-def together(*found: Iterator[tuple[Key, Lacked, Case]]) -> Iterator[tuple[Key, dict[Lacked, list[Case]]]]:
-    """Group by partition, then by replica and epoch."""
-    cases: dict[Key, dict[Lacked, list[Case]]] = {}
-    for some in found:
-        for key, lacked, case in some:
-            cases.setdefault(key, {}).setdefault(lacked, []).append(case)
-    yield from cases.items()
-
-
-def truncations(unit: Unit, excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
-    """One finding for each line."""
-    rows = unit.rows("from unsafe_cuts order by run, partition, node, seq, lo").to_pylist()
-    for (run, partition, node, seq), some in groupby(rows, itemgetter("run", "partition", "node", "seq")):
-        cut = list(some)
-        cases = (
-            Case(
-                row["lo"], row["hi"], row["time"], node, seq, row["written"], "cut", row["cut_to"],
-                led=row["epoch"],
-            )
-            for row in cut
-        )  # fmt: skip
-        worst = excuses[run, partition].worst(cases, timed=True)
-        assert worst is not None
-        upto = max(row["hi"] for row in cut)
-        yield finding(finding_names.UNSAFE_TRUNCATION, (run, partition), node, *worst, upto=upto)
-
-
-def finding(name: str, key: Key, who: str, case: Case, permit: int | None, *, upto: int | None = None) -> Row:
-    """`upto`: where the records concerned end; None: at the end of the log."""
-    return {
-        "name": name, "run": key[0], "partition": key[1], "offset": case.offset, "upto": upto,
-        "how": case.how, "seen": case.seen, "epoch": case.written, "nodes": [who], "node": case.node,
-        "seq": case.seq, "time": case.time, "permit": permit,
-    }  # fmt: skip
+    unit.make("missing", _MISSING)
+    excuses(unit)
+    unit.make("incomplete", _INCOMPLETE)
+    for law in LAWS:
+        unit.find(law, f"select * exclude (law) from incomplete where law = '{law}'")
 
 
 # The records that others had surely committed before, and those that the node itself had committed as the
@@ -191,9 +86,9 @@ _SHORT_LEADERS = """
             partition by run, partition, node order by seq rows between unbounded preceding and 1 preceding
         ) as committed
         from timeline where commits_to is not null or event = 'become_leader')
-    select v.run, v.partition, v.node, v.seq, v.time, v.clock_error, v.epoch, v.leo,
+    select v.line, v.run, v.partition, v.node, v.seq, v.time, v.clock_error, v.epoch, v.leo,
         greatest(v.committed, own.committed) as committed,
-        if(v.crowded, null, v.committed_epoch) as committed_epoch
+        coalesce(not v.crowded and v.committed_epoch <= v.epoch, false) as is_newest
     from views v join own using (line)
     where v.event = 'become_leader' and greatest(v.committed, own.committed) > v.leo"""
 
@@ -226,8 +121,7 @@ _SHORT_MEMBERS = f"""
     select distinct run, partition, who, leo, unnest([first, last], recursive := true) from ends"""
 
 _EPOCHS = """
-    select run, partition, written, min(lo) as lo, max(hi) as hi, min(time) as first,
-        greatest(min({'lo': lo, 'time': time}).time, min({'hi': -hi, 'time': time}).time) as full
+    select run, partition, written, min(lo) as lo, max(hi) as hi, min(time) as first
     from committed group by all"""
 
 # Of the epochs that begin below the span's end, the one that begins last, or an earlier one that reaches
@@ -247,20 +141,47 @@ _MIXED_SPANS = """
     asof join last_below b on s.run = b.run and s.partition = b.partition and s.last >= b.low
     where (b.written <> s.epoch and b.top > s.lo) or b.top_before > s.lo"""
 
-# The candidates' spans as far as they reached by then: a span grows with each append.
-_GROWN_SPANS = f"""
+_BIGINT = f"least(%s, {(1 << 63) - 1})::bigint"
+# A replica surely is a candidate from each ruling that has it in the ISR until the next ruling, while it is
+# registered and not fenced. A span grows with each append.
+_CANDIDATE_SPANS = f"""
+    with rulings as (
+        select run, partition, isr, clock_error, time::hugeint as time, coalesce(
+            lead(time::hugeint) over (partition by run, partition order by time, seq, isr), 1::hugeint << 64
+            ) as next
+        from timeline semi join mixed_spans using (run, partition) where ruling),
+    in_isr as (
+        select *, unnest(isr) as node, time + clock_error as since, next - clock_error as until from rulings),
+    candidates as (
+        select i.run, i.partition, i.node, greatest(i.since, a.since + i.clock_error) + 1 as since,
+            least(i.until, a.until - i.clock_error) - 1 as until
+        from in_isr i join (select run, node, since::hugeint as since, until::hugeint as until
+            from active_brokers) a using (run, node)
+        where greatest(i.since, a.since + i.clock_error) + 1 < least(i.until, a.until - i.clock_error)),
+    last_times as (
+        select run, partition, node, since, max(until) over (
+            partition by run, partition, node order by since) as until
+        from candidates),
+    spans as (
+        select *, born_time::hugeint + clock_error + 1 as since,
+            coalesce(gone, 1::hugeint << 64) - clock_error - 1 as until
+        from mixed_spans),
+    seen as (
+        select s.* exclude (since, until), {_BIGINT % "least(s.until, c.until) - s.clock_error - 1"} as surely
+        from spans s asof join last_times c on s.run = c.run and s.partition = c.partition
+            and s.node = c.node and s.until >= c.since
+        where least(s.until, c.until) >= s.since)
     select s.* replace (case when s.surely >= s."full" then s.hi else least(s.hi, a.reached) end as hi)
-    from candidate_spans s
+    from seen s
     asof left join (
         select run, partition, node, time, {END_OF_APPEND} as reached
         from timeline where event = 'append') a
-        on s.run = a.run and s.partition = a.partition and s.node = a.node and s.surely >= a.time
-    order by s.run, s.partition, s.node, s.surely, s.lo"""
+        on s.run = a.run and s.partition = a.partition and s.node = a.node and s.surely >= a.time"""
 
 _UNSAFE_CUTS = """
     with cuts as (
         select s.run, s.partition, s.node, s.epoch as written, greatest(s.lo, p.claims_from) as lo, s.hi,
-            t.seq, t.time, t.time - t.clock_error as surely, t.seq - 1 as before, t.epoch, t.cut_to
+            t.line, t.seq, t.time, t.time - t.clock_error as surely, t.seq - 1 as before, t.epoch, t.cut_to
         from epoch_spans s join timeline t on s.gone_line = t.line
         join traced p on s.run = p.run and s.partition = p.partition and list_contains(p.replicas, s.node)
         where s.cut and s.epoch is not null),
@@ -281,7 +202,97 @@ _UNSAFE_CUTS = """
         and cuts.written = o.written and cuts.node = o.node and before >= o.seq
     where greatest(a.reached, o.reached) > cuts.lo and cuts.lo < cuts.hi"""
 
-
 _SUSPECTED = """
     select run, partition from short_leaders union select run, partition from short_members
     union select run, partition from mixed_spans union select run, partition from unsafe_cuts"""
+
+# A leader must have what leaders up to its epoch had surely committed, or it had itself; if none of a later
+# epoch had, all that was committed. A member lacks of each epoch what was committed by then: the part of it
+# above its LEO, or (the first line that shows it is named) all of it. Once spans have replaced all committed
+# records of an epoch, later ones show nothing new about it; the line that caused it is the one that committed
+# the one record, or appended the other. Where no log shows which epochs were committed, that is unknown.
+_MISSING = f"""
+    with commits as (
+        select *, min(lo) over (partition by run, partition, written) as begins
+        from committed semi join suspected using (run, partition)),
+    reached as (
+        select run, partition, written, time, max(hi) over (
+            partition by run, partition, written order by time) as reached
+        from commits),
+    first_above as (
+        select run, partition, written, hi, min(struct_pack(time := time, node := node, seq := seq)) over (
+            partition by run, partition, written order by hi desc) as first
+        from commits),
+    leaders as (
+        select * replace (greatest(lo, leo) as lo, if(is_newest, committed, hi) as hi) from (
+            select s.*, c.written, min(c.begins) as rank, min(c.lo) as lo, max(c.hi) as hi
+            from short_leaders s join commits c on s.run = c.run and s.partition = c.partition
+                and c."by" <= s.epoch and c.hi > s.leo
+                and (c.time < s.time - s.clock_error or (c.node = s.node and c.seq < s.seq))
+            group by all)
+        union all by name
+        select *, leo as rank, leo as lo, committed as hi
+        from short_leaders anti join epochs using (run, partition) where is_newest),
+    behind as (
+        select m.*, e.written, e.lo < m.leo as partly, greatest(m.leo, e.lo) as lo, e.hi as whole
+        from short_members m join epochs e on m.run = e.run and m.partition = e.partition
+            and e.lo < m.committed and e.hi > m.leo and e.first <= m.time),
+    members as (
+        select b.*, coalesce(r.reached, b.whole) as hi
+        from behind b asof left join reached r on b.run = r.run and b.partition = r.partition
+            and b.written = r.written and b.time >= r.time
+        where coalesce(r.reached, b.whole) > b.lo
+        qualify partly or row_number() over (
+            partition by b.run, b.partition, who, b.written, partly order by b.time, node, seq) = 1
+        union all by name
+        select *, leo as lo, committed as hi from short_members anti join epochs using (run, partition)),
+    overlapping as (
+        select s.* exclude (lo), e.lo < s.lo as partly, s.lo as span_lo, greatest(s.lo, e.lo) as lo,
+            e.written, e.hi as whole
+        from candidate_spans s join epochs e on s.run = e.run and s.partition = e.partition
+            and e.written <> s.epoch and e.lo < s.hi and e.hi > s.lo and e.first <= s.surely),
+    replacing as (
+        select o.*, least(o.hi, r.reached) as upto
+        from overlapping o asof join reached r on o.run = r.run and o.partition = r.partition
+            and o.written = r.written and o.surely >= r.time
+        where least(o.hi, r.reached) > o.lo
+        qualify partly or not coalesce(bool_or(not partly and least(o.hi, r.reached) = whole) over (
+            partition by o.run, o.partition, o.node, o.written order by surely, span_lo, born_time, born_seq
+            rows between unbounded preceding and 1 preceding), false)),
+    spans as (
+        select r.run, r.partition, r.node as who, r.written, r.epoch as seen, r.lo, r.upto, unnest(greatest(
+            f.first, struct_pack(time := r.born_time, node := r.node, seq := r.born_seq)))
+        from replacing r asof join first_above f on r.run = f.run and r.partition = f.partition
+            and r.written = f.written and r.lo < f.hi)
+    select row_number() over (order by law, run, partition, who, about, rank, time, node, seq, written,
+            how desc) as number,
+        law, run, partition, who, about, written, lo, hi, node, seq, time, how, seen, upto, led,
+        coalesce(timed, false) as timed
+    from (
+        select '{LEADER}' as law, *, node as who, line as about, 'short' as how, hi as seen, epoch as led,
+            true as timed
+        from leaders
+        union all by name
+        select '{CANDIDATE}' as law, *, written as about, lo as rank, 'short' as how, committed as seen
+        from members
+        union all by name
+        select '{CANDIDATE}' as law, *, written as about, lo as rank, upto as hi, 'other' as how from spans
+        union all by name
+        select '{TRUNCATION}' as law, *, node as who, line as about, lo as rank, hi as upto, 'cut' as how,
+            cut_to as seen, epoch as led, true as timed
+        from unsafe_cuts)"""
+
+# A finding names the first of its records that nothing permits; if there is none, the first of those whose
+# permit comes first. What permits the final loss of a record excuses those of its epoch behind it.
+_INCOMPLETE = """
+    with permitted as (
+        select *, least(granted, min(cause) over (
+            partition by law, run, partition, who, about, written order by number
+            rows unbounded preceding)) as permit
+        from missing join excused using (number))
+    select law, run, partition, how, seen, written as epoch, [who] as nodes, node, seq, time, permit,
+        if(permit is null, greatest(lo, uncovered), lo) as "offset",
+        case when count(upto) over finding = count(*) over finding then max(upto) over finding end as upto
+    from permitted window finding as (partition by law, run, partition, who, about)
+    qualify row_number() over (
+        partition by law, run, partition, who, about order by permit nulls first, number) = 1"""

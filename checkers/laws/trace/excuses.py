@@ -7,200 +7,134 @@ them; what the cluster wrote since is not, even in the same epoch. These excuses
 `traced`. And a record whose final loss is permitted (by_value.cause) is excused everywhere, and so are those
 of its epoch that a replica lacks behind it; but a record that is in the leader's final log, or that was
 written after the loss of the others, was not lost, whatever else was lost at its offset.
+
+An excuse must come before the line that shows it, if that is `timed`. If their times are too near they may be
+the other way round; but a line in the elected epoch comes after it. Records of an unknown epoch may have been
+written in any, and those that no line shows at any time.
+
+Tables made, of the rows of `missing` (completeness.py):
+
+    births    when records were first written, in partitions whose copies were struck beyond the budget:
+              run, partition, written (the epoch asked for; null: any), lo, hi, time: of the earliest line of
+              any replica that shows them. The rows of an epoch do not overlap
+    limits    a row for each of them and kind of excuse: number, permit, by_epoch; surely, perhaps, ever: the
+              highest limit (an epoch, or a time) of those that surely, and perhaps, came before the line, and
+              of all; null: there is none
+    excused   number; granted: the first permit of the excuses that cover all the records; uncovered: the
+              first offset that no excuse by the fault budget covers, where there is such an excuse; cause:
+              what permits the final loss of the first record
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, groupby
-from operator import itemgetter
-from typing import NamedTuple
-
 from floodmark.checkers.laws.permits import BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
-from floodmark.checkers.laws.trace.births import Births, births_of
+from floodmark.checkers.laws.trace.epoch_spans import pieces_of
 from floodmark.checkers.laws.unit import Unit
 
-Key = tuple[int, int]  # run, partition
-_MAYBE = {UNCLEAN: UNCLEAN_MAYBE, BUDGET: BUDGET_MAYBE}
-_SURE = {maybe: sure for sure, maybe in _MAYBE.items()}
-_ANY = 1 << 63  # an epoch, or a time, beyond all
+
+def excuses(unit: Unit) -> None:
+    """Make the tables."""
+    unit.make("births", _BIRTHS)
+    unit.make("limits", _LIMITS)
+    unit.make("excused", _EXCUSED)
 
 
-class Case(NamedTuple):
-    """Records of one epoch that were committed and are missing or replaced."""
+_LEAST, _GREATEST = "(-9223372036854775808)", "9223372036854775807"
+_MAYBE = f"case %s when {UNCLEAN} then {UNCLEAN_MAYBE} when {BUDGET} then {BUDGET_MAYBE} else %s end"
+_BY_EPOCH = f"permit in ({UNCLEAN}, {UNCLEAN_MAYBE})"
 
-    offset: int  # of the first
-    end: int  # behind the last
-    time: int  # of the line that shows it
-    node: str
-    seq: int
-    written: int | None  # their epoch
-    how: str
-    seen: int | None
-    upto: int | None = None  # offset at which they end, for the sentence; None: nobody knows
-    led: int | None = None  # the epoch in which the line's node leads or follows
+# Appends, line by line; and what a start found. Cut at each other's bounds, pieces are equal or apart.
+_BIRTHS = f"""
+    with struck as (
+        select run, partition from traced where len(list_filter(excuses,
+            lambda each: each.permit in ({BUDGET}, {BUDGET_MAYBE}))) > 0),
+    wanted as (
+        select run, partition, written, min(lo) as lowest, max(hi) as highest
+        from missing semi join struck using (run, partition) group by all),
+    lines as (from timeline semi join wanted using (run, partition)),
+    {pieces_of("lines")},
+    shown as (
+        select run, partition, epoch, lo, hi, time from apart where appends and lo < hi
+        union all
+        select run, partition, epoch, lo, hi, born_time
+        from epoch_spans semi join wanted using (run, partition) where "full" = born_time),
+    pieces as (
+        select run, partition, written, lo, hi, time from shown join wanted using (run, partition)
+        where (written is null or epoch is null or written = epoch) and lo < highest and hi > lowest),
+    bounds as (
+        select *, lead(bound) over epoch as next, row_number() over epoch as place
+        from (select distinct run, partition, written, unnest([lo, hi]) as bound from pieces)
+        window epoch as (partition by run, partition, written order by bound)),
+    cut as (
+        select p.run, p.partition, p.written, p.time, unnest(range(begins.place, ends.place)) as place
+        from pieces p
+        join bounds begins on begins.run = p.run and begins.partition = p.partition
+            and begins.written is not distinct from p.written and begins.bound = p.lo
+        join bounds ends on ends.run = p.run and ends.partition = p.partition
+            and ends.written is not distinct from p.written and ends.bound = p.hi)
+    select b.run, b.partition, b.written, b.bound as lo, b.next as hi, min(c.time) as time
+    from cut c join bounds b on b.run = c.run and b.partition = c.partition
+        and b.written is not distinct from c.written and b.place = c.place group by all"""
 
+_LIMITS = f"""
+    with each as (
+        select run, partition, clock_error, permit, elected, time, {_BY_EPOCH} as by_epoch,
+            if(by_epoch, epoch, struck) as "limit"
+        from (select run, partition, clock_error, unnest(excuses, recursive := true) from traced
+            semi join missing using (run, partition))),
+    by_time as (
+        select run, partition, permit, time, max(coalesce("limit", {_GREATEST})) over (
+            partition by run, partition, permit order by time) as "limit"
+        from each),
+    by_election as (
+        select run, partition, permit, coalesce(elected, {_GREATEST}) as elected, max(
+            coalesce("limit", {_GREATEST})) over (
+            partition by run, partition, permit order by coalesce(elected, {_GREATEST})) as "limit"
+        from each),
+    kinds as (
+        select run, partition, clock_error, permit, by_epoch, max(coalesce("limit", {_GREATEST})) as ever
+        from each group by all),
+    asked as (
+        select number, run, partition, written, lo, hi, clock_error, permit, by_epoch, ever, led,
+            if(timed, time - clock_error, {_GREATEST}) as surely_by,
+            if(timed, time + clock_error, {_GREATEST}) as perhaps_by
+        from missing join kinds using (run, partition))
+    select a.* exclude (led, surely_by, perhaps_by), greatest(s."limit", e."limit") as surely,
+        greatest(p."limit", e."limit") as perhaps
+    from asked a
+    asof left join by_time s on a.run = s.run and a.partition = s.partition and a.permit = s.permit
+        and a.surely_by > s.time
+    asof left join by_time p on a.run = p.run and a.partition = p.partition and a.permit = p.permit
+        and a.perhaps_by >= p.time
+    asof left join by_election e on a.run = e.run and a.partition = e.partition and a.permit = e.permit
+        and a.led >= e.elected"""
 
-class Highest:
-    """The highest limit (an epoch, or a time) of the excuses up to some time or election."""
-
-    def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
-        ordered = sorted(pairs)
-        self.places = [place for place, _ in ordered]
-        self.limits = list(accumulate((limit for _, limit in ordered), max))
-
-    def upto(self, place: int) -> int | None:
-        number = bisect_right(self.places, place)
-        return self.limits[number - 1] if number else None
-
-
-class Excuse:
-    """All excuses of one kind (permits.py) in one partition."""
-
-    def __init__(self, permit: int, rows: Sequence[Mapping[str, int]], births: Births, error: int) -> None:
-        self.permit, self.births, self.error = permit, births, error
-        self.is_by_epoch = _SURE.get(permit, permit) == UNCLEAN
-        limit = "epoch" if self.is_by_epoch else "struck"
-        self.by_time = Highest((row["time"], row[limit]) for row in rows)
-        self.by_election = Highest((row["elected"], row[limit]) for row in rows)
-
-    def permits(self, case: Case, *, timed: bool) -> int | None:
-        """The permit, or None. `timed`: the line must come after the election. If their times are too near
-        they may be the other way round; but a line in the elected epoch comes after it."""
-        surely, perhaps = self.limits(case, timed=timed)
-        if self.covers(surely, case, self.error + 1):
-            return self.permit
-        return _MAYBE.get(self.permit, self.permit) if self.covers(perhaps, case, -self.error) else None
-
-    def limits(self, case: Case, *, timed: bool) -> tuple[int | None, int | None]:
-        """The highest limit of those that surely, and of those that perhaps, come before the line."""
-        if not timed:
-            return (self.by_time.upto(_ANY),) * 2
-        led = None if case.led is None else self.by_election.upto(case.led)
-        surely = highest(self.by_time.upto(case.time - self.error - 1), led)
-        return surely, highest(self.by_time.upto(case.time + self.error), led)
-
-    def covers(self, limit: int | None, case: Case, leeway: int) -> bool:
-        """Whether all records of the case were written up to the limit; those of unknown epoch may have
-        been. `leeway` is added to the times at which they were written."""
-        if limit is None:
-            return False
-        if self.is_by_epoch:
-            return case.written is None or limit >= case.written
-        last = self.births.last(case.written, case.offset, case.end)
-        return last is None or limit >= last + leeway
-
-    def first_uncovered(self, case: Case, *, timed: bool) -> int | None:
-        """The first offset of the case that no such excuse covers; None: there is none."""
-        _, limit = self.limits(case, timed=timed)
-        if self.is_by_epoch or limit is None:
-            return case.offset
-        return self.births.first_after(limit + self.error, case.written, case.offset, case.end)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
-    """What the final logs show at one offset: what permits the loss, and which epochs are there now."""
-
-    cause: int
-    there: frozenset[int]
-
-
-class Excuses:
-    """All excuses of one partition."""
-
-    def __init__(self, excuses: Sequence[Excuse], lost: dict[int, Lost]) -> None:
-        self.excuses, self.lost = excuses, lost
-        self.kinds = {_SURE.get(each.permit, each.permit) for each in excuses}
-        self.by_epoch = [each for each in excuses if each.is_by_epoch]
-        self.lowest_cause = min((each.cause for each in lost.values()), default=None)
-
-    def cause(self, case: Case) -> int | None:
-        """What permits the final loss of its first record."""
-        lost = self.lost.get(case.offset)
-        if lost is None or case.written in lost.there:
-            return None
-        if _SURE.get(lost.cause, lost.cause) not in self.kinds:
-            return lost.cause
-        first = case._replace(end=case.offset + 1)
-        is_old = any(each.permits(first, timed=False) is not None for each in self.excuses)
-        return lost.cause if is_old else None
-
-    def worst(
-        self, cases: Iterable[Case], *, timed: bool, newest: int | None = None
-    ) -> tuple[Case, int | None] | None:
-        """The first case that nothing permits, from its first record on that nothing permits; if there is
-        none the one whose permit comes first, and of these the first. The cases come from the lowest on.
-        `newest`: all cases are of one line, and no record was written in a later epoch; if an unclean
-        election permits that one, the others need no check."""
-        found: tuple[Case, int] | None = None
-        lost_below: dict[int | None, int] = {}  # what permits the final loss of a record, by its epoch
-        for case in cases:
-            cause = lowest(self.cause(case), lost_below.get(case.written))
-            if cause is not None:
-                lost_below[case.written] = cause
-            # Of two permits the first that applies. The trace may permit what no final log shows.
-            permit = lowest(cause, *(each.permits(case, timed=timed) for each in self.excuses))
-            if permit is None:
-                return self.from_first_uncovered(case, timed=timed), None
-            if found is None or permit < found[1]:
-                found = case, permit
-                if newest is not None and permit == self.least(case, newest, timed=timed):
-                    return found
-        return found
-
-    def least(self, case: Case, newest: int, *, timed: bool) -> int | None:
-        """The first of all permits that any case of its line may have, if an unclean election permits the
-        newest of them; else None."""
-        of_newest = (each.permits(case._replace(written=newest), timed=timed) for each in self.by_epoch)
-        if lowest(*of_newest) is None:
-            return None
-        of_any = (each.permits(case._replace(written=None), timed=timed) for each in self.excuses)
-        return lowest(*of_any, self.lowest_cause)
-
-    def from_first_uncovered(self, case: Case, *, timed: bool) -> Case:
-        firsts = [each.first_uncovered(case, timed=timed) for each in self.excuses]
-        return case._replace(
-            offset=max((first for first in firsts if first is not None), default=case.offset)
-        )
-
-
-def lowest(*permits: int | None) -> int | None:
-    return min((permit for permit in permits if permit is not None), default=None)
-
-
-def highest(*limits: int | None) -> int | None:
-    return max((limit for limit in limits if limit is not None), default=None)
-
-
-def excuses_of(unit: Unit) -> dict[Key, Excuses]:
-    """The excuses of the partitions of the table `suspected`."""
-    lost: dict[Key, dict[int, Lost]] = {}
-    for row in unit.rows(_LOST).to_pylist():
-        one = Lost(cause=row["cause"], there=frozenset(row["there"]))
-        lost.setdefault((row["run"], row["partition"]), {})[row["offset"]] = one
-    excuses: dict[Key, list[Excuse]] = {}
-    rows, births = unit.rows(_EXCUSES).to_pylist(), births_of(unit)
-    for (run, partition, permit), alike in groupby(rows, itemgetter("run", "partition", "permit")):
-        some = list(alike)
-        excuses.setdefault((run, partition), []).append(
-            Excuse(permit, some, births.get((run, partition), Births()), some[0]["clock_error"])
-        )
-    keys = {(row["run"], row["partition"]) for row in unit.rows("from suspected").to_pylist()}
-    return {key: Excuses(excuses.get(key, ()), lost.get(key, {})) for key in keys}
-
-
-_LOST = """
-    with gone as (
+_EXCUSED = f"""
+    with born as (
+        select number, permit, max(b.time) as last, max(b.time) filter (b.lo <= l.lo) as first,
+            min(greatest(b.lo, l.lo)) filter (b.time - clock_error > perhaps) as uncovered
+        from (from limits where not by_epoch) l join births b on l.run = b.run and l.partition = b.partition
+            and l.written is not distinct from b.written and b.lo < l.hi and b.hi > l.lo
+        group by all),
+    since as (
+        select number, permit, surely, perhaps, ever, uncovered,
+            coalesce(if(by_epoch, written, last + clock_error + 1), {_LEAST}) as surely_from,
+            coalesce(if(by_epoch, written, last - clock_error), {_LEAST}) as perhaps_from,
+            coalesce(if(by_epoch, written, first - clock_error), {_LEAST}) as first_from
+        from limits left join born using (number, permit)),
+    excuse as (
+        select number, max(uncovered) as uncovered, bool_or(ever >= first_from) as is_old,
+            list({_MAYBE % ("permit", "permit")}) as kinds, min(case when surely >= surely_from then permit
+                when perhaps >= perhaps_from then {_MAYBE % ("permit", "permit")} end) as granted
+        from since group by number),
+    lost as (
         select run, partition, ack as "offset", min(cause) as cause
-        from by_value semi join suspected using (run, partition)
-        where cause is not null and ack is not null group by all)
-    select run, partition, "offset", any_value(cause) as cause,
-        coalesce(list(distinct epoch) filter (epoch is not null), []) as there
-    from gone left join (from placed where leads) using (run, partition, "offset") group by all"""
-_EXCUSES = f"""
-    select run, partition, clock_error, one.permit as permit, coalesce(one.epoch, {_ANY - 1}) as epoch,
-        coalesce(one.struck, {_ANY - 1}) as struck, coalesce(one.elected, {_ANY - 1}) as elected,
-        one.time as time
-    from (select run, partition, clock_error, unnest(excuses) as one from traced)
-    semi join suspected using (run, partition) order by run, partition, permit"""
+        from by_value semi join missing using (run, partition)
+        where cause is not null and ack is not null group by all),
+    there as (
+        select run, partition, "offset", list(distinct epoch) as epochs
+        from placed semi join lost using (run, partition, "offset") where leads group by all)
+    select number, granted, uncovered, case when list_contains(t.epochs, m.written)
+        or (list_contains(kinds, {_MAYBE % ("cause", "cause")}) and not is_old) then null
+        else cause end as cause
+    from missing m left join excuse using (number)
+    left join lost on lost.run = m.run and lost.partition = m.partition and lost."offset" = m.lo
+    left join there t on t.run = m.run and t.partition = m.partition and t."offset" = m.lo"""

@@ -1,16 +1,13 @@
-"""Builds a trace step by step: three nodes, one partition, a correct broker unless the test says otherwise.
+"""Builds a trace step by step: three nodes, one partition, a correct broker unless the story says otherwise.
 
     story = Story(); story.begin(); story.produce(2); story.elect("n2", "n2", "n3")
 
 Every step stamps its lines 1000 ns apart and keeps each node's state, so that a test changes one thing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-from folders import Tale
-from judging import Tales
 
 Line = dict[str, Any]
 NODES = ("n1", "n2", "n3")
@@ -33,7 +30,10 @@ class Story:
 
     def say(self, node: str, event: str, **fields: Any) -> "Story":
         """Adds one line, with the node's state."""
-        self.time += 1000
+        self.time = fields.get("time", self.time + 1000)
+        for key, kept in (("epoch", self.epochs), ("leo", self.leo), ("hw", self.hw)):
+            if node in NODES and key in fields:
+                kept[node] = fields[key]
         state = (
             {"epoch": self.epochs[node], "leo": self.leo[node], "hw": self.hw[node]} if node in NODES else {}
         )
@@ -126,21 +126,3 @@ class Story:
             self.ruling("isr", [each for each in self.isr if each != node] or [node], cause="registration")
         self.say("controller", "unfence", broker=node, broker_epoch=2, alone=True)
         return self if led else self.take_role(node)
-
-
-def traced_in(tales: Tales) -> Callable[..., Callable[[Callable[[Story, Tale], None]], object]]:
-    """A decorator like Tales.tale, for a tale of a healthy run whose trace the function writes."""
-
-    def traced(*found: str, unknown: Sequence[str] = ()) -> Callable[[Callable[[Story, Tale], None]], object]:
-        def register(build: Callable[[Story, Tale], None]) -> object:
-            def teller(tale: Tale) -> None:
-                story = Story()
-                build(story.begin(), tale.acked(1))
-                tale.trace = story.lines
-
-            teller.__name__ = build.__name__
-            return tales.tale(*found, unknown=unknown)(teller)
-
-        return register
-
-    return traced

@@ -1,19 +1,19 @@
-"""Spark gives the verdicts that the judge gives without it: tales of all modules, judged whole and cut up.
+"""Spark gives the verdicts that the judge gives without it: cases of tests/corpus, judged whole and cut up.
 
-Each module of tales judges its own in the test's process (judging.py), by the product's code without Spark.
-Here are enough of them to show each finding of each class, each unknown name and each module; all with
+test_corpus.py judges all of them in the test's process, by the product's code without Spark. Here are enough
+of them to show each finding of each class, each unknown name and each file of cases; all with
 FLOODMARK_ALL_CASES (make soak).
 """
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import corpus
 import here
 import pytest
+from corpus import Case
 from how_many import cases
-from judging import Case, Tales
 
 from floodmark.checkers.judge import bags
 from floodmark.checkers.judge.job import SparkJudge
@@ -23,31 +23,21 @@ from floodmark.harness.verdict import Verdict
 pytestmark = pytest.mark.spark
 CUT_UP = 5
 # And one more: what the driver knows of processes must reach the task that looks for cycles.
-ALSO_CUT_UP = "ops_of_a_process_after_an_info_have_no_order"
-FILES = sorted(Path(__file__).parent.glob("*.py"))
-MODULES = [path for path in FILES if "\nTALES = Tales(" in path.read_text()]
+ALSO_CUT_UP = "unknown: ops of a process after an info have no order"
 
 
-def tales_of(module: Path) -> Tales:
-    spec = importlib.util.spec_from_file_location(f"tales_of_{module.stem}", module)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    tales: Tales = loaded.TALES
-    return tales
+def labels_of(case: Case) -> set[str]:
+    """The findings and unknown names that a case shows, and its file."""
+    found = [line for line in case.expected if ": " not in line]
+    kinds = {f"{line.split()[0]} {'(' in line}" for line in found}
+    unknown = {name for line in case.expected if ": " in line for name in line.split(": ")[1].split(", ")}
+    return {case.file, f"{len(found)} of them at once", *kinds, *unknown}
 
 
-def labels_of(module: Path, case: Case) -> set[str]:
-    """The findings and unknown names that a tale shows, and its module."""
-    found = {one.rpartition(" ")[0] for one in case.found}
-    return {module.stem, *found, *case.unknown, f"{len(found)} of them at once"}
-
-
-def chosen(every: dict[tuple[Path, str], set[str]]) -> Iterator[tuple[Path, str]]:
-    """Tales, by module and name, that together show all labels, and the one that is always cut up."""
+def chosen(every: dict[Case, set[str]]) -> Iterator[Case]:
+    """Cases that together show all labels, and the one that is always cut up."""
     missing = set[str]().union(*every.values())
-    yield from (one for one in every if one[1] == ALSO_CUT_UP)
+    yield from (one for one in every if one.ident == ALSO_CUT_UP)
     while missing:
         best = max(every, key=lambda one: len(every[one] & missing))
         missing -= every[best]
@@ -55,15 +45,15 @@ def chosen(every: dict[tuple[Path, str], set[str]]) -> Iterator[tuple[Path, str]
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    root = tmp_path_factory.mktemp("tales")
-    modules = {module: tales_of(module) for module in MODULES}
-    every = {(module, name): labels_of(module, case)
-             for module, tales in modules.items() for name, case in tales.by_name.items()}
-    assert len(every) > 440
-    few = list(dict.fromkeys(chosen(every)))
-    return [modules[module].write_one(root / module.stem, name)
-            for module, name in list(every)[:cases(len(every), few=0)] or few]
+def few() -> list[Case]:
+    every = {case: labels_of(case) for case in corpus.cases()}
+    return list(every)[: cases(len(every), few=0)] or list(dict.fromkeys(chosen(every)))
+
+
+@pytest.fixture(scope="module")
+def folders(few: list[Case], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    root = tmp_path_factory.mktemp("cases")
+    return [case.write(root / str(number)) for number, case in enumerate(few)]
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +83,12 @@ def test_runs_that_are_judged_whole(folders: list[Path], without_spark: list[dic
 
 
 def test_runs_that_are_cut_up(
-    folders: list[Path], without_spark: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    few: list[Case], folders: list[Path], without_spark: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only some: a unit of one run costs as much as one of hundreds. More is in test_two_passes.py."""
     monkeypatch.setattr(bags, "BIG_BYTES", 0)
     some = richest(without_spark)
-    some += [number for number, folder in enumerate(folders) if folder.name == ALSO_CUT_UP]
+    some += [number for number, case in enumerate(few) if case.ident == ALSO_CUT_UP]
 
     for number, verdict in zip(some, SparkJudge().judge([folders[one] for one in some]), strict=True):
         assert comparable(verdict) == without_spark[number], folders[number]

@@ -1,0 +1,282 @@
+"""Mutants of the laws, made from their SELECTs: which of them no case of the corpus catches.
+
+    PYTHONPATH=tests/support python tests/mutants/law_mutants.py [--journal FILE] [FAMILY...]
+
+Each condition of a SELECT (a conjunct of WHERE, HAVING, QUALIFY, FILTER or of a join, a WHEN) is dropped and
+negated, each comparison shifted, each anti join made a semi join and each left join an inner one; DuckDB
+parses the SELECT and writes the mutant. All folders are read once. For a mutant those statements run again
+that use a table which came out differently. It is caught if the findings differ in what cases expect of them,
+or if it fails. What is in the journal is not tried again.
+"""
+
+import argparse
+import copy
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import corpus
+import duckdb
+import here
+import pyarrow as pa
+
+from floodmark.checkers.laws.families import FAMILIES
+from floodmark.checkers.laws.unit import Family, Unit
+from floodmark.checkers.read.folder import open_folder
+
+Node = Any  # of the tree that DuckDB parses a SELECT into
+SHIFTED = {
+    "COMPARE_LESSTHAN": "COMPARE_LESSTHANOREQUALTO",
+    "COMPARE_GREATERTHAN": "COMPARE_GREATERTHANOREQUALTO",
+    "COMPARE_EQUAL": "COMPARE_NOTEQUAL",
+    "COMPARE_DISTINCT_FROM": "COMPARE_NOT_DISTINCT_FROM",
+}
+SHIFTED |= {shifted: plain for plain, shifted in SHIFTED.items()}
+JOINS = {"ANTI": "SEMI", "SEMI": "ANTI", "LEFT": "INNER"}
+CONDITIONS = ("where_clause", "having", "qualify", "filter")
+PLAIN = duckdb.connect()
+TRUE = {
+    "class": "CONSTANT",
+    "type": "VALUE_CONSTANT",
+    "alias": "",
+    "literal": {"kind": "BOOLEAN", "text": "true"},
+}
+
+
+def parsed(select: str) -> Node:
+    ((tree,),) = PLAIN.execute("select json_serialize_sql(?)", [select]).fetchall()
+    return json.loads(tree)
+
+
+def written(tree: Node) -> str:
+    ((select,),) = PLAIN.execute("select json_deserialize_sql(?::json)", [json.dumps(tree)]).fetchall()
+    return str(select)
+
+
+def mutants_of(select: str) -> Iterator[tuple[str, str]]:
+    """Each mutant: what was done to which condition, and the SELECT."""
+    tree = parsed(select)
+    for path, what, changed in list(changes(tree)):
+        mutant = copy.deepcopy(tree)
+        *way, last = path
+        place = mutant
+        for step in way:
+            place = place[step]
+        place[last] = changed
+        yield what, written(mutant)
+
+
+def changes(node: Node, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str, Node]]:
+    """Where something can be changed, what it is, and what stands there then."""
+    for key, child in node.items() if isinstance(node, dict) else enumerate(node):
+        here = (*path, key)
+        if isinstance(child, (dict, list)):
+            yield from changes(child, here)
+        if not child:
+            continue
+        if key in CONDITIONS or (key == "condition" and "join_type" in node):
+            yield from of_condition(child, here, None if key != "condition" else TRUE)
+        elif key == "when_expr":
+            yield here, f"not when: {text(child)}", negated(child)
+        elif key == "join_type" and child in JOINS and node["ref_type"] in ("REGULAR", "ASOF"):
+            yield here, f"{JOINS[child].lower()} for {child.lower()} join", JOINS[child]
+        if isinstance(child, dict) and child.get("class") == "COMPARISON" and child["type"] in SHIFTED:
+            yield here, f"shifted: {text(child)}", {**child, "type": SHIFTED[child["type"]]}
+
+
+def of_condition(
+    node: Node, path: tuple[Any, ...], dropped: Node
+) -> Iterator[tuple[tuple[Any, ...], str, Node]]:
+    if node["class"] != "CONJUNCTION":
+        yield path, f"dropped: {text(node)}", dropped
+        if node["class"] != "COMPARISON":
+            yield path, f"negated: {text(node)}", negated(node)
+        return
+    for at, child in enumerate(node["children"]):
+        others = [one for number, one in enumerate(node["children"]) if number != at]
+        yield path, f"dropped: {text(child)}", {**node, "children": others} if others[1:] else others[0]
+        if child["class"] == "CONJUNCTION":
+            for _, what, changed in of_condition(child, (), dropped):
+                yield (*path, "children", at), what, changed
+        elif child["class"] != "COMPARISON":
+            yield (*path, "children", at), f"negated: {text(child)}", negated(child)
+
+
+def negated(node: Node) -> Node:
+    if node["type"] == "OPERATOR_NOT":
+        return node["children"][0]
+    return {"class": "OPERATOR", "type": "OPERATOR_NOT", "alias": "", "children": [node]}
+
+
+def text(node: Node) -> str:
+    tree = parsed("select 1")
+    tree["statements"][0]["node"]["select_list"] = [{**node, "alias": ""}]
+    return " ".join(written(tree).removeprefix("SELECT ").split())
+
+
+# -- running them
+
+
+class Tried(Unit):
+    """A unit whose statements can run again with one SELECT changed: only those that it may change."""
+
+    def __init__(self, db: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> None:
+        super().__init__(db, tables)
+        self.kept: dict[str, str] = {}  # the tables and views made so far -> how they are made again
+        self.begin()
+
+    def begin(self, change: tuple[int, str] | None = None, dirty: Iterable[str] = ()) -> None:
+        """Begin a family. change: the position of a SELECT, and what is to stand for it."""
+        self.number, self.change, self.trying = -1, change, bool(change or dirty)
+        self.dirty = set(dirty)  # the tables that are not as they were kept
+        self.selects: list[tuple[str, str]] = []
+        self.found: dict[int, Counter[str]] = {}  # by the position of the statement that found them
+
+    def next(self, use: str, select: str) -> str | None:
+        """The SELECT to run, or None if it finds what it found before."""
+        self.number += 1
+        self.selects.append((use, select))
+        if self.change and self.change[0] == self.number:
+            return self.change[1]
+        return select if not self.trying or self.dirty & words_of(select) else None
+
+    def make(self, name: str, select: str, kind: str = "table") -> None:
+        if (now := self.next(name, select)) is None:
+            return
+        self._db.execute(f'create or replace temp {kind} "{name}" as {now}')
+        if not self.trying:
+            again = f'from "kept {name}"' if kind == "table" else select
+            self.kept[name] = f'create or replace temp {kind} "{name}" as {again}'
+            self._db.execute(f'create or replace temp table "kept {name}" as from "{name}"')
+        elif self.differs(name):
+            self.dirty.add(name)
+        else:
+            self._db.execute(self.kept[name])
+
+    def view(self, name: str, select: str) -> None:
+        self.make(name, select, "view")
+
+    def extend(self, name: str, select: str) -> None:
+        raise NotImplementedError("only where a unit is big")
+
+    def find(self, name: str, select: str) -> None:
+        if (now := self.next(f"find {name}", select)) is not None:
+            super().find(name, now)
+            self.take()
+
+    def add(self, findings: pa.Table) -> None:
+        self.number += 1
+        self.selects.append(("add", ""))
+        super().add(findings)
+        self.take()
+
+    def rows(self, select: str) -> pa.Table:
+        now = self.next("rows", select)
+        return super().rows(select if now is None else now)
+
+    def take(self) -> None:
+        """Take what was just found, as far as cases expect it."""
+        self.found[self.number] = Counter(
+            json.dumps(row)
+            for row in self._db.execute(
+                """select f.run, name, how[:40], f.permit, f.partition, f."offset"
+                from found f join runs r using (run) where not list_contains(r.silent, f.name)"""
+            ).fetchall()
+        )
+        self._db.execute("delete from found")
+
+    def differs(self, name: str) -> bool:
+        one, other = f'"{name}"', f'"kept {name}"'
+        ((rows,),) = self._db.execute(f"""select (select count(*) from (from {one} except all from {other}))
+            + (select count(*) from (from {other} except all from {one}))""").fetchall()
+        return bool(rows)
+
+    def restore(self) -> None:
+        self._db.execute("delete from found")
+        for statement in self.kept.values():
+            self._db.execute(statement)
+
+
+def words_of(select: str) -> set[str]:
+    return set(re.findall(r"\w+", select))
+
+
+@contextmanager
+def tried(tables: Mapping[str, pa.Table]) -> Iterator[Tried]:
+    with duckdb.connect(config={"threads": 1}) as db:
+        db.execute("set timezone = 'UTC'; attach ':memory:' as compressed (compress); use compressed")
+        yield Tried(db, tables)
+
+
+def results(
+    tables: Mapping[str, pa.Table], families: Sequence[Family], done: set[str], only: Sequence[str]
+) -> Iterator[tuple[str, list[int] | str]]:
+    """Each mutant of these families: the runs in which it is seen, or how it failed."""
+    with tried(tables) as unit:
+        before = []
+        for family in families:
+            unit.begin()
+            family(unit)
+            before.append(
+                (unit.found, unit.selects, words_of(" ".join(select for _, select in unit.selects)))
+            )
+        for place, family in enumerate(families):
+            if only and family.__name__ not in only:
+                continue
+            for number, (use, select) in enumerate(before[place][1]):
+                for at, (what, mutant) in enumerate(mutants_of(select) if select else ()):
+                    ident = f"{family.__name__} {number} {use} {at} {what}"
+                    if ident in done:
+                        continue
+                    unit.begin((number, mutant))
+                    seen: list[int] | str = []
+                    try:
+                        for later in range(place, len(families)):
+                            found, _, words = before[later]
+                            if later > place and not unit.dirty & words:
+                                continue
+                            if later > place:
+                                unit.begin(dirty=unit.dirty)
+                            families[later](unit)
+                            differ = {
+                                row
+                                for at, now in unit.found.items()
+                                for row in (now - found[at]) + (found[at] - now)
+                            }
+                            if differ:
+                                seen = sorted({json.loads(row)[0] for row in differ})
+                                break
+                    except Exception as error:
+                        seen = f"{type(error).__name__}: {error}"[:100]
+                    yield ident, seen
+                    if unit.dirty or isinstance(seen, str):
+                        unit.restore()
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--journal", type=Path, default=Path("law_mutants.jsonl"))
+    options.add_argument("families", nargs="*")
+    asked = options.parse_args()
+    with TemporaryDirectory() as root:
+        written = [case.write(Path(root) / str(number)) for number, case in enumerate(corpus.cases())]
+        tables = here.tables_of([folder for folder in map(open_folder, written) if folder.judged])
+    tried_before = asked.journal.read_text().splitlines() if asked.journal.exists() else []
+    done: dict[str, list[int] | str] = dict(map(json.loads, tried_before))
+    with asked.journal.open("a") as journal:
+        for ident, seen in results(tables, FAMILIES, {*done}, asked.families):
+            done[ident] = seen
+            print(json.dumps([ident, seen]), file=journal, flush=True)
+    never = [ident for ident, seen in done.items() if not seen]
+    print(*never, f"{len(done)} mutants, {len(never)} of which no case sees", sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Every case of tests/corpus: the judge finds what the case expects, and the twin finds the same."""
+
+from pathlib import Path
+
+import corpus
+import here
+import pytest
+import twin
+from corpus import Case
+from twin_compare import as_dict, spoken
+
+from floodmark.harness.verdict import Verdict
+
+CASES = corpus.cases()
+Judged = dict[Case, tuple[Path, Verdict]]
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    root = tmp_path_factory.mktemp("corpus")
+    folders = [case.write(root / str(number)) for number, case in enumerate(CASES)]
+    return dict(zip(CASES, zip(folders, here.judge(folders), strict=True), strict=True))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.ident)
+def test_case(case: Case, judged: Judged) -> None:
+    folder, verdict = judged[case]
+
+    assert corpus.said(verdict) == case.expected
+    assert verdict.valid == corpus.valid(case)
+    reasons = [one.reason for one in (*verdict.unknown, *verdict.not_made)]
+    assert [part for part in case.reasons if not any(part in reason for reason in reasons)] == []
+    assert spoken(twin.judge(folder)) == spoken(as_dict(verdict))
+
+
+def test_no_two_cases_have_one_name() -> None:
+    assert len({case.ident for case in CASES}) == len(CASES)

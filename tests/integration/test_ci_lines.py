@@ -100,15 +100,6 @@ def test_marking_by_hand(installed: Path, tmp_path: Path) -> None:
     assert (answer.returncode, "no signature '0123456789'" in answer.stderr) == (4, True), answer.stderr
 
 
-def test_marking_starts_no_night() -> None:
-    conditions = {step["name"]: step.get("if", "") for step in github()["steps"] if "name" in step}
-    assert conditions == {
-        "install": "", "mark what is known": "env.KNOWN != ''", "run and gate": "env.KNOWN == ''",
-        "the page": "always() && env.KNOWN == ''", "keep the runs": "always() && env.KNOWN == ''"}
-    assert gitlab()["night"]["rules"][0] == {"if": "$KNOWN", "when": "never"}
-    assert gitlab()["known"]["rules"] == [{"if": "$KNOWN"}]
-
-
 def test_both_servers_do_the_same_for_a_push_and_a_night() -> None:
     assert [github_step("run and gate")] == gitlab()[".campaign"]["script"]
     assert [github_step("mark what is known")] == gitlab()["known"]["script"]
@@ -126,34 +117,6 @@ def test_both_servers_do_the_same_for_a_push_and_a_night() -> None:
         assert nightly < 60 * github()["timeout-minutes"]
         assert smoke < 60 * int(gitlab()["gate"]["timeout"].rstrip("m"))
         assert nightly < 3600 * int(gitlab()["night"]["timeout"].rstrip("h"))
-
-
-def test_a_workflow_may_read_and_is_ended_by_the_next_push() -> None:
-    workflow = yaml.safe_load(block(GITHUB))
-    assert workflow["permissions"] == {"contents": "read"}
-    assert "'push'" in workflow["concurrency"]["cancel-in-progress"]
-    assert gitlab()["gate"]["interruptible"] is True
-
-
-def test_what_is_written_is_what_is_kept() -> None:
-    """Ledger, runs and reports, with the names that the lines use; also of a green night."""
-    words = shlex.split(github_step("run and gate"))
-    out, ledger, junit, page = (words[words.index(name) + 1] for name in (
-        "--out", "--ledger", "--junit", "--markdown"))
-    folder = str(Path(ledger).parent)
-    (kept,), (downloads, *cached) = (
-        [step["with"]["path"] for step in github()["steps"] if action in step.get("uses", "")]
-        for action in ("upload", "cache"))
-    assert kept.split() == [out, folder, junit, page]
-    assert downloads.split() == ["~/.cache/pip", "~/.cache/floodmark", "~/.m2/repository"]
-    assert cached == [folder, folder]
-    artifacts = gitlab()[".campaign"]["artifacts"]
-    assert artifacts["when"] == "always"
-    assert [path.rstrip("/") for path in artifacts["paths"]] == [out, folder, page]
-    assert artifacts["reports"] == {"junit": junit}
-    caches = [gitlab()[name]["cache"] for name in (".floodmark", "gate")]
-    assert [cache["paths"] for both in caches for cache in both] == 2 * [[".cache/"], [f"{folder}/"]]
-    assert caches[1][1]["policy"] == "pull"
 
 
 def test_the_steps_for_an_own_cluster_are_valid(

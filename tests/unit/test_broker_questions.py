@@ -9,10 +9,8 @@ import pytest
 
 from floodmark.broker.check_config import find_problem
 from floodmark.harness import catalog
-from floodmark.harness.campaign import plan as campaign_plan
 from floodmark.harness.commands import broker_questions
 from floodmark.harness.commands.broker_questions import refuse_config, refuse_configs, scenario_words
-from floodmark.harness.commands.campaign import refuse_impossible_cases
 from floodmark.harness.commands.run import own_commit
 from floodmark.harness.commands.scenario import Part, parts_that_fit
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -65,12 +63,6 @@ def test_many_clusters_are_asked_about_in_one_process(tmp_path: Path, asked: lis
     assert len(asked) == 1
 
 
-def test_one_cluster_is_asked_about_once(tmp_path: Path, asked: list[list[str]]) -> None:
-    for name in ("one", "same"):
-        refuse_config(cluster(tmp_path / name))
-    assert len(asked) == 1
-
-
 def test_a_simulated_cluster_is_asked_about_in_this_process(tmp_path: Path, asked: list[list[str]]) -> None:
     refuse_config(cluster(tmp_path / "fit", "simulated"))
     slow = cluster(tmp_path / "slow", "simulated", replica_fetch_wait_max_ms="500",
@@ -89,24 +81,6 @@ def test_all_rows_are_asked_about_in_one_process(tmp_path: Path, asked: list[lis
     fit = parts_that_fit(every, "local", tmp_path)
     assert len(fit) > 100
     assert [argv[3] for argv in asked] == [catalog.BROKER_CHECK]
-
-
-def test_all_cases_of_a_campaign_are_asked_about_in_one_process(asked: list[list[str]]) -> None:
-    own_commit()
-    scenario_words()
-    asked.clear()
-    plan = campaign_plan.load(campaign_plan.PRESETS / "zoo.toml")
-    assert len(plan.cases) > 10
-    refuse_impossible_cases(plan)
-    assert [argv[3] for argv in asked] == [catalog.BROKER_CHECK]
-
-
-def test_git_is_asked_once(asked: list[list[str]]) -> None:
-    own_commit.cache_clear()
-    first = own_commit()
-    begun = len(asked)
-    assert own_commit() == first
-    assert 1 <= begun == len(asked)
 
 
 def test_a_broker_that_does_not_answer_is_no_refusal(

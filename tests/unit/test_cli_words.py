@@ -14,11 +14,11 @@ from floodmark.checkers.text.explain import EXPLANATIONS, FACTS, PERMISSIONS
 from floodmark.harness.cli import main
 from floodmark.harness.commands.explain import parts_of
 
-PAGE = Path(__file__).parents[2] / "harness" / "README.md"
 # These have no default: left out, a file is not written, a filter not applied.
 WITHOUT_DEFAULT = {"--bootstrap", "--topic-config", "--client-config", "--faults",
            "--json", "--junit", "--markdown", ("show", "--finding"), "--offset", "--allow", "--conf",
-           "--loses", "--spares", "--from", ("mark", "--known"), ("mark", "--note"), ("stats", "--parquet")}
+           "--loses", "--spares", "--from", "--csv", ("mark", "--known"), ("mark", "--note"),
+           ("stats", "--parquet"), ("query", "--parquet")}
 
 
 CommandPath = tuple[str, ...]
@@ -81,20 +81,6 @@ def test_a_shell_completes_commands_options_and_names() -> None:
 def test_kafkas_number_for_all_acks_is_all() -> None:
     run = dict(commands(main))["run",]
     assert run.make_context("run", ["--acks", "-1"]).params["acks"] == "all"
-
-
-@pytest.mark.parametrize(("shell", "mark"), [
-    ("bash", "complete -o"), ("zsh", "compdef"), ("fish", "complete ")])
-def test_the_page_of_the_command_line_names_a_working_completion_script(shell: str, mark: str) -> None:
-    """For each shell."""
-    variable = f"_FLOODMARK_COMPLETE={shell}_source"
-    assert f"{variable} floodmark" in PAGE.read_text()
-    if shell == "bash" and subprocess.run(["bash", "--version"], capture_output=True, check=False).returncode:
-        pytest.skip("no bash")
-    script = Path(sys.executable).parent / "floodmark"
-    ran = subprocess.run([script], capture_output=True, text=True, check=False,
-                         env={**os.environ, "_FLOODMARK_COMPLETE": f"{shell}_source"})
-    assert mark in ran.stdout
 
 
 @pytest.mark.parametrize(("typed", "time_s"), [

@@ -13,17 +13,6 @@ from floodmark.harness.verdict import Finding, Verdict
 README = Path(__file__).parents[2] / "README.md"
 
 
-def rows_of(text: str) -> list[tuple[str, ...]]:
-    """A Markdown table's rows, without the line under the head."""
-    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in text.splitlines()]
-    return [rows[0], *rows[2:]]
-
-
-def in_readme() -> list[tuple[str, ...]]:
-    section = README.read_text().partition("## What you see in the demo")[2].partition("\n## ")[0]
-    return rows_of("\n".join(line for line in section.splitlines() if line.startswith("|")))
-
-
 def printed(text: str) -> list[tuple[str, ...]]:
     """The same of the table that the demo prints: columns two spaces apart, found by the rule in line 2."""
     lines = text.splitlines()
@@ -66,11 +55,6 @@ def shown(tmp_path: Path) -> str:
         played = Played(play=play, folder=folder, tries=1, seconds=1.0)
         outcomes.append(Outcome(part=part, played=played, verdict=verdict, differences=()))
     return demo_table(outcomes)
-
-
-def test_the_readme_has_the_demos_own_table(shown: str) -> None:
-    """Headings and rows, in its order."""
-    assert in_readme() == printed(shown)
 
 
 def test_it_fits_a_screen_and_shows_where_and_why_a_bug_was_put_in(shown: str) -> None:

@@ -20,7 +20,7 @@ from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import check
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.gate_outcomes import LIMIT, Outcome, junit, markdown, outcome_of, seconds_of
+from floodmark.harness.report.gate_outcomes import LIMIT, Outcome, junit, markdown, seconds_of
 from floodmark.harness.report.run_outcome import Ruling
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
@@ -124,28 +124,6 @@ def outcome_in(case: ElementTree.Element) -> tuple[str, str] | None:
     """The element of the outcome, and its type."""
     found = [child for child in case if child.tag != "system-out"]
     return (found[0].tag, found[0].get("type", "")) if found else None
-
-
-@pytest.mark.parametrize(("options", "expected"), [
-    ({}, {"valid": None, "permitted": None, "invalid": ("failure", "lost-write"),
-          "unknown": ("failure", "unknown"), "no-run": ("error", "harness")}),
-    ({"allow_unknown": True}, {"invalid": ("failure", "lost-write"), "unknown": ("skipped", "unknown"),
-                               "no-run": ("error", "harness")}),
-    ({"strict": True}, {"permitted": ("failure", "duplicate"), "invalid": ("failure", "lost-write")}),
-    ({"allow": ("lost-write",)}, {"invalid": ("failure", "unknown"), "permitted": None}),
-    ({"allow": ("lost-write",), "allow_unknown": True}, {"invalid": ("skipped", "unknown")}),
-])
-def test_a_case_fails_exactly_when_its_exit_code_does(
-        runs: Path, tmp_path: Path, options: dict[str, Any], expected: dict[str, Any]) -> None:
-    """A run that fails the gate is a failure or an error, one that passes is neither."""
-    through = gate(junit_file=tmp_path / "junit.xml", **options)
-    check.check_folders([runs / name for name in VERDICTS], through)
-    cases = cases_of((tmp_path / "junit.xml").read_bytes())
-    assert set(cases) == set(VERDICTS)
-    assert {name: outcome_in(cases[name]) for name in expected} == expected
-    for name, verdict in VERDICTS.items():
-        red = cases[name].find("failure") is not None or cases[name].find("error") is not None
-        assert red == (outcome_of(runs / name, verdict, through.policy).code != 0)
 
 
 def test_a_failure_has_the_finding_and_the_suite_the_run(runs: Path, tmp_path: Path) -> None:
@@ -430,10 +408,3 @@ def test_background_work_is_reported_after_the_verdict(
     monkeypatch.setattr(catalog, "prepare_next_judge", lambda: True)
     check.check_folders([runs / "valid"], gate())
     assert capsys.readouterr().err.splitlines()[-1].startswith("in the background a cache is made")
-
-
-def test_after_a_failed_judge_there_is_no_background_work(
-        runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "prepare_next_judge", lambda: pytest.fail("not expected"))
-    with pytest.raises(FloodmarkError):
-        check.check_folders([runs / "broken"], gate())

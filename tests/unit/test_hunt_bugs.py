@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 HUNT = Path(__file__).resolve().parents[1] / "hunt"
 
 
@@ -32,13 +30,6 @@ FRESH = [
 ]
 
 
-def test_the_fresh_bugs_are_a_separate_list() -> None:
-    then = "from fresh_bugs import FRESH; print(*FRESH); print(*FRESH.keys() & bugs.BUGS.keys())"
-    found = broker_with(FRESH[0], then)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout == " ".join(FRESH) + "\n\n"
-
-
 def test_a_broker_starts_with_the_fresh_bugs() -> None:
     """With all at once, and with one injected as by a hunt."""
     then = ("from fresh_bugs import FRESH; [bugs.install(one) for one in FRESH]; import runpy, sys; "
@@ -48,24 +39,6 @@ def test_a_broker_starts_with_the_fresh_bugs() -> None:
                            capture_output=True, text=True, timeout=60, check=False)
     for one in (broker_with("hw-skips-a-member", then), found):
         assert one.returncode == 0, one.stderr
-
-
-@pytest.mark.parametrize(("where", "why"), [
-    ("protocol.leader:Leader.gone", "there is no protocol.leader:Leader.gone any more"),
-    ("protocol.leader:Gone.step", "there is no protocol.leader:Gone.step any more"),
-])
-def test_a_missing_function_is_named(where: str, why: str) -> None:
-    then = (f"from dataclasses import replace; bugs.find(replace(bugs.BUGS['hw-skips-a-member'], "
-            f"where={where!r}))")
-    found = broker_with("hw-skips-a-member", then)
-    assert found.returncode == 1
-    assert why in found.stderr
-
-
-def test_the_error_of_an_unknown_bug_lists_the_bugs() -> None:
-    found = broker_with("no-such-bug", "pass")
-    assert found.returncode == 1
-    assert "hw-skips-a-member" in found.stderr
 
 
 def test_only_the_broker_gets_the_bug() -> None:

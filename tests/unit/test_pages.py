@@ -15,7 +15,3 @@ _LINK = re.compile(r"\]\((?!https?://)([^)#\s]+)(?:#[^)]*)?\)")
 def test_every_linked_file_exists(page: Path) -> None:
     links = _LINK.findall(page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
-
-
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_bytes()) < 12_000

@@ -6,7 +6,6 @@ from xml.etree import ElementTree
 
 import pytest
 from readme import README, ROOT
-from svg_pictures import Frame, strip, style_of, terminal, words_of
 
 PICTURES = ROOT / "histories" / "pictures"
 FILES = sorted(PICTURES.glob("*.svg"))
@@ -52,25 +51,3 @@ def test_the_demos_picture_has_the_table_of_the_readme() -> None:
     cells = [cell for row in rows for cell in row]
     begin = shown.index(cells[0])
     assert [one for one in shown[begin:] if set(one) != {"-"} or len(one) == 1][:len(cells)] == cells
-
-
-def test_a_terminals_words_keep_their_columns() -> None:
-    assert list(words_of("a b   c  <d>")) == [(0, "a b"), (6, "c"), (9, "<d>")]
-    picture = terminal(["verdict  INVALID", "-------  <&>"], "a table", style_of({"ink": "#000"}))
-
-    assert texts(picture) == ["verdict", "INVALID", "-------", "<&>"]
-    assert 'class="bad"' in picture
-    assert 'class="rule"' in picture
-
-
-def test_steps_are_drawn_side_by_side_under_their_sentences() -> None:
-    drawing = '<svg class="logs" viewBox="0 0 400 120" width="400" height="120"><text>n1</text></svg>'
-    frames = [Frame(name="1 acked", said="n1 acked it", drawing=drawing),
-              Frame(name="2 <cut>", said="word " * 20, drawing=drawing)]
-    picture = strip(frames, "two steps", style_of({}))
-
-    assert texts(picture)[:3] == ["1 acked", "n1 acked it", "n1"]
-    assert "2 <cut>" in texts(picture)
-    lefts = re.findall(r'<svg x="([\d.]+)" y="(\d+)" class="logs"', picture)
-    assert [float(left) for left, _ in lefts] == [22, 428]
-    assert len({top for _, top in lefts}) == 1

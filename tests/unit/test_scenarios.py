@@ -239,12 +239,6 @@ def test_every_shipped_scenario_is_read_and_named_for_its_file(every: tuple[Scen
     assert len({scenario.name for scenario in every}) == len(every)
 
 
-def test_the_pages_count_the_shipped_scenarios(every: tuple[Scenario, ...]) -> None:
-    root = Path(__file__).parents[2]
-    assert f" {len(every)} are shipped" in " ".join((root / "README.md").read_text().split())
-    assert f"There are {len(every)} scenarios" in (root / "nemesis" / "README.md").read_text()
-
-
 def test_a_scenario_that_is_not_there_is_told_plainly(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"absent\.toml cannot be read: No such file or directory$"):
         load(tmp_path / "absent.toml", KNOWN)

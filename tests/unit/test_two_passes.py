@@ -22,7 +22,7 @@ from floodmark.checkers.read import seqs
 from floodmark.checkers.read.folder import open_folder
 
 RANGE_BYTES = 12_000
-# Of sends, of reads and logs, and of the end offsets that clients got; test_real_like.py has all of them.
+# Of sends, of reads and logs, and of the end offsets that clients got.
 DAMAGES = (None, "lost", "disorder", "ends")
 GOLDEN = Path(__file__).parents[2] / "histories" / "golden"
 

@@ -162,12 +162,6 @@ def imported(folder: Folder) -> Mapping[str, Any]:
     return {"from": None, **elsewhere} if isinstance(elsewhere, dict) else {}
 
 
-def is_loss_in_doubt(folder: Folder) -> bool:
-    """Whether lost-write is in doubt for a record that no final read returned. Where logs are promised,
-    unseen is unknown without them; where they are not, only this says so."""
-    return not (folder.observes.dumps and folder.observes.replicas)
-
-
 def uncommitted_of(folder: Folder) -> dict[int, bool]:
     """The processes whose isolation is another one than the guarantee's: whether it is read_uncommitted."""
     named = folder.about.get("isolation_of")

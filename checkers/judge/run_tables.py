@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from floodmark.checkers.judge.deaths import may_have_been_struck
 from floodmark.checkers.judge.permissions import Excuse, min_insync, strikes_of
-from floodmark.checkers.judge.reasons import has_complete_dump, is_loss_in_doubt, uncommitted_of
+from floodmark.checkers.judge.reasons import has_complete_dump, uncommitted_of
 from floodmark.checkers.judge.rulings import NEVER_ENDS
 from floodmark.checkers.judge.runs import Run, silent_names
 from floodmark.checkers.laws.tables import TABLES
@@ -132,7 +132,8 @@ def partitions_of(number: int, run: Run) -> pa.Table:
         "stable_to": stable if run.preconditions.txns else hw,
         "isr_followers": _isr_followers(folder, partitions, gates.losses_judged & folder.settled),
         "keeps_all": partitions.keeps_all & ~partitions.compact & folder.settled,
-        "loss_in_doubt": is_loss_in_doubt(folder),
+        # Where logs are promised, unseen is unknown without them; where they are not, only this says so.
+        "loss_in_doubt": bool(folder.observes.files_lacked),
         "denied_by": np.where(gates.topic_gone, len(folder.nodes), 0),
         "weak_acks": promised.weak_acks,
         "retried": promised.retried,

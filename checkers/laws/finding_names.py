@@ -66,10 +66,12 @@ _HIGH_WATERMARKS = "hw become_leader become_follower start"
 
 
 def _law(name: str, unknown: str, *needs: str, silent: str = "", imports_show: bool = False) -> str:
-    """Record the law of a finding; return the finding's name. A row that is not in `If` is a KeyError."""
-    LAWS[name] = Law(
-        unknown=_rows(f"{unknown} {silent}"), silent=_rows(silent), needs=frozenset(" ".join(needs).split()),
-        imports_show=imports_show)
+    """Record the law of a finding; return the finding's name. A row that is not in `If` is a KeyError. What
+    its needs make unknown goes without saying."""
+    needed = frozenset(" ".join(needs).split())
+    by_needs = If.ANY_TRACE if needed - FILES else If.OBSERVES if needed else If(0)
+    LAWS[name] = Law(unknown=_rows(f"{unknown} {silent}") | by_needs, silent=_rows(silent), needs=needed,
+                     imports_show=imports_show)  # fmt: skip
     return name
 
 
@@ -78,18 +80,18 @@ def _rows(words: str) -> If:
 
 
 LOST_WRITE = _law("lost-write", "history loss_hidden compact unacked observes acks losses")
-UNDER_REPLICATED = _law("under-replicated", "log leaderless unsettled compact observes", *FILES)
-UNSEEN = _law("unseen", "repeated leaders_log leaderless unsettled unread unacked observes isolation", *FILES,
+UNDER_REPLICATED = _law("under-replicated", "log leaderless unsettled compact", *FILES)
+UNSEEN = _law("unseen", "repeated leaders_log leaderless unsettled unread unacked isolation", *FILES,
               silent="breached killed")  # fmt: skip
-DIVERGED = _law("diverged", "log unsettled observes", *FILES)
-EPOCH_LINEAGE = _law("epoch-lineage", "log epochs compact observes", *FILES)
-MALFORMED_LOG = _law("malformed-log", "log observes", *FILES)
+DIVERGED = _law("diverged", "log unsettled", *FILES)
+EPOCH_LINEAGE = _law("epoch-lineage", "log epochs compact", *FILES)
+MALFORMED_LOG = _law("malformed-log", "log", *FILES)
 INCONSISTENT_OFFSETS = _law("inconsistent-offsets", "history acks losses")
 DUPLICATE = _law("duplicate", "history retries losses")
 PHANTOM = _law("phantom", "repeated", silent="breached killed")
 G1A = _law("G1a", "history isolation losses")
-SAW_THEN_LOST = _law("saw-then-lost", "history leaders_log leaderless compact observes losses", *FILES)
-TORN_TRANSACTION = _law("torn-transaction", "repeated observes acks isolation losses", *FILES,
+SAW_THEN_LOST = _law("saw-then-lost", "history leaders_log leaderless compact losses", *FILES)
+TORN_TRANSACTION = _law("torn-transaction", "repeated acks isolation losses", *FILES,
                         silent="breached", imports_show=True)  # fmt: skip
 NONMONOTONIC_SEND = _law("nonmonotonic-send", "history overlapping acks retries losses", silent="disordered")
 INT_NONMONOTONIC_SEND = _law("int-nonmonotonic-send", "history retries")
@@ -103,23 +105,23 @@ INT_POLL_SKIP = _law("int-poll-skip", "history log_start acks losses")
 END_OFFSET_REGRESSED = _law("end-offset-regressed", "breached losses", silent="disordered")
 STUCK = _law("stuck", "repeated died")
 BROKER_DIED = _law("broker-died", "repeated died")
-HW_REGRESSED = _law("hw-regressed", "any_trace", "hw")
+HW_REGRESSED = _law("hw-regressed", "", "hw")
 LEADER_INCOMPLETE = _law(
-    "leader-incomplete", "any_trace losses", _COMMITTED, "replicas.jsonl", silent="trace")
+    "leader-incomplete", "losses", _COMMITTED, "replicas.jsonl", silent="trace")
 CANDIDATE_INCOMPLETE = _law(
-    "candidate-incomplete", "any_trace losses", _COMMITTED, _LIVES, "replicas.jsonl", silent="trace")
-TWO_LEADERS = _law("two-leaders", "any_trace", "append hw")
-ACK_RULE = _law("ack-rule", "any_trace min_insync", "ack append start become_leader")
+    "candidate-incomplete", "losses", _COMMITTED, _LIVES, "replicas.jsonl", silent="trace")
+TWO_LEADERS = _law("two-leaders", "", "append hw")
+ACK_RULE = _law("ack-rule", "min_insync", "ack append start become_leader")
 UNSAFE_TRUNCATION = _law(
-    "unsafe-truncation", "any_trace log_start losses", _COMMITTED, "replicas.jsonl", silent="trace")
-UNSAFE_ISR = _law("unsafe-isr", "any_trace", _COMMITTED, _LIVES, "ack", silent="trace")
-EPOCH_REGRESSED = _law("epoch-regressed", "any_trace", "become_leader become_follower")
-UNCLEAN_ELECTION = _law("unclean-election", "any_trace unclean", "elect")
+    "unsafe-truncation", "log_start losses", _COMMITTED, "replicas.jsonl", silent="trace")
+UNSAFE_ISR = _law("unsafe-isr", "", _COMMITTED, _LIVES, "ack", silent="trace")
+EPOCH_REGRESSED = _law("epoch-regressed", "", "become_leader become_follower")
+UNCLEAN_ELECTION = _law("unclean-election", "unclean", "elect")
 # From the trace and the history: the line of a fault that lost data may be missing, and times may be wrong.
 RECOVERY_LOSS = _law(
-    "recovery-loss", "any_trace", "start append truncate fetch ack", silent="trace breached killed")
-READ_ABOVE_HW = _law("read-above-hw", "any_trace", _HIGH_WATERMARKS, silent="trace breached")
-END_OFFSET_AHEAD = _law("end-offset-ahead", "any_trace", _HIGH_WATERMARKS, silent="trace breached")
+    "recovery-loss", "", "start append truncate fetch ack", silent="trace breached killed")
+READ_ABOVE_HW = _law("read-above-hw", "", _HIGH_WATERMARKS, silent="trace breached")
+END_OFFSET_AHEAD = _law("end-offset-ahead", "", _HIGH_WATERMARKS, silent="trace breached")
 PRECOMMITTED_READ = _law("precommitted-read", "history isolation")
 G0 = _law("G0", "history isolation")
 G0_PROCESS = _law("G0-process", "repeated overlapping isolation", silent="breached")

@@ -25,9 +25,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from floodmark.checkers.judge.run_tables import run_tables
+from floodmark.checkers.judge.layout import RunWork
+from floodmark.checkers.judge.passes import all_tables
 from floodmark.checkers.judge.verdicts import unknown_of
-from floodmark.checkers.judge.whole_runs import RunWork, first_pass
 from floodmark.checkers.laws.tables import TABLES, TEXT
 from floodmark.checkers.read.arrays import concatenated
 from floodmark.checkers.read.folder import Folder, open_folder
@@ -86,8 +86,8 @@ def tables_of(number: int, name: str, folder: Folder) -> dict[str, pa.Table]:
     """The tables of one run; those of which it has nothing may be missing."""
     made: dict[str, pa.Table] = {}
     if folder.judged:
-        passed = first_pass(RunWork.of(number, folder), all_lines=True)
-        made, folder = {**passed.tables, **run_tables({number: passed.run})}, passed.run.folder
+        made, run = all_tables(RunWork.of(number, folder))
+        folder = run.folder
     reasons = [{"run": number, "checks": one.names, "reason": one.reason}
                for one in unknown_of(folder.reasons, traced=folder.trace is not None)]  # fmt: skip
     made["reasons"] = pa.Table.from_pylist(reasons, schema=SCHEMAS["reasons"].remove(1))

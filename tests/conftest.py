@@ -13,7 +13,7 @@ settings.register_profile("floodmark", deadline=None)
 settings.load_profile("floodmark")
 
 # Files that take longest begin first: one that begins last keeps one worker busy alone.
-LONGEST = ("test_judge_failures.py", "test_simulated_scenarios.py", "test_two_passes.py")
+LONGEST = ("test_judge_failures.py", "test_simulated_scenarios.py", "test_passes.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

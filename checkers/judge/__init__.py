@@ -1,9 +1,9 @@
 """The judge turns run folders into verdicts, as a Spark job. Begin with job.py.
 
   job.py             folders to verdicts; what happens when something fails
-  bags.py            decides which runs one task judges alone, and which are split over tasks
-  whole_runs.py      judges a bag of runs in one task
-  two_passes.py      judges a big run over many tasks; pieces.py: the data that travels between them;
+  many_runs.py       all runs of a call, and again half by half if that fails
+  layout.py          decides which task gets what
+  passes.py          both passes, in one task or over many; pieces.py: the data that travels between these;
                      far_files.py: files that only Spark's JVM can read
   preconditions.py   the results of the first pass: what is broken, the nemesis's acts, the counts
   runs.py            a run after the first pass; permissions.py, run_tables.py: what its faults permit, as

@@ -15,7 +15,7 @@ import pyarrow.json  # noqa: F401
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import floodmark.checkers.judge.two_passes  # noqa: F401
+import floodmark.checkers.judge.passes  # noqa: F401
 
 if __name__ == "__main__":
     gc.freeze()

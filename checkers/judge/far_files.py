@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from floodmark.checkers.judge.whole_runs import RunWork
+from floodmark.checkers.judge.layout import RunWork
 from floodmark.checkers.read.ranges import RANGE_BYTES, Range
 from floodmark.checkers.spark.hadoop import literally, uri_of
 from floodmark.checkers.spark.settings import CERTAIN

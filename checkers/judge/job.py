@@ -1,10 +1,9 @@
 """The judge's entry point: turns any number of run folders into verdicts, in one Spark application.
 
 Theory of operation. The driver reads the small files (folder.py) and cuts the big ones into ranges. Small
-runs are put together into bags, each judged by one task (whole_runs.py); bigger ones are split over all cores
-(two_passes.py). In both cases a first pass parses each file once and sends the driver a few facts, from which
-follows what may be claimed and what is permitted. A second pass runs every law on every record, and returns
-the count and the few worst of each group of findings.
+runs are put together into bags, each judged by one task; bigger ones are split over all cores (layout.py).
+A first pass parses each file once, a second runs every law on every record, and returns the count and the few
+worst of each group of findings (passes.py).
 
 Spark is used for tasks, shuffles and disk through its RDDs: it moves packed blobs. Planning DataFrames around
 them would take longer than all laws together.

@@ -15,12 +15,10 @@ from functools import partial
 
 from pyspark import SparkContext
 
-from floodmark.checkers.judge import whole_runs
-from floodmark.checkers.judge.bags import bags_of
+from floodmark.checkers.judge import passes
 from floodmark.checkers.judge.failures import Failure, failure_of, is_of_spark, of_one_run
-from floodmark.checkers.judge.two_passes import judged_in_pieces
+from floodmark.checkers.judge.layout import RunWork, bags_of
 from floodmark.checkers.judge.verdicts import failed, rounded
-from floodmark.checkers.judge.whole_runs import RunWork
 from floodmark.checkers.read.folder import Folder, open_folder
 from floodmark.checkers.spark import session
 from floodmark.checkers.spark.spark_master import refuse_bare_workers
@@ -88,14 +86,19 @@ def judge_together(
             works.append(work)
     bags, big = bags_of(works, session.cores(spark), number_in(spark, SMALL_BYTES))
     if bags:
-        judged |= dict(spark.parallelize(bags, len(bags)).mapPartitions(whole_runs.judged_bags).collect())
+        judged |= dict(spark.parallelize(bags, len(bags)).flatMap(judged_bag).collect())
     if big:
-        judged |= judged_in_pieces(spark, big, number_in(spark, UNIT_MEMORY))
+        judged |= passes.judged_by_many(spark, big, number_in(spark, UNIT_MEMORY))
     timings = {**timings_s, "judge": time.perf_counter() - began}
     return [
         failed(one, timings) if isinstance(one, Failure) else replace(one, timings_s=rounded(timings))
         for one in (judged[run] for run in range(len(folders)))
     ]
+
+
+def judged_bag(bag: Sequence[RunWork]) -> list[tuple[int, Verdict | Failure]]:
+    """The work of a task."""
+    return [*passes.judged_bag(bag).items()]
 
 
 def number_in(spark: SparkContext, key: str) -> int | None:

@@ -1,14 +1,9 @@
-"""Pieces: rows of one table that one task needs, packed to be sent.
-
-A run's partitions are distributed over its units by number. Every unit of the run needs a copy of rows
-without a partition (moves, some lines of the trace): their unit is EVERY. Lines and values are distributed by
-hash instead. A piece is one compressed Arrow stream, so that Spark moves a few blobs instead of millions of
-rows.
-"""
+"""Pieces: rows of one table of one run that one task needs. They travel as one compressed Arrow stream each,
+so that Spark moves a few blobs instead of millions of rows."""
 
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +12,7 @@ import pyarrow.compute as pc
 
 from floodmark.checkers.read.arrays import concatenated, sliced
 
-EVERY = -1
+EVERY = -1  # instead of a unit: rows without a partition (moves, some lines of the trace) are in every one
 _SCATTER = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: separates neighbours
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -27,18 +22,34 @@ class Piece:
     """Rows of a table, of one run."""
 
     run: int
-    table: str
+    name: str  # of the table
     rows: int
-    payload: bytes
+    content: pa.Table | bytes  # as a stream where it travels
 
     @staticmethod
     def of(run: int, name: str, table: pa.Table) -> "Piece":
-        return Piece(run=run, table=name, rows=table.num_rows, payload=packed(table))
+        return Piece(run=run, name=name, rows=table.num_rows, content=table)
+
+    def packed(self) -> "Piece":
+        out, table = io.BytesIO(), self.table
+        with pa.ipc.new_stream(out, table.schema, options=_OPTIONS) as writer:
+            writer.write_table(table.combine_chunks())
+        return replace(self, content=out.getvalue())
+
+    @property
+    def table(self) -> pa.Table:
+        packed = isinstance(self.content, bytes)
+        return pa.ipc.open_stream(self.content).read_all() if packed else self.content
+
+
+def joined(pieces: Iterable[Piece]) -> dict[str, pa.Table]:
+    """The tables of all these pieces, by name."""
+    return concatenated({piece.name: piece.table} for piece in pieces)
 
 
 def by_unit(table: pa.Table, units: int) -> Iterator[tuple[int, pa.Table]]:
     """The rows of one run's table, cut by the unit that needs them: its number in the run, or EVERY."""
-    yield from sliced(table, units_of_rows(table, units))
+    yield from [(0, table)] if units == 1 else sliced(table, units_of_rows(table, units))
 
 
 def units_of_rows(table: pa.Table, units: int) -> npt.NDArray[np.int64]:
@@ -50,24 +61,10 @@ def units_of_rows(table: pa.Table, units: int) -> npt.NDArray[np.int64]:
     return numbers if not partition.null_count else np.where(pc.is_valid(partition), numbers, EVERY)
 
 
-def dealt(table: pa.Table, column: str, tasks: int) -> Iterator[tuple[int, pa.Table]]:
+def by_hash(table: pa.Table, column: str, tasks: int) -> Iterator[tuple[int, pa.Table]]:
     """Distribute the rows of a table over this many tasks, by the hash of the column."""
+    if tasks == 1:
+        yield 0, table
+        return
     keys = (table[column].to_numpy().astype(np.uint64) * _SCATTER >> np.uint64(32)) % np.uint64(tasks)
     yield from sliced(table, keys.astype(np.int64))
-
-
-def packed(table: pa.Table) -> bytes:
-    """Write the table as one Arrow stream."""
-    out = io.BytesIO()
-    with pa.ipc.new_stream(out, table.schema, options=_OPTIONS) as writer:
-        writer.write_table(table.combine_chunks())
-    return out.getvalue()
-
-
-def unpacked(payload: bytes) -> pa.Table:
-    return pa.ipc.open_stream(payload).read_all()
-
-
-def joined(pieces: Iterable[Piece]) -> dict[str, pa.Table]:
-    """Join the tables of all these pieces."""
-    return concatenated({piece.table: unpacked(piece.payload)} for piece in pieces)

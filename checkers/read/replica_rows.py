@@ -9,6 +9,7 @@ replica.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -122,6 +123,11 @@ class Replicas(Mapping[tuple[str, int], Replica]):
     def __iter__(self) -> Iterator[tuple[str, int]]:
         for node, (begin, end) in self.where.items():
             yield from ((node, key) for key in self.partition[begin:end].tolist())
+
+    def __contains__(self, of: object) -> bool:
+        """Also of a row of which not all is known (for_driver)."""
+        node, key = cast("tuple[str, int]", of)
+        return int(self.rows_of(node, np.array([key], dtype=np.int64))[0]) >= 0
 
     def __getitem__(self, of: tuple[str, int]) -> Replica:
         row = int(self.rows_of(of[0], np.array([of[1]], dtype=np.int64))[0])

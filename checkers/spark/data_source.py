@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from floodmark.checkers.judge.whole_runs import RunWork
+from floodmark.checkers.judge.layout import RunWork
 from floodmark.checkers.read.facts import DumpFacts
 from floodmark.checkers.read.folder import Special, open_folder
 from floodmark.checkers.read.ranges import RANGE_BYTES, Kind, Range

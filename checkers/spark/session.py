@@ -47,7 +47,7 @@ JUDGING = "floodmark.checkers.judge.many_runs"
 _IMPORTS_NOTHING_HERE = "spark.executorEnv.PYTHONSAFEPATH"
 # Arrow's own allocator requests huge pages, which Linux clears at the first access: joining pieces took eight
 # times as much kernel time. And the memory of a range is kept for the next one, not returned page by page
-# (two_passes.free_memory does that, before a unit). With 1,000,000 ops the workers took 19.2 s of CPU instead
+# (passes.free_memory does that, before a unit). With 1,000,000 ops the workers took 19.2 s of CPU instead
 # of 22.4, and all processes together 1.9 GB instead of 2.0.
 _WORKERS_ALLOCATOR = {
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",

@@ -13,8 +13,8 @@ from command_line import GOLDEN, Answer, floodmark, golden
 from folders import Tale
 from pyspark.sql import SparkSession
 
-from floodmark.checkers.judge import far_files, whole_runs
-from floodmark.checkers.judge.whole_runs import RunWork
+from floodmark.checkers.judge import far_files, passes
+from floodmark.checkers.judge.layout import RunWork
 from floodmark.checkers.read.folder import open_folder
 from floodmark.checkers.spark import hadoop, session
 from floodmark.checkers.spark.hadoop import HadoopPlace
@@ -118,7 +118,7 @@ def test_where_the_judge_fails_the_traceback_goes_there_too(
         raise RuntimeError("injected by a test")
 
     with monkeypatch.context() as patched:
-        patched.setattr(whole_runs, "verdict_of", failing)
+        patched.setattr(passes, "verdict_of", failing)
         assert floodmark("check", f"{FAR}/runs/failing").code == 4
     assert "RuntimeError: injected by a test" in (folder / "judge-error.txt").read_text()
     assert '"valid": "unknown"' in (folder / "verdict.json").read_text()

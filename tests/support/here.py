@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from floodmark.checkers.judge.failures import Failure
-from floodmark.checkers.judge.run_tables import run_tables
+from floodmark.checkers.judge.layout import RunWork
+from floodmark.checkers.judge.passes import judged_bag
 from floodmark.checkers.judge.verdicts import failed, not_judged
-from floodmark.checkers.judge.whole_runs import RunWork, first_pass, judged_bag
 from floodmark.checkers.laws.families import FAMILIES
-from floodmark.checkers.laws.unit import Family
+from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.laws.unit import Family, Unit
 from floodmark.checkers.read.folder import Folder, open_folder
 from floodmark.checkers.read.ranges import RANGE_BYTES, cut
 from floodmark.checkers.read.replica_rows import REPLICA_ROWS, SCHEMA
@@ -38,11 +39,13 @@ def judge(
 
 def tables_of(folders: Sequence[Folder]) -> dict[str, pa.Table]:
     """The tables of one unit with all of these runs."""
-    passed = {run: first_pass(RunWork.of(run, folder)) for run, folder in enumerate(folders)}
-    parts = [one.tables for one in passed.values()]
-    names = {name for tables in parts for name in tables}
-    read = {name: pa.concat_tables([tables[name] for tables in parts if name in tables]) for name in names}
-    return read | run_tables({run: one.run for run, one in passed.items()})
+    tables: dict[str, pa.Table] = {}
+
+    def noting(unit: Unit) -> None:
+        tables.update({name: unit.table(name) for name in TABLES})
+
+    judged_bag([RunWork.of(run, folder) for run, folder in enumerate(folders)], [noting])
+    return tables
 
 
 def rows_of(folder: Folder) -> pa.Table | None:

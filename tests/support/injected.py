@@ -96,8 +96,7 @@ def injected(stages: Mapping[str, set[object]], act: Act) -> Iterator[None]:
         return family if stage is None else failing_on(stages[stage], made, stage, act)
 
     with ExitStack() as mended:
-        for module in ("whole_runs", "two_passes"):
-            mended.enter_context(patch(f"floodmark.checkers.judge.{module}.run_families", ask))
+        mended.enter_context(patch("floodmark.checkers.judge.passes.run_families", ask))
         for stage, run in stages.items():
             if stage not in families.values():
                 module, name = stage.rsplit(".", 1)

@@ -15,7 +15,7 @@ Task = Callable[[], Iterator[Any]]
 
 
 class NoSpark:
-    """Has the methods of a SparkContext that two_passes.py calls."""
+    """Has the methods of a SparkContext that passes.py calls."""
 
     def __init__(self, cores: int = 2) -> None:
         self.defaultParallelism = cores

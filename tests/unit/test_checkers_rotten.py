@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from folders import Tale
 
-from floodmark.checkers.judge import bags
+from floodmark.checkers.judge import layout
 from floodmark.checkers.judge.job import SparkJudge
 from floodmark.checkers.read.folder import open_folder
 from floodmark.harness.parquet_dump import write_parquet
@@ -73,8 +73,8 @@ def test_the_jsonl_dump_beside_a_damaged_one_is_used(tmp_path: Path, monkeypatch
     with_zeroed_pages(in_parquet(path, alone=False))
     assert open_folder(path).dumps["n2"].name == "n2.parquet"
 
-    for big_bytes in (bags.BIG_BYTES, 0):
-        monkeypatch.setattr(bags, "BIG_BYTES", big_bytes)
+    for big_bytes in (layout.BIG_BYTES, 0):
+        monkeypatch.setattr(layout, "BIG_BYTES", big_bytes)
         [verdict] = SparkJudge().judge([path])
 
         assert [(found.name, found.count) for found in verdict.findings] == [("lost-write", 1)]

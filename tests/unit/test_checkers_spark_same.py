@@ -15,7 +15,7 @@ import pytest
 from corpus import Case
 from how_many import cases
 
-from floodmark.checkers.judge import bags
+from floodmark.checkers.judge import layout
 from floodmark.checkers.judge.job import SparkJudge
 from floodmark.checkers.judge.report import as_json
 from floodmark.harness.verdict import Verdict
@@ -85,8 +85,8 @@ def test_runs_that_are_judged_whole(folders: list[Path], without_spark: list[dic
 def test_runs_that_are_cut_up(
     few: list[Case], folders: list[Path], without_spark: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only some: a unit of one run costs as much as one of hundreds. More is in test_two_passes.py."""
-    monkeypatch.setattr(bags, "BIG_BYTES", 0)
+    """Only some: a unit of one run costs as much as one of hundreds. More is in test_passes.py."""
+    monkeypatch.setattr(layout, "BIG_BYTES", 0)
     some = richest(without_spark)
     some += [number for number, case in enumerate(few) if case.ident == ALSO_CUT_UP]
 

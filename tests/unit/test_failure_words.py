@@ -16,8 +16,8 @@ STARTS = """Lost task 0.0 in stage 0.0 (host executor 1): org.apache.spark.Spark
 Error from python worker:
   Traceback (most recent call last):
     File "daemon.py", line 7, in <module>
-      from floodmark.checkers.judge import two_passes
-  ImportError: cannot import name 'two_passes'
+      from floodmark.checkers.judge import passes
+  ImportError: cannot import name 'passes'
 PYTHONPATH was:
   /opt/spark
 """
@@ -25,7 +25,7 @@ PYTHONPATH was:
 
 @pytest.mark.parametrize(("message", "line"), [
     (WORKS, "KeyError: 'epoch'"),
-    (STARTS, "ImportError: cannot import name 'two_passes'"),
+    (STARTS, "ImportError: cannot import name 'passes'"),
     ("Lost task 1.0 in stage 0.0 (host executor 2): ExecutorLost\nmore", "RuntimeError: ExecutorLost"),
     ("nothing is known\nof it", "RuntimeError: nothing is known"),
 ])  # fmt: skip

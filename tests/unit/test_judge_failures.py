@@ -15,61 +15,47 @@ from injected import INJECTED, Injection
 from traced_story import Story
 from txn_tales import txn
 
-from floodmark.checkers.judge import bags, many_runs, two_passes, verdicts, whole_runs
+from floodmark.checkers.judge import layout, many_runs, passes, verdicts
 from floodmark.checkers.laws.families import FAMILIES
 
 pytestmark = pytest.mark.spark
 ERROR_FILE = "judge-error.txt"
 BAGS, PIECES = 1 << 40, 0  # bytes from which a run is judged in pieces: no run, every run
 
-# Where the driver can fail, as MODULE.FUNCTION; a function is named where it is called.
-# On one run:
-VERDICT = (
-    "judge.whole_runs.verdict_of", "judge.verdicts.driver_findings", "judge.verdicts.counts_of",
+# Where the judge can fail, as MODULE.FUNCTION; a function is named where it is called.
+# Between the passes, on one run: in the driver, or in the task of a bag.
+BETWEEN = (
+    "judge.passes.preconditions_of_run", "judge.passes.read_lines_instead", "judge.passes.run_of",
+    "judge.passes.tables_of_runs", "judge.passes.for_units", "judge.runs.with_replicas",
+    "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of", "judge.runs.bounds_of",
+    "judge.passes.verdict_of", "judge.verdicts.driver_findings",
+    "judge.verdicts.counts_of",
 )  # fmt: skip
 DRIVER_ON_A_RUN = (
-    "judge.job.open_folder", "judge.whole_runs.ranges_of", "judge.whole_runs.weight_of",
+    "judge.job.open_folder", "judge.layout.ranges_of", "judge.layout.weight_of",
 )  # fmt: skip
-PIECES_DRIVER_ON_A_RUN = (
-    "judge.two_passes.preconditions_of_run", "judge.two_passes.read_lines_instead",
-    "judge.two_passes.run_of", "judge.two_passes.tables_of_runs", "judge.two_passes.for_units",
-    "judge.runs.with_replicas", "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of",
-    "judge.runs.bounds_of", *VERDICT,
-)  # fmt: skip
-# On all of them:
+# In the driver, on all of them:
 DRIVER = ("judge.job.session.context", "judge.many_runs.bags_of", "judge.many_runs.session.cores",
           "judge.many_runs.SparkContext.parallelize", "judge.many_runs.rounded")  # fmt: skip
-PIECES_DRIVER = ("judge.many_runs.judged_in_pieces", "judge.verdicts.merged",
-                 "judge.verdicts.found_by_driver", "judge.two_passes.Layout.of",
-                 "judge.two_passes.concatenated", "judge.two_passes.SparkContext.broadcast",
-                 "judge.two_passes.SparkContext.runJob")  # fmt: skip
-
-# The same in a Python worker of Spark, always on one run.
-READING = (
+PIECES_DRIVER = ("judge.passes.judged_by_many", "judge.verdicts.merged", "judge.verdicts.found_by_driver",
+                 "judge.layout.Layout.of", "judge.passes.concatenated",
+                 "judge.passes.SparkContext.broadcast", "judge.passes.SparkContext.runJob")  # fmt: skip
+# In a Python worker of Spark, always on one run.
+IN_BOTH = (
     "read.tables._history", "read.tables._dump", "read.tables._replicas", "read.tables._trace",
+    "judge.passes.read_range", "judge.passes.for_driver", "judge.layout.by_unit", "judge.layout.by_hash",
+    "judge.passes.joined", "judge.pieces.concatenated", "judge.passes.pairing", "judge.passes.repeats",
+    "judge.passes.seq_facts", "judge.passes.answers", "judge.passes.part_of",
+    "judge.passes.tables_of_partitions", "judge.run_tables.partitions_of", "judge.run_tables.replicas_of",
+    "judge.passes.worst", "judge.passes.unsearched",
 )  # fmt: skip
-WORKER = (
-    *READING, "judge.whole_runs.first_pass", "judge.whole_runs.read_range", "judge.whole_runs.pairing",
-    "judge.whole_runs.repeats", "judge.whole_runs.seq_facts", "judge.whole_runs.preconditions_of_run",
-    "judge.whole_runs.read_lines_instead", "judge.whole_runs.answers", "judge.whole_runs.run_of",
-    "judge.runs.with_replicas",
-    "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of", "judge.runs.bounds_of",
-    *VERDICT, "judge.whole_runs.run_tables", "judge.run_tables.replicas_of",
-    "judge.whole_runs.worst", "judge.whole_runs.unsearched",
-    *(f"family.{family.__name__}" for family in FAMILIES),
-)  # fmt: skip
+WORKER = (*IN_BOTH, *BETWEEN, *(f"family.{family.__name__}" for family in FAMILIES))
 PIECES_TASKS = tuple(
-    f"judge.two_passes.{name}" for name in ("parsed", "across_partitions", "judge_unit", "judge_run")
+    f"judge.passes.{name}" for name in ("parsed", "across_partitions", "judge_shared", "find_cycles")
 )
 PIECES_WORKER = (
-    *READING, "judge.two_passes.read_range", "judge.two_passes.by_unit", "judge.two_passes.dealt",
-    "judge.pieces.packed", "judge.pieces.unpacked", "judge.two_passes.joined", "judge.two_passes.pairing",
-    "judge.two_passes.repeats", "judge.two_passes.answers", "judge.two_passes.ops",
-    "judge.two_passes.ops_sent_on", "judge.two_passes.worst", "judge.two_passes.unsearched",
-    "judge.two_passes.sent_on",
-    "judge.two_passes.seq_facts", "judge.two_passes.for_driver", "judge.two_passes.part_of",
-    "judge.two_passes.tables_of_partitions", "judge.run_tables.partitions_of",
-    *(f"family.{family.__name__}" for family in two_passes.PARTITION_FAMILIES), "family.of_the_run",
+    *IN_BOTH, "judge.passes.ops", "judge.passes.ops_sent_on", "judge.passes.sent_on",
+    *(f"family.{family.__name__}" for family in passes.DEPENDENCIES), "family.of_the_run",
 )  # fmt: skip
 
 
@@ -150,7 +136,7 @@ SIZES = (pytest.param(BAGS, id="bags"), pytest.param(PIECES, id="pieces"))
 @pytest.fixture(params=SIZES)
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Both paths."""
-    monkeypatch.setattr(bags, "BIG_BYTES", request.param)
+    monkeypatch.setattr(layout, "BIG_BYTES", request.param)
     return int(request.param)
 
 
@@ -159,9 +145,9 @@ def test_without_an_injection_it_is_valid(tmp_path: Path, monkeypatch: pytest.Mo
     folder = run_in(tmp_path / "run")
     (folder / ERROR_FILE).write_text("of last week")
     cut_up: list[int] = []
-    whole = many_runs.judged_in_pieces
+    whole = passes.judged_by_many
     monkeypatch.setattr(
-        many_runs, "judged_in_pieces",
+        passes, "judged_by_many",
         lambda spark, works, *more: cut_up.append(len(works)) or whole(spark, works, *more),
     )  # fmt: skip
     assert floodmark("check", folder).code == 0
@@ -176,7 +162,7 @@ def test_a_stage_fails_in_the_driver_on_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """Each on its own run, all in one call."""
-    stages = DRIVER_ON_A_RUN if size == BAGS else PIECES_DRIVER_ON_A_RUN
+    stages = DRIVER_ON_A_RUN if size == BAGS else BETWEEN
     folders = folders_of(tmp_path, stages)
     injection = Injection(monkeypatch, {})
     into_workers(injection, size)
@@ -199,7 +185,7 @@ def test_a_stage_fails_in_the_driver_on_a_run(
 @pytest.mark.parametrize("stage", [*DRIVER, *PIECES_DRIVER])
 def test_a_stage_fails_in_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     size = PIECES if stage in PIECES_DRIVER else BAGS
-    monkeypatch.setattr(bags, "BIG_BYTES", size)
+    monkeypatch.setattr(layout, "BIG_BYTES", size)
     into_workers(Injection(monkeypatch, {}), size)
     monkeypatch.setattr(f"floodmark.checkers.{stage}", failing)
     refused(run_in(tmp_path / "run"), f"RuntimeError: {INJECTED}")
@@ -210,14 +196,14 @@ def test_a_stage_fails_in_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def into_workers(injection: Injection, size: int) -> None:
     if size == BAGS:
-        injection.into("judge.whole_runs.judged_bags")
+        injection.into("judge.many_runs.judged_bag")
     else:
         injection.into(*PIECES_TASKS)
 
 
 def test_a_stage_fails_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Each on its own run, all in one call: the laws fail on a bag, and then on each such run of it."""
-    monkeypatch.setattr(many_runs, "bags_of", one_bag if size == BAGS else bags.bags_of)
+    monkeypatch.setattr(many_runs, "bags_of", one_bag if size == BAGS else layout.bags_of)
     folders = folders_of(tmp_path, WORKER if size == BAGS else PIECES_WORKER)
     injection = Injection(monkeypatch, {called(stage): stage for stage in folders if "." in stage})
     into_workers(injection, size)
@@ -231,7 +217,7 @@ def one_bag(works: Any, *_: int) -> Any:
 @pytest.mark.parametrize("stage", PIECES_TASKS)
 def test_a_task_fails_altogether(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     """Before it begins to work on a run."""
-    monkeypatch.setattr(bags, "BIG_BYTES", PIECES)
+    monkeypatch.setattr(layout, "BIG_BYTES", PIECES)
     folder = run_in(tmp_path / "run")
     Injection(monkeypatch, {"run": f"whole {stage}"}).into(stage)
     refused(folder, f"RuntimeError: {INJECTED} whole {stage}")
@@ -275,24 +261,23 @@ def test_runs_that_fail_only_as_a_bag_are_judged(
     """Each alone, in the same task."""
     folders = [run_in(tmp_path / name) for name in ("one", "two")]
 
-    def judged(arriving: Any) -> Any:
-        import importlib
+    def judged(bag: Any) -> Any:
+        from floodmark.checkers.judge import passes
 
-        home = importlib.import_module("floodmark.checkers.judge.whole_runs")
-        whole = home.run_families
+        whole = passes.run_families
 
         def of_one_run(unit: Any, *more: Any) -> Any:
             assert unit.rows("from runs").num_rows == 1
             return whole(unit, *more)
 
-        home.run_families = of_one_run
+        passes.run_families = of_one_run
         try:
-            yield from home.judged_bags(arriving)
+            yield from passes.judged_bag(bag).items()
         finally:
-            home.run_families = whole
+            passes.run_families = whole
 
     monkeypatch.setattr(many_runs, "bags_of", one_bag)
-    monkeypatch.setattr(whole_runs, "judged_bags", judged)
+    monkeypatch.setattr(many_runs, "judged_bag", judged)
     assert floodmark("check", *folders).code == 0
     for folder in folders:
         is_judged(folder)

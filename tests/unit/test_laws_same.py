@@ -24,12 +24,9 @@ from planting import NOT_SETTLED
 from traces import traced
 from txn_tales import busy
 
-from floodmark.checkers.judge import whole_runs
-from floodmark.checkers.judge.run_tables import run_tables
-from floodmark.checkers.judge.whole_runs import RunWork, first_pass
+from floodmark.checkers.judge import passes
 from floodmark.checkers.laws.families import FAMILIES
 from floodmark.checkers.laws.unit import Unit, opened, run_families
-from floodmark.checkers.read.arrays import concatenated
 from floodmark.checkers.read.folder import open_folder
 from histories import healthy as healthy_run
 
@@ -66,7 +63,7 @@ def ran_on(folders: Sequence[Path]) -> Ran:
         run_families(unit, families)
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(whole_runs, "run_families", recording)
+        monkeypatch.setattr(passes, "run_families", recording)
         verdicts = here.judge(folders, FAMILIES)
     assert [verdict.failure for verdict in verdicts if verdict.failure] == []
     (unit,) = units
@@ -159,9 +156,7 @@ def test_no_window_takes_rows_in_the_order_in_which_they_happen_to_be(usual: tup
 
 def laws_tables(folders: Sequence[Path]) -> dict[str, pa.Table]:
     """All tables of the laws, of these folders in one unit."""
-    read = {number: first_pass(RunWork.of(number, open_folder(path))) for number, path in enumerate(folders)}
-    return concatenated(one.tables for one in read.values()) | run_tables(
-        {number: one.run for number, one in read.items()})
+    return here.tables_of([open_folder(path) for path in folders])
 
 
 def found_in(tables: dict[str, pa.Table], threads: int = 1) -> list[str]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from floodmark.checkers.judge.failures import failure_of
-from floodmark.checkers.judge.pieces import dealt
+from floodmark.checkers.judge.pieces import by_hash
 from floodmark.checkers.judge.preconditions import preconditions_of
 from floodmark.checkers.read import json_lines
 from floodmark.checkers.read.facts import DumpFacts, HistoryFacts, TraceFacts
@@ -258,7 +258,7 @@ def test_a_trace_in_any_order_is_complete_if_every_seq_is_there_once(wrong: str,
               for number, quarter in enumerate(quarters)]  # fmt: skip
     bags = defaultdict[int, list[pa.Table]](list)
     for one in parsed:
-        for task, part in dealt(one.tables[SEQS], "block", tasks):
+        for task, part in by_hash(one.tables[SEQS], "block", tasks):
             bags[task].append(part)
     seqs = [each for bag in bags.values() for each in seq_facts(pa.concat_tables(bag))]
     assert sum(len(intervals) for each in seqs for intervals in each.nodes.values()) <= 6

@@ -13,10 +13,10 @@ from folders import Tale
 from no_spark import NoSpark
 from txn_tales import began, ended
 
-from floodmark.checkers.judge import two_passes
+from floodmark.checkers.judge import layout, passes
+from floodmark.checkers.judge.layout import Layout, RunWork
+from floodmark.checkers.judge.passes import judged_by_many
 from floodmark.checkers.judge.report import as_json
-from floodmark.checkers.judge.two_passes import Layout, judged_in_pieces
-from floodmark.checkers.judge.whole_runs import RunWork
 from floodmark.checkers.laws.unit import Unit
 from floodmark.checkers.read import seqs
 from floodmark.checkers.read.folder import open_folder
@@ -38,7 +38,7 @@ def without_timings(verdict: Any) -> Json:
 def in_pieces(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[Json]:
     opened = [open_folder(folder) for folder in folders]
     works = [RunWork.of(run, folder, range_bytes) for run, folder in enumerate(opened)]
-    judged = judged_in_pieces(NoSpark(), works)  # type: ignore[arg-type]
+    judged = judged_by_many(NoSpark(), works)  # type: ignore[arg-type]
     return [without_timings(judged[run]) for run in range(len(opened))]
 
 
@@ -59,7 +59,7 @@ def same(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[Json]:
 @pytest.fixture(scope="module", autouse=True)
 def small_units() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(two_passes, "UNIT_BYTES", RANGE_BYTES)
+        patched.setattr(layout, "UNIT_BYTES", RANGE_BYTES)
         yield
 
 
@@ -129,7 +129,7 @@ def test_what_is_found_only_with_several_units_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cycle through two partitions; a value that was sent to two."""
-    monkeypatch.setattr(two_passes, "UNIT_BYTES", 300)
+    monkeypatch.setattr(layout, "UNIT_BYTES", 300)
     cycle = Tale(partitions=2)
     began(cycle, 5, (0, 0, 1))
     began(cycle, 6, (1, 0, 2))
@@ -141,12 +141,19 @@ def test_what_is_found_only_with_several_units_together(
     twice.send(2, 1, at=[0], partition=1)
     twice.write(tmp_path / "twice")
     for name in ("cycle", "twice"):
-        layout = Layout.of([RunWork.of(0, open_folder(tmp_path / name))], cores=1)
-        assert layout.count == {0: 2}
+        assert len(Layout.of([RunWork.of(0, open_folder(tmp_path / name))], cores=1).units[0]) == 2
 
     cyclic, repeated = same([tmp_path / "cycle", tmp_path / "twice"], 300)
     assert [finding["name"] for finding in cyclic["findings"]] == ["G1c"]
     assert "more than once" in str(repeated["unknown"])
+
+
+def test_a_replica_without_a_row_is_named(tmp_path: Path) -> None:
+    """Others of its partition have one, of which the driver of a big run knows only that it is there."""
+    rows = Tale().acked(1).write(tmp_path / "run") / "replicas.jsonl"
+    rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:-1]))
+    [verdict] = same([tmp_path / "run"])
+    assert "replicas.jsonl has no row of n" in str(verdict["unknown"])
 
 
 def test_a_unit_too_large_for_its_memory_is_put_into_tables_piece_by_piece(
@@ -160,7 +167,7 @@ def test_a_unit_too_large_for_its_memory_is_put_into_tables_piece_by_piece(
         append(unit, name, rows)
 
     monkeypatch.setattr(Unit, "append", recording)
-    monkeypatch.setattr(two_passes, "ROW_BYTES", 1 << 30)
+    monkeypatch.setattr(passes, "ROW_BYTES", 1 << 30)
     folder = real_like.write(tmp_path / "run", ops=300, damage="disorder", partitions=1)
     same([folder])
     assert {"sends", "reads", "entries"} <= set(appended)
@@ -171,14 +178,14 @@ def test_a_run_three_times_as_large_as_its_memory_is_judged(
 ) -> None:
     """One unit of 860,000 rows, which take some 200 MB. Tables go to disk, and there is no finding."""
     spilled: list[int] = []
-    run_families = two_passes.run_families
+    run_families = passes.run_families
 
     def recording(unit: Unit, families: Any) -> None:
         run_families(unit, families)
         spilled.append(int(unit.rows("select sum(size) as size from duckdb_temporary_files()")[0][0].as_py()))
 
-    monkeypatch.setattr(two_passes, "run_families", recording)
-    monkeypatch.setattr(two_passes, "MOST_MEMORY_MB", 64)
+    monkeypatch.setattr(passes, "run_families", recording)
+    monkeypatch.setattr(passes, "MOST_MEMORY_MB", 64)
     folder = real_like.write(tmp_path / "run", ops=60_000, partitions=1)
     [verdict] = in_pieces([folder], 1 << 24)
     assert (verdict["valid"], verdict["findings"], verdict["unknown"]) == (True, [], [])
@@ -189,16 +196,12 @@ def test_a_run_three_times_as_large_as_its_memory_is_judged(
 def test_the_number_of_units_follows_from_bytes_cores_and_partitions(tmp_path: Path) -> None:
     folder = real_like.write(tmp_path / "run", ops=10, partitions=3)
     work = RunWork.of(7, open_folder(folder))
-    counts = {
-        size: Layout.of([replace(work, size=size)], 2).count[7] for size in (1, RANGE_BYTES * 3, 1 << 40)
-    }
-    assert counts == {1: 2, RANGE_BYTES * 3: 3, 1 << 40: 3}
+    sizes = (1, RANGE_BYTES * 3, 1 << 40)
+    assert [len(Layout.of([replace(work, size=size)], 2).units[7]) for size in sizes] == [2, 3, 3]
 
 
 def test_every_unit_has_a_partition_of_the_shuffle(tmp_path: Path) -> None:
     folder = open_folder(real_like.write(tmp_path / "run", ops=10, partitions=3))
-    layout = Layout.of([RunWork.of(run, folder) for run in (2, 5)], 8)
-    every = [target for run in (2, 5) for target in layout.needing(run, two_passes.EVERY)]
-    assert every == list(layout.of_units)
-    assert list(layout.units) == [(run, number) for run in (2, 5) for number in range(3)]
-    assert [*layout.needing(5, 1)] == [every[4]]
+    made = Layout.of([RunWork.of(run, folder) for run in (2, 5)], 8)
+    assert made == Layout(across=8, units={2: range(8, 11), 5: range(11, 14)})
+    assert [made.runs_in(index) for index in (7, 8, 13)] == [[], [2], [5]]

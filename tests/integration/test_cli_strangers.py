@@ -13,7 +13,6 @@ pytestmark = pytest.mark.spark
 VALID = "two-partitions-two-elections"
 LOST = "a-kill-loses-the-tail"
 ALARM_S = 120.0
-EVIL = "\x1b]0;owned\x07"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,6 @@ def prepare(parent: Path, mine: Path) -> None:
     for name in ("verdict.json", ".verdict.json.fresh", ".history.parquet.new", "history.parquet"):
         (trapped / name).symlink_to(mine)
     edit_run(golden(parent, VALID, called="named"), nodes=["n1", "../../mine", "n3"])
-    edit_run(golden(parent, VALID, called="evil"), settled=False, settle={"why": EVIL}, rules=EVIL)
     golden(parent, VALID, called="good")
     inside = golden(parent, VALID, called="inside")
     (inside / "history.jsonl").rename(inside / "kept.jsonl")
@@ -96,8 +94,3 @@ def test_a_prepared_folder_gets_its_verdict_and_the_user_keeps_the_file(judged: 
 def test_a_name_that_leads_elsewhere_is_reported_and_nothing_else_is_read(judged: Judged) -> None:
     assert "no file can be named for that" in judged.answer.about(judged.folder / "named")
     assert verdict(judged.folder / "named")["counts"] == {}
-
-
-def test_no_escape_sequence_reaches_the_terminal(judged: Judged) -> None:
-    assert "\x1b]" not in judged.answer.out + judged.answer.err
-    assert "\\x1b]0;owned\\x07" in judged.answer.about(judged.folder / "evil")

@@ -17,16 +17,13 @@ from floodmark.harness.commands import campaign
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report import night as night_reports
 from floodmark.harness.report.night import (
-    Cause,
     Point,
     Square,
     index_beside,
     places,
     results_of,
-    scale_of,
     write_index,
 )
-from floodmark.harness.report.phrases import count_text
 from floodmark.harness.report.rates import per_100
 from floodmark.harness.spec import RunSpec
 
@@ -67,11 +64,6 @@ def test_the_summary_line_of_the_night_is_its_title(tmp_path: Path) -> None:
     assert f"<title>{line} - monday</title>" in text
     assert f"<h1>{line}</h1>" in re.sub(r"</?span[^>]*>", "", text)
     assert "began 2026-03-01 02:00 UTC" in text
-
-
-def test_counts_are_short_from_a_million_on() -> None:
-    assert [count_text(each) for each in (45_605, 1_900_000, 2_100_000_000)] == [
-        "45,605", "1.9 M", "2,100.0 M"]
 
 
 def test_a_signature_shows_how_often_since_when_and_whether_it_was_seen_before(tmp_path: Path) -> None:
@@ -314,25 +306,6 @@ def test_a_line_is_high_where_the_rate_is_and_has_gaps_where_nothing_ran(tmp_pat
     assert re.findall(r'<circle class="(\w+)" cx="([0-9.]+)"', drawn) == [("seen", "23.8"), ("seen", "99.0")]
 
 
-@pytest.mark.parametrize("points", [[], [point(0, 0)], [point(3, 3)], [point(0, 5)] * 3])
-def test_few_points_have_places_too(points: list[Point]) -> None:
-    assert len(places(points, 104, 30, 5)) == len(points)
-
-
-def test_bars_have_one_scale_that_fits_every_interval() -> None:
-    def cause(hits: int, of: int) -> Cause:
-        state = night(*((CRASH, "invalid" if at < hits else "valid", (LOST,) if at < hits else ())
-                        for at in range(of)))
-        (one,) = results_of(state, Ledger(), ABOUT, [CRASH], folder="n").causes
-        return one
-
-    often, seldom = cause(10, 10), cause(1, 1_000)
-    assert scale_of([often, seldom]) == 100
-    assert scale_of([seldom]) == 1
-    assert scale_of([]) == 1
-    assert per_100(10, 10) == "100 per 100 runs (72 to 100)"
-
-
 # -- written beside the night -------------------------------------------------------------------------------
 
 
@@ -346,20 +319,6 @@ def test_a_campaign_names_its_page_on_the_line_before_its_folder(
 
     assert capsys.readouterr().out.splitlines()[-2:] == [f"  page       {folder / 'index.html'}", str(folder)]
     assert "<title>1 new, 1 new (stuck), 5 runs" in (folder / "index.html").read_text()
-
-
-def test_the_page_of_an_interrupted_campaign_states_the_interruption(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise FloodmarkError("interrupted; to continue: floodmark campaign resume night")
-
-    folder = folder_of(tmp_path, MIXED)
-    monkeypatch.setattr(campaign, "run_session", interrupted)
-    with pytest.raises(FloodmarkError, match="interrupted"):
-        campaign.resume_campaign(folder)
-
-    assert "It did not finish: interrupted" in (folder / "index.html").read_text()
 
 
 @pytest.mark.parametrize("error", [FloodmarkError("cannot write it: the disk is full"), ValueError("odd")])

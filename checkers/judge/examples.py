@@ -10,7 +10,7 @@ known (`blame_known`); `blamed_node`, `blamed_seq`, the line of the trace to bla
 seq); `at`, the place of that line.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -61,12 +61,6 @@ def worst(unit: Unit) -> list[Row]:
     unit.load("worst_rows", pa.Table.from_pylist(blamed, schema=_ROWS.remove(_ROWS.get_field_index("at"))))
     rows: list[Row] = unit.rows(_PLACED).to_pylist()
     return rows
-
-
-def found_by_driver(findings: Iterable[Row]) -> list[Row]:
-    """The driver's own findings (in the columns that apply), in the form in which units give theirs."""
-    once = {**dict.fromkeys(_ROWS.names), "count": 1, "rank": 1}
-    return _ranked([{**once, **row} for row in findings])
 
 
 def merged(units: Sequence[Sequence[Row]]) -> list[Row]:

@@ -38,8 +38,8 @@ from floodmark.checkers.judge.far_files import far_ranges
 from floodmark.checkers.judge.layout import BY_HASH_OF, KNOWN_REPLICAS, LINES, VALUES, Layout, RunWork
 from floodmark.checkers.judge.pieces import Piece, joined
 from floodmark.checkers.judge.preconditions import preconditions_of_run
-from floodmark.checkers.judge.run_tables import tables_of_partitions, tables_of_runs
-from floodmark.checkers.judge.runs import Run, for_units, part_of, read_lines_instead, run_of
+from floodmark.checkers.judge.run_tables import FACTS, facts_of, make_tables, tables_from
+from floodmark.checkers.judge.runs import Run, read_lines_instead, run_of
 from floodmark.checkers.judge.verdicts import verdict_of
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.cycles import ops, unsearched
@@ -106,20 +106,19 @@ class Plan:
     """What the tasks of the second pass receive."""
 
     layout: Layout
-    runs: Mapping[int, Run]  # the runs to judge, as much of them as units need (runs.for_units)
+    runs: frozenset[int]  # those to judge
     transactional: tuple[int, ...]  # those with transactions; their cycles are searched in this order
-    of_driver: Mapping[str, pa.Table]  # the tables without partitions, of all runs
+    of_driver: Mapping[str, pa.Table]  # the facts of all runs (run_tables.FACTS), and `repeated`
     memory_mb: int | None  # of a unit's database, if it is configured
 
-    def tables_of(self, index: int, runs: Sequence[int], rows: pa.Table) -> dict[str, pa.Table]:
-        """The driver's tables about these runs and their partitions in this unit. rows: of replicas.jsonl,
-        all of these."""
-        parts = {}
+    def facts_of(self, index: int, runs: Sequence[int]) -> dict[str, pa.Table]:
+        """The driver's facts of these runs, and of their partitions in this unit."""
+        facts, parts = self.rows_of(runs), [FACTS["assignments"].empty_table()]
         for run in runs:
-            units = self.layout.units[run]
-            mine = self.runs[run].folder.partitions.keys_there % len(units) == units.index(index)
-            parts[run] = part_of(self.runs[run], mine, rows.filter(pc.equal(rows["run"], run)))
-        return {**self.rows_of(runs), **tables_of_partitions(parts)}
+            units, named = self.layout.units[run], self.rows_of([run], "assignments")["assignments"]
+            mine = named["partition"].to_numpy() % len(units) == units.index(index)
+            parts.append(named.filter(pa.array(mine)))
+        return {**facts, "assignments": pa.concat_tables(parts)}
 
     def rows_of(self, runs: Sequence[int], *names: str) -> dict[str, pa.Table]:
         """These tables of the driver, about these runs."""
@@ -167,7 +166,8 @@ def all_tables(work: RunWork) -> tuple[dict[str, pa.Table], Run]:
     tables = joined(one for _, one in sent if isinstance(one, Piece))
     if LINES in tables:
         tables["answers"] = answers(tables[LINES])
-    return tables | plan.tables_of(0, [work.run], tables.get(REPLICA_ROWS, SCHEMA.empty_table())), run
+    facts = {REPLICA_ROWS: SCHEMA.empty_table(), **tables, **plan.of_driver}
+    return tables | tables_from(facts), run
 
 
 def judged_by_many(
@@ -234,21 +234,20 @@ def plan_of(
     layout: Layout, derived: dict[int, Run | Failure], first: Iterable[Sent], memory_mb: int | None
 ) -> Plan:
     """The plan for the runs that have not failed so far."""
-    runs, tables = {}, [joined(one for one in first if isinstance(one, Piece) and one.name == "repeated")]
+    runs, tables = list[int](), [{name: schema.empty_table() for name, schema in FACTS.items()}]
+    tables.append(joined(one for one in first if isinstance(one, Piece) and one.name == "repeated"))
+    transactional = list[int]()
     for number, run in derived.items():
-        made = run if isinstance(run, Failure) else of_one_run(partial(tables_of_run, number, run))
-        if isinstance(made, Failure):
-            derived[number] = made
-        else:
-            runs[number] = made[0]
-            tables.append(made[1])
-    transactional = tuple(run for run, one in runs.items() if one.preconditions.txns)
-    return Plan(layout=layout, runs=runs, transactional=transactional, of_driver=concatenated(tables),
-                memory_mb=memory_mb)  # fmt: skip
-
-
-def tables_of_run(number: int, run: Run) -> tuple[Run, dict[str, pa.Table]]:
-    return for_units(run), tables_of_runs({number: run})
+        made = run if isinstance(run, Failure) else of_one_run(partial(facts_of, number, run))
+        if isinstance(made, Failure) or isinstance(run, Failure):
+            derived[number] = made if isinstance(made, Failure) else run
+            continue
+        runs.append(number)
+        tables.append(made)
+        if run.preconditions.txns:
+            transactional.append(number)
+    return Plan(layout=layout, runs=frozenset(runs), transactional=tuple(transactional),
+                of_driver=concatenated(tables), memory_mb=memory_mb)  # fmt: skip
 
 
 def needed(plan: Plan, sent: list[Keyed]) -> list[Keyed]:
@@ -275,7 +274,7 @@ def verdicts(
         if isinstance(run, Failure):
             return run
         reasons = [reason for one in mine for reason in one.reasons]
-        return of_one_run(partial(verdict_of, number, run, [one.rows for one in mine], reasons))
+        return of_one_run(partial(verdict_of, run, [one.rows for one in mine], reasons))
 
     return {work.run: verdict(work.run) for work in works}
 
@@ -376,9 +375,9 @@ def run_laws(
     reasons, sent = dict[int, list[Reason]](), list[Keyed]()
     transactional = [run for run in runs if run in plan.transactional]
     with database(pieces, plan.memory_mb) as unit:
-        rows = unit.table(REPLICA_ROWS).cast(SCHEMA) if unit.has(REPLICA_ROWS) else SCHEMA.empty_table()
-        for name, table in plan.tables_of(index, runs, rows).items():
-            unit.load(name, table)
+        if not unit.has(REPLICA_ROWS):
+            unit.load(REPLICA_ROWS, SCHEMA.empty_table())
+        make_tables(unit, plan.facts_of(index, runs))
         if plan.layout.is_bag and transactional:
             unit.load("answers", answers(unit.table(LINES)))
         run_families(unit, families)

@@ -6,8 +6,8 @@ Acts of the nemesis are ordered by the index of their line, events that only the
 
 Without a trace the budget is counted: min.insync.replicas of the partition's nodes struck after the send
 permits surely, at least one permits possibly. With a trace it is looked up: a leader was elected while all
-members of the previous ISR were struck. Faults that the history may lack (unread.py) permit possibly, for
-every record.
+members of the previous ISR were struck. Faults that the history may lack (acts.py) permit possibly, for every
+record.
 
 Times of two nodes that differ by no more than the clock error are in no known order: a cause that permits a
 loss in one of the two orders permits it possibly. So there are two bounds of each kind, for what surely
@@ -20,393 +20,248 @@ sent before the last such end of its node; a wiped, replaced or bad disk covers 
 An unclean election permits a loss only if it was allowed: the setting is on, or the nemesis had begun to ask
 for it before. One that was not allowed is a finding of its own (unclean-election). Where a whole trace shows
 which elections were unclean, only these count, whatever the nemesis asked for; else every request does.
+
+A broker is active from the line that unfences it to the controller's next line about it, or to the start of
+its next process, which is not registered yet, whatever role it takes: a start that does not surely come
+before the unfencing ends it. If the controller in a trace never writes about a broker, it counts as active
+until it is started again. Where lines of the trace are missing, the others are still evidence.
+
+Every step is a SELECT over the facts of run_tables.py, of all runs of a unit at once, and makes a table.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping
 
-import numpy as np
-import pyarrow as pa
+from floodmark.checkers.laws.finding_names import UNCLEAN_ELECTION
+from floodmark.checkers.laws.permits import (
+    BUDGET,
+    BUDGET_MAYBE,
+    DOUBT,
+    EVER,
+    NEVER,
+    UNCLEAN,
+    UNCLEAN_MAYBE,
+)
+from floodmark.checkers.laws.trace.node_timeline import near
+from floodmark.checkers.laws.unit import Unit
 
-from floodmark.checkers.judge.deaths import died
-from floodmark.checkers.judge.rulings import Ruling, Rulings
-from floodmark.checkers.judge.unread import Unread, ends_of, flushes_at_recovery, listed
-from floodmark.checkers.laws.permits import BUDGET, BUDGET_MAYBE, EVER, NEVER, UNCLEAN, UNCLEAN_MAYBE
-from floodmark.checkers.read.columns import Ints
-from floodmark.checkers.read.folder import Folder, clock_error_ns, is_int
-from floodmark.checkers.read.partitions import Partition
-from floodmark.harness.faults import SPARES_FLUSHED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strike:
-    """A fault that lost data on a node."""
-
-    f: str
-    index: int
-    began: int  # ns: a leader elected after this may lack the lost records
-    time: int  # ns: nothing more is lost after this
-    node: str
-    # Records are lost only if they were sent before the index, or written up to the time (ns).
-    until: int
-    until_time: int
+_ALWAYS = (1 << 63) - 1  # beyond every time, even with any clock error
+_LEAST = -(1 << 63)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overspent:
-    """An election from struck copies only: records sent before the index, or written before all of them were
-    struck, may be lost after it."""
-
-    index: int
-    struck: int  # ns: when the first of them was
-    elected: int  # the epoch that it begins
-    time: int
+def permissions(unit: Unit) -> None:
+    """Make the tables of _STEPS, and find the unclean elections that were not allowed. Of those of which
+    nobody knows, one row for each partition is a DOUBT."""
+    for name, select in _STEPS.items():
+        unit.make(name, select)
+    unit.find(UNCLEAN_ELECTION, _NOT_ALLOWED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Excuse:
-    """After this time, that of an election of the epoch `elected`, records may be lost by this permit
-    (laws.permits): those of epochs up to `epoch`, written up to `struck`."""
-
-    permit: int
-    epoch: int = EVER
-    struck: int = 1 << 62  # ns; later than every line
-    elected: int
-    time: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """A request of the nemesis for an unclean election."""
-
-    index: int
-    began: int  # ns: it did not cause earlier elections
-    partitions: frozenset[float] | None  # None: all of them
-
-    def is_of(self, key: int) -> bool:
-        return self.partitions is None or key in self.partitions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unclean:
-    """An unclean election in the trace."""
-
-    ruling: Ruling
-    allowed: bool | None  # None: nobody knows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """The bounds of one partition: a record is covered if its send was invoked before a bound (an index, or a
-    time in ns)."""
-
-    unclean_index: int = NEVER
-    unclean_time: int = NEVER
-    unclean_maybe: bool = False  # the setting is on, and nothing shows whether an unclean election happened
-    unclean_maybe_time: int = NEVER
-    budget_index: int = NEVER
-    budget_maybe_index: int = NEVER
-    excuses: tuple[Excuse, ...] = ()  # the same, from the trace
-    struck: bool = False  # a fault that lost data, or an unclean election, met this partition
-    unclean: tuple[Unclean, ...] = ()  # elections, in order
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AllBounds(Mapping[int, Bounds]):
-    """The bounds of every partition of run.json, in its order. Most partitions share one value, which is
-    stored once."""
-
-    keys_there: Ints
-    codes: Ints
-    several: Sequence[Bounds]
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.keys_there.tolist())
-
-    def __getitem__(self, key: int) -> Bounds:
-        rows = np.flatnonzero(self.keys_there == key)
-        if not len(rows):
-            raise KeyError(key)
-        return self.several[int(self.codes[rows[0]])]
-
-    def taken(self, rows: Ints) -> "AllBounds":
-        return AllBounds(keys_there=self.keys_there[rows], codes=self.codes[rows], several=self.several)
-
-    def column(self, make: Callable[[Bounds], object], kind: pa.DataType) -> pa.Array:
-        """A column of `make(bounds)` for each partition."""
-        return pa.array([make(each) for each in self.several], type=kind).take(pa.array(self.codes))
-
-    def keys_where(self, is_so: Callable[[Bounds], bool]) -> list[int]:
-        """The partitions for whose bounds `is_so` is true."""
-        flags = np.array([is_so(each) for each in self.several], dtype=np.bool_)
-        found: list[int] = self.keys_there[flags[self.codes]].tolist() if len(flags) else []
-        return found
-
-
-NO_BOUNDS = AllBounds(keys_there=np.zeros(0, np.int64), codes=np.zeros(0, np.int64), several=())
-
-
-def bounds_of(
-    folder: Folder, nemesis: Sequence[Mapping[str, Any]], trace: Rulings, unread: Unread
-) -> AllBounds:
-    """The bounds of every partition, from the nemesis's lines, those that are not there, and the trace."""
-    strikes, asks, events = unflushed(folder, nemesis, unread), unclean_asks(nemesis), trace.by_partition()
-    partitions, several = folder.partitions, list[Bounds]()
-    codes = partitions.replicas.codes.astype(np.int64)
-    alike: dict[tuple[object, ...], int] = {}  # by everything that they depend on
-
-    def code_of(partition: Partition, mine: tuple[Ask, ...], changes: tuple[Ruling, ...]) -> int:
-        same = partition.replicas, mine, changes
-        if same not in alike:
-            alike[same] = len(several)
-            several.append(bounds_of_partition(
-                folder, partition, strikes, asks=mine, trace=replace(trace, events=changes), unread=unread
-            ))  # fmt: skip
-        return alike[same]
-
-    # Partitions with an act or an election of their own; the others depend on their replicas alone.
-    named = set(events).union(*(ask.partitions for ask in asks if ask.partitions is not None))
-    is_named = np.isin(partitions.keys_there, [*named])
-    general = tuple(ask for ask in asks if ask.partitions is None)
-    others, firsts = np.unique(np.where(is_named, -1, codes), return_index=True)
-    of_code = np.zeros(len(partitions.replicas.values), dtype=np.int64)
-    for code, row in zip(others.tolist(), firsts.tolist(), strict=True):
-        if code >= 0:
-            of_code[code] = code_of(partitions.row(row), general, ())
-    codes = of_code[codes]
-    for row in np.flatnonzero(is_named).tolist():
-        partition = partitions.row(row)
-        mine = tuple(ask for ask in asks if ask.is_of(partition.key))
-        codes[row] = code_of(partition, mine, tuple(events.get(partition.key, ())))
-    return AllBounds(keys_there=partitions.keys_there, codes=codes, several=several)
+# The faults that lost data on a node. `until`, `until_time`: only what was sent before the index, or written
+# up to the time, may be lost; null: nothing. A node of `died` ended nobody knows when.
+_STRUCK = """
+    with covered as (
+        select s.run, s.node, s.index, s.began, s.time, max({'index': e.index, 'time': e.time}) as ended,
+            any_value(not flushed or not s.spares_flushed
+                or (not recovers and (died is null or list_contains(died, s.node)))) as wholly
+        from acts s join run_facts r using (run) left join acts e on e.ended and not recovers
+            and e.run = s.run and e.node = s.node and (e.index < s.index or disordered)
+        where s.lost and s.node is not null
+        group by all)
+    select run, node, index, began::hugeint as began, time::hugeint as time,
+        if(wholly, index, ended.index) as until, if(wholly, time, ended.time) as until_time
+    from covered"""
+# The different lists of replicas, and what follows for every partition that has one.
+_REPLICA_SETS = """
+    with members as (
+        select *, unnest(if(len(replicas) = 0, [null], list_distinct(replicas))) as node
+        from (select distinct run, replicas from assignments)),
+    last as (
+        select run, replicas, node, any_value(configured_min_insync) as configured, max(until) as last_until,
+            count(index) > 0 as hit, bool_or(index is not null and coalesce(until < index, true)) as cut
+        from members left join run_nodes using (run, node) left join struck s using (run, node) group by all)
+    select run, replicas, coalesce(any_value(min_insync), max(configured), 1) as min_insync,
+        bool_or(hit) as hit, bool_or(cut) as cut, max(last_until) is not null as losing,
+        list(last_until order by last_until desc) filter (last_until is not null) as last_untils
+    from last join run_facts using (run) group by run, replicas"""
+# The controller's decisions about partitions that run.json names; `elects`: an election, else any change.
+_DECISIONS = """
+    select run, partition, time::hugeint as time, node, seq, leader, epoch, list_distinct(isr) as isr,
+        event = 'elect' as elects, clean, clock_error::hugeint as error, row_number() over before as step,
+        coalesce(lag(list_distinct(isr)) over before, []) as former_isr
+    from controller_lines join run_facts using (run) semi join assignments using (run, partition)
+    where of_controller and event in ('elect', 'isr')
+    window before as (partition by run, partition order by time, node, seq)"""
+_ASKS = """
+    select distinct run, partition, index, began::hugeint as began
+    from assignments join acts using (run)
+    where asks and (partitions is null or list_contains(partitions, partition))"""
+# Every unclean election, and whether it was allowed. It was if the setting is on, or if a request surely came
+# before it. If a request may have come before it, or the setting is missing, nobody knows (null).
+_UNCLEAN_ELECTIONS = """
+    select d.run, d.partition, d.time, d.node, d.seq, d.leader, d.epoch, d.error,
+        case when any_value(unclean) or coalesce(bool_or(not untimely and d.time - began > d.error), false)
+            then true
+            when any_value(unclean) is null or any_value(asked)
+            or coalesce(bool_or(began is not null and (untimely or abs(d.time - began) <= d.error)), false)
+            then null else false end as allowed
+    from decisions d join run_facts using (run) left join asks using (run, partition)
+    where elects and not clean
+    group by all"""
+# Every election of a leader from an ISR whose members, and the leader itself, were all struck. A node that is
+# added to the ISR while it is down, because that was proposed before, has no copy again by that; one that was
+# started since has. `generous`: events of unknown order are taken in the order that permits a loss; otherwise
+# in the other: a fault comes before a decision, or a start, if the times differ by more than `slack`, or by
+# `start_slack`.
+_OVERSPENT = """
+    with orders as (
+        select run, true as generous, -clock_error::hugeint - 1 as slack, clock_error::hugeint as start_slack
+        from run_facts
+        union all select run, false, clock_error::hugeint, -clock_error::hugeint - 1 from run_facts),
+    hits as (
+        select distinct a.run, a.partition, s.* exclude (run)
+        from assignments a join struck s on a.run = s.run and list_contains(a.replicas, s.node)
+        semi join decisions d on d.run = a.run and d.partition = a.partition
+        where until is not null),
+    added as (
+        select run, partition, step, time,
+            unnest(list_filter(isr, lambda one: not list_contains(former_isr, one))) as node
+        from decisions where not elects),
+    rejoined as (
+        select d.run, d.partition, d.step, d.time, d.node, generous, slack, start_slack,
+            arg_max(h.time, (h.began, h.index)) as struck
+        from added d join orders using (run) join hits h using (run, partition, node)
+        where d.time - h.began > slack group by all),
+    copied as (
+        from rejoined r semi join broker_starts t on r.run = t.run and r.node = t.node
+            and t.time - r.struck > start_slack and r.time - t.time > start_slack),
+    chosen as (
+        select run, partition, step, time, epoch, list_distinct(list_append(isr, leader)) as nodes,
+            unnest(nodes) as node
+        from decisions where elects and leader is not null),
+    lacking as (
+        select c.run, c.partition, c.step, c.time, c.epoch, len(c.nodes) as nodes, c.node, o.generous,
+            max(h.until) as until, max(h.until_time) as until_time
+        from chosen c join orders o using (run) join hits h using (run, partition, node)
+        anti join copied k on k.run = c.run and k.partition = c.partition and k.node = c.node
+            and k.generous = o.generous and k.step < c.step and k.time - h.began > o.slack
+        where c.time - h.began > o.slack group by all),
+    spent as (
+        select run, partition, generous, min(until) as index, min(until_time) as struck, epoch, time
+        from lacking group by run, partition, generous, step, epoch, time, nodes having count(*) = nodes)
+    select run, partition, index, struck, epoch, time, bool_or(not generous) as surely
+    from spent group by all"""
 
 
-def bounds_of_partition(
-    folder: Folder,
-    partition: Partition,
-    strikes: Sequence[Strike],
-    *,
-    asks: Sequence[Ask],
-    trace: Rulings,
-    unread: Unread,
-) -> Bounds:
-    """`asks`, `trace`: those of this partition."""
-    error_ns = clock_error_ns(folder)
-    here = [strike for strike in strikes if strike.node in partition.replicas]
-    # A whole trace shows whether what was asked for, or may have been, was done.
-    asked_index = max((ask.index for ask in asks if not trace.cleanness), default=NEVER)
-    unread_election = unread.unclean and not trace.cleanness
-    unclean = tuple(unclean_elections(folder, trace.events, asks, unread))
-    surely = max((each.ruling.time for each in unclean if each.allowed), default=NEVER)
-    perhaps = max((each.ruling.time for each in unclean if each.allowed is not False), default=NEVER)
-    untold = folder.guarantees.unclean is True and not trace.cleanness
-    disordered = unread.disordered and asked_index != NEVER
-    maybe = untold or unread_election or disordered or (unread.untimely and perhaps != NEVER)
-    losing = [strike for strike in here if strike.until != NEVER]
-    spent = overspent(losing, trace, error_ns=error_ns, generous=False)
-    either = overspent(losing, trace, error_ns=error_ns, generous=True)
-    perhaps_spent = [each for each in either if each not in spent]
-    if trace.elections:
-        index = max((each.index for each in spent), default=NEVER)
-        maybe_index = max((each.index for each in perhaps_spent), default=NEVER)
-    else:
-        index, maybe_index = counted(losing, min_insync(folder, partition.replicas))
-    # Of some cut nobody knows whether its node had been killed before.
-    unsure = unread.ended and any(strike.until < strike.index for strike in here)
-    untimely = unread.untimely and bool(losing)
-    unread_strike = unsure or (unread.unflushed if folder.guarantees.flushed else unread.lost)
-    if unread_strike or (unread.disordered and losing) or (untimely and trace.elections):
-        maybe_index = EVER
-    return Bounds(
-        unclean_index=asked_index,
-        unclean_time=within(surely - error_ns) if surely != NEVER else NEVER,
-        unclean_maybe=maybe,
-        unclean_maybe_time=within(perhaps + error_ns + 1) if perhaps != NEVER else NEVER,
-        budget_index=index,
-        budget_maybe_index=maybe_index,
-        excuses=tuple(excuses(
-            unclean, spent, perhaps_spent,
-            unread_election=unread_election, unread_strike=unread_strike or untimely,
-        )),
-        struck=bool(here) or asked_index != NEVER or bool(unclean) or maybe or unread.lost,
-        unclean=unclean,
-    )  # fmt: skip
-
-
-def internal_index(folder: Folder, nemesis: Sequence[Mapping[str, Any]], unread: Unread) -> int:
-    """The index of the last fault that may have cost records of __transaction_state or __consumer_offsets. No
-    run names their partitions and no trace shows them: any node that lost data may have had all copies, and
-    nobody knows whether flush holds for them."""
-    strikes, asks = strikes_of(nemesis), [ask for ask in unclean_asks(nemesis) if ask.partitions is None]
-    unordered = unread.disordered and (strikes or asks)
-    if folder.guarantees.unclean is True or unread.lost or unread.unclean or unordered:
-        return EVER
-    return max([NEVER, *(strike.index for strike in strikes), *(ask.index for ask in asks)])
-
-
-def within(time: int) -> int:
+def _within(time: str) -> str:
     """A bound that fits into Spark's integers and is beyond every real time."""
-    return max(NEVER, min(EVER, time))
+    return f"greatest({NEVER}, least({EVER}, {time}))::bigint"
 
 
-def is_before(one: int, other: int, error_ns: int) -> bool | None:
-    """Whether the first of two nodes' times is the earlier; None: nobody knows."""
-    return None if abs(other - one) <= error_ns else one < other
-
-
-def unclean_elections(
-    folder: Folder, events: Sequence[Ruling], asks: Sequence[Ask], unread: Unread
-) -> Iterator[Unclean]:
-    """Every unclean election of one partition, and whether it was allowed. It was if the setting is on, or if
-    a request surely came before it. If a request may have come before it, or the setting is missing, nobody
-    knows."""
-    error_ns, setting = clock_error_ns(folder), folder.guarantees.unclean
-    for event in events:
-        if event.clean is False:
-            before = [
-                None if unread.untimely else is_before(ask.began, event.time, error_ns) for ask in asks
-            ]
-            doubtful = setting is None or unread.asked or None in before
-            allowed = True if setting or True in before else None if doubtful else False
-            yield Unclean(ruling=event, allowed=allowed)
-
-
-def strikes_of(nemesis: Iterable[Mapping[str, Any]]) -> list[Strike]:
-    return [
-        Strike(
-            f=op["f"],
-            index=op["index"],
-            began=op["fault"]["began"] if is_int(op["fault"].get("began")) else op["time"],
-            time=op["time"],
-            node=node,
-            until=op["index"],
-            until_time=op["time"],
-        )
-        for op in nemesis
-        if op["fault"].get("lost") is True
-        for node in listed(op["fault"].get("nodes"))
-        if isinstance(node, str)
-    ]
-
-
-def unflushed(folder: Folder, nemesis: Sequence[Mapping[str, Any]], unread: Unread) -> list[Strike]:
-    """The strikes, each until the last record that it may cost although writes are flushed as promised."""
-    strikes, dead = strikes_of(nemesis), died(folder)
-    if not folder.guarantees.flushed:
-        return strikes
-    safe, ends, found = flushes_at_recovery(folder), ends_of(nemesis), list[Strike]()
-    for strike in strikes:
-        mine = [] if safe else ends.get(strike.node, [])
-        before = [end for end in mine if end[0] < strike.index or unread.disordered]
-        until, until_time = max(before, default=(NEVER, NEVER))
-        # A node of `died` ended nobody knows when.
-        is_whole = strike.f not in SPARES_FLUSHED or (not safe and (dead is None or strike.node in dead))
-        found.append(strike if is_whole else replace(strike, until=until, until_time=until_time))
-    return found
-
-
-def unclean_asks(nemesis: Iterable[Mapping[str, Any]]) -> list[Ask]:
-    """The nemesis's requests for unclean elections."""
-    asks: list[Ask] = []
-    for op in nemesis:
-        fault = op["fault"]
-        if op["f"] == "elect" and fault.get("unclean") is True:
-            one = [fault["partition"]] if is_int(fault.get("partition")) else None
-            partitions = fault.get("partitions", one)
-            named = frozenset(key for key in listed(partitions) if isinstance(key, (int, float)))
-            asks.append(Ask(
-                index=op["index"],
-                began=fault["began"] if is_int(fault.get("began")) else op["time"],
-                partitions=named if isinstance(partitions, list) else None,
-            ))  # fmt: skip
-    return asks
-
-
-def min_insync(folder: Folder, replicas: Sequence[str]) -> int:
-    """min.insync.replicas: the guarantee, else the brokers' configuration, else Kafka's default."""
-    promised = folder.guarantees.min_insync
-    if promised is not None:
-        return promised
-    config = folder.about.get("config")
-    named = [
-        config[node].get("min.insync.replicas")
-        for node in replicas
-        if isinstance(config, dict) and isinstance(config.get(node), dict)
-    ]
-    return max((int(number) for number in named if is_int(number) and number > 0), default=1)
-
-
-def counted(strikes: Iterable[Strike], enough: int) -> tuple[int, int]:
-    """(the index before which at least `enough` nodes were struck later, the one before which at least one
-    was)."""
-    last: dict[str, int] = {}
-    for strike in strikes:
-        last[strike.node] = max(last.get(strike.node, NEVER), strike.until)
-    latest = sorted(last.values(), reverse=True)
-    return latest[enough - 1] if len(latest) >= enough else NEVER, latest[0] if latest else NEVER
-
-
-def overspent(
-    strikes: Sequence[Strike], trace: Rulings, *, error_ns: int, generous: bool
-) -> list[Overspent]:
-    """Every election of a leader from an ISR whose members, and the leader itself, were all struck. A node
-    that is added to the ISR while it is down, because that was proposed before, has no copy again by that.
-    `generous`: events of unknown order are taken in the order that permits a loss; otherwise in the other."""
-
-    def before(one: int, other: int, *, permits: bool) -> bool:
-        known = is_before(one, other, error_ns)
-        return permits is generous if known is None else known
-
-    struck: dict[str, Strike] = {}  # by node, until it is in sync again
-    isr: frozenset[str] = frozenset()
-    found, waiting = [], sorted(strikes, key=lambda strike: (strike.began, strike.index))
-    for event in trace.events:
-        while waiting and before(waiting[0].began, event.time, permits=True):
-            strike = waiting.pop(0)
-            former = struck.get(strike.node, strike)
-            struck[strike.node] = replace(
-                strike, until=max(strike.until, former.until),
-                until_time=max(strike.until_time, former.until_time),
-            )  # fmt: skip
-        if event.clean is None:
-            for node in event.isr - isr:  # it has caught up: its log is a copy again
-                if node in struck and any(
-                    before(struck[node].time, time, permits=False)
-                    and before(time, event.time, permits=False)
-                    for time in trace.starts.get(node, ())
-                ):
-                    del struck[node]
-        elif event.leader is not None:
-            chosen_from = event.isr | {event.leader}
-            if chosen_from <= struck.keys():
-                copies = [struck[node] for node in chosen_from]
-                found.append(Overspent(
-                    index=min(each.until for each in copies),
-                    struck=min(each.until_time for each in copies),
-                    elected=event.epoch, time=event.time,
-                ))  # fmt: skip
-        isr = event.isr
-    return found
-
-
-def excuses(
-    unclean: Iterable[Unclean], spent: Iterable[Overspent], perhaps_spent: Iterable[Overspent], *,
-    unread_election: bool, unread_strike: bool,
-) -> Iterator[Excuse]:
-    """What permits a loss by the trace itself, and by events that the history lacks or has at a time that may
-    be wrong. Without clean elections nothing promises the records of an earlier epoch; the records that the
-    new leader writes are not covered."""
-    for each in unclean:
-        if each.allowed is not False:
-            permit, ruling = UNCLEAN if each.allowed else UNCLEAN_MAYBE, each.ruling
-            yield Excuse(permit=permit, epoch=ruling.epoch - 1, elected=ruling.epoch, time=ruling.time)
-    for permit, elections in ((BUDGET, spent), (BUDGET_MAYBE, perhaps_spent)):
-        for one in elections:
-            yield Excuse(permit=permit, struck=one.struck, elected=one.elected, time=one.time)
-    for permit, is_unread in ((UNCLEAN_MAYBE, unread_election), (BUDGET_MAYBE, unread_strike)):
-        if is_unread:
-            yield Excuse(permit=permit, elected=NEVER, time=-EVER)
+# The bounds of each partition (laws.tables), and its excuses: what permits a loss by the trace itself, and by
+# events that the history lacks or has at a time that may be wrong. Without clean elections nothing promises
+# the records of an earlier epoch; the records that the new leader writes are not covered. A whole trace shows
+# whether what was asked for, or may have been, was done. Of some power cut nobody may know whether its node
+# had been killed before (`cut`).
+_BOUNDS = f"""
+    with requests as (
+        select run, partition, max(index) as index from asks join run_facts using (run)
+        where not cleanness group by all),
+    elected as (
+        select run, partition, max(time) filter (allowed) as surely,
+            max(time) filter (allowed is distinct from false) as perhaps
+        from unclean_elections group by all),
+    spent as (
+        select run, partition, max(index) filter (surely) as surely, max(index) filter (not surely) as perhaps
+        from overspent group by all),
+    joined as (
+        select a.run, a.partition, e.surely, e.perhaps, clock_error::hugeint as error, requests.index,
+            e.run is not null as had_unclean, hit, lost,
+            case when elections then spent.surely else last_untils[s.min_insync] end as budget_index,
+            case when elections then spent.perhaps else last_untils[1] end as budget_maybe_index,
+            not cleanness and elected as unread_election,
+            not cleanness and coalesce(unclean, false) or unread_election
+                or disordered and requests.index is not null or untimely and e.perhaps is not null as maybe,
+            ended and cut or if(flushed, lost_flushed, lost) as unread_strike,
+            unread_strike or losing and (disordered or untimely and elections) as budget_maybe,
+            unread_strike or untimely and losing as budget_excused
+        from assignments a join run_facts using (run) join replica_sets s using (run, replicas)
+        left join requests using (run, partition) left join elected e using (run, partition)
+        left join spent using (run, partition))
+    select run, partition, index as unclean_index,
+        case when surely is not null then {_within("surely - error")} end as unclean_time,
+        maybe as unclean_maybe,
+        case when perhaps is not null then {_within("perhaps + error + 1")} end as unclean_maybe_time,
+        budget_index,
+        if(budget_maybe, {EVER}, budget_maybe_index) as budget_maybe_index,
+        hit or index is not null or had_unclean or maybe or lost as struck,
+        unread_election, budget_excused
+    from joined"""
+_EXCUSES = f"""
+    with each as (
+        select run, partition, if(allowed, {UNCLEAN}, {UNCLEAN_MAYBE}) as permit,
+            greatest({_LEAST}, epoch::hugeint - 1) as epoch, {EVER * 4} as struck, epoch as elected, time
+        from unclean_elections where allowed is distinct from false
+        union all by name
+        select run, partition, if(surely, {BUDGET}, {BUDGET_MAYBE}) as permit, {EVER} as epoch, struck,
+            epoch as elected, time
+        from overspent
+        union all by name
+        select run, partition, unnest(list_filter([if(unread_election, {UNCLEAN_MAYBE}, null),
+                if(budget_excused, {BUDGET_MAYBE}, null)], lambda one: one is not null)) as permit,
+            {EVER} as epoch, {EVER * 4} as struck, {NEVER} as elected, {-EVER} as time
+        from bounds)
+    select run, partition, list({{'permit': permit, 'epoch': epoch, 'struck': {near("struck")},
+        'elected': elected, 'time': {near("time")}}}) as excuses
+    from each group by all"""
+# When each broker was registered and not fenced, by the controller's lines.
+_ACTIVITY = f"""
+    with about as (
+        select run, broker as node, event, time::hugeint as time,
+            lead(time) over (partition by run, broker order by time, node, seq) as after,
+            bool_or(event in ('register', 'unfence')) over (partition by run, broker) as lives
+        from controller_lines where of_controller and broker is not null)
+    select run, node, time as since, coalesce(after, {_ALWAYS})::hugeint as until
+    from about semi join run_nodes using (run, node) where lives and event = 'unfence'
+    union all
+    select run, node, -{_ALWAYS}, coalesce(min(time), {_ALWAYS}) from run_nodes join run_facts using (run)
+    left join about using (run, node) where traced and named and not coalesce(lives, false) group by all"""
+# A node's starts; `first`: of its first process, those at the beginning of its lines, at most one for the
+# node and one for each partition.
+_BROKER_STARTS = """
+    with numbered as (
+        select *, row_number() over (partition by run, node order by seq, "at") - 1 as lines_before,
+            row_number() over (partition by run, node, partition order by seq, "at") = 1 as fresh
+        from controller_lines join run_nodes using (run, node) where event = 'start' and named)
+    select run, node, time::hugeint as time, of_run, bool_and(seq - lines_before = first_seq and fresh) over (
+        partition by run, node order by seq, "at" rows unbounded preceding) as first
+    from numbered"""
+_ACTIVE_BROKERS = f"""
+    with lives as (
+        select a.run, a.node, a.since, clock_error, least(a.until, min(s.time)) as until
+        from activity a join run_facts using (run) left join broker_starts s on a.run = s.run
+            and a.node = s.node and not first and of_run and s.time + clock_error >= a.since
+        group by a.run, a.node, a.since, a.until, clock_error),
+    near as (
+        select run, node, clock_error, if(since = -{_ALWAYS}, since, {near("since")})::bigint as since,
+            if(until = {_ALWAYS}, until, {near("until")})::bigint as until
+        from lives)
+    select run, node, since, until from near where until::hugeint - since > clock_error"""
+_STEPS: Mapping[str, str] = {
+    "struck": _STRUCK,
+    "replica_sets": _REPLICA_SETS,
+    "decisions": _DECISIONS,
+    "asks": _ASKS,
+    "broker_starts": _BROKER_STARTS,
+    "unclean_elections": _UNCLEAN_ELECTIONS,
+    "overspent": _OVERSPENT,
+    "bounds": _BOUNDS,
+    "excuses": _EXCUSES,
+    "activity": _ACTIVITY,
+    "active": _ACTIVE_BROKERS,
+}
+_NOT_ALLOWED = f"""
+    select run, partition, epoch as seen, list_filter([leader], lambda one: one is not null) as nodes, node,
+        seq, time::bigint as time, null::integer as permit
+    from unclean_elections where not allowed
+    union all by name
+    select distinct run, partition, {DOUBT} as permit from unclean_elections where allowed is null"""

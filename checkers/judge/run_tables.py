@@ -1,151 +1,99 @@
-"""Builds the laws' tables about the runs from the driver's knowledge: gates, permissions, special processes.
+"""Makes the laws' tables about runs, partitions and replicas: what may be claimed, and what is permitted.
 
-partitions, replicas: only those for which the history or a dump has anything; about the others there is
-nothing to claim. (A replica whose row in replicas.jsonl is contradictory has its row here even if its
-partition has none.)
+The driver writes what it knows of a run as a few small tables of facts (facts_of). In each unit SELECTs over
+these, and over the rows of replicas.jsonl, make the tables of the contract (make_tables):
 
-  traced      every partition of a run that has a trace
-  processes   those of the final reads, and those that overlap
-
-And faults, runs, active_brokers, strikes.
-
-A column is made at once for all partitions of a run, or all replicas. Values that many of them share (above
-all lists) are made once and reused.
+  partitions, replicas   only those for which the history or a dump has anything; about the others there is
+                         nothing to claim. (A replica whose row in replicas.jsonl is contradictory has its row
+                         here even if its partition has none.)
+  traced                 every partition of a run that has a trace
+  log_start_unknown, active_brokers, strikes
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from operator import attrgetter, eq
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from floodmark.checkers.judge.deaths import may_have_been_struck
-from floodmark.checkers.judge.permissions import Excuse, min_insync, strikes_of
+from floodmark.checkers.judge.acts import ACTS, acts_of, flushes_at_recovery
+from floodmark.checkers.judge.deaths import died, may_have_been_struck
+from floodmark.checkers.judge.permissions import permissions
 from floodmark.checkers.judge.reasons import has_complete_dump, uncommitted_of
-from floodmark.checkers.judge.rulings import NEVER_ENDS
-from floodmark.checkers.judge.runs import Run, silent_names
+from floodmark.checkers.judge.runs import Run, is_trace_whole, silent_names
+from floodmark.checkers.laws.permits import EVER
 from floodmark.checkers.laws.tables import TABLES
-from floodmark.checkers.laws.trace.node_timeline import FAR
-from floodmark.checkers.read.columns import Flags, Ints, contains
-from floodmark.checkers.read.folder import Folder, clock_error_ns
-from floodmark.checkers.read.partitions import Partitions
-from floodmark.checkers.read.replica_rows import Replicas
+from floodmark.checkers.laws.trace.node_timeline import near
+from floodmark.checkers.laws.unit import Unit
+from floodmark.checkers.read.folder import Folder, clock_error_ns, is_int
+from floodmark.checkers.read.observed import ELECTIONS
+from floodmark.checkers.read.replica_rows import REPLICA_ROWS
 
-LEAST = -(1 << 63)
-_BOUNDS = (
-    "unclean_index", "unclean_time", "unclean_maybe", "unclean_maybe_time", "budget_index",
-    "budget_maybe_index",
-)  # fmt: skip
+_INT, _FLAG, _TEXT = pa.int64(), pa.bool_(), pa.string()
+_TEXTS = pa.list_(_TEXT)
 
 
-def run_tables(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
-    """The tables of these runs, by the runs' position in the call."""
-    return {**tables_of_runs(runs), **tables_of_partitions(runs)}
+def _schema(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema([("run", pa.int32()), *columns.items()])
 
 
-def tables_of_runs(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
-    """The tables that have no partitions."""
-    judged = [(number, run) for number, run in runs.items() if run.folder.judged]
-    traced = [(number, run) for number, run in judged if run.traced]
-    return _together({
-        "processes": [_from_rows("processes", process_rows(*one)) for one in judged],
-        "faults": [_from_rows("faults", fault_rows(*one)) for one in judged],
-        "runs": [_from_rows("runs", run_rows(*one)) for one in judged],
-        "active_brokers": [_from_rows("active_brokers", active_rows(*one)) for one in traced],
-        "strikes": [_from_rows("strikes", strike_rows(*one)) for one in traced],
-    })
+_GATES = ("leader_known", "losses_judged", "unseen_judged", "by_final_reads", "by_any_read", "topic_gone",
+          "log_start_unknown")  # fmt: skip
+FACTS: Mapping[str, pa.Schema] = {
+    # Of each run, besides the flags of acts.unread_of. recovers: the system flushes what it finds at a start;
+    # died: null where nobody knows; complete: no line of the trace is missing; elections, cleanness: and it
+    # shows elections and ISRs, and whether elections were clean.
+    "run_facts": _schema(
+        nodes=_TEXTS, clock_error=_INT, min_insync=_INT, unclean=_FLAG, flushed=_FLAG, weak_acks=_FLAG,
+        retried=_FLAG, uncommitted=_FLAG, surely_uncommitted=_FLAG, transactional=_FLAG, loss_in_doubt=_FLAG,
+        settled=_FLAG, recovers=_FLAG, died=_TEXTS, traced=_FLAG, complete=_FLAG, elections=_FLAG,
+        cleanness=_FLAG, lost=_FLAG, lost_flushed=_FLAG, ended=_FLAG, elected=_FLAG, asked=_FLAG,
+        disordered=_FLAG, untimely=_FLAG),
+    # named: run.json's `nodes` has it; complete: its dump has every entry; first_seq: of its trace
+    "run_nodes": _schema(node=_TEXT, named=_FLAG, complete=_FLAG, first_seq=_INT, configured_min_insync=_INT),
+    "acts": ACTS,
+    # The partitions of run.json. used: the history or a dump has anything of it.
+    "assignments": _schema(
+        partition=_INT, replicas=_TEXTS, leader=_TEXT, isr=_TEXTS, compact=_FLAG, keeps_all=_FLAG, used=_FLAG,
+        **dict.fromkeys(_GATES, _FLAG)),
+    # The lines of the controller, and all starts (read.facts). of_controller: of no broker of the run;
+    # of_run: of no partition that run.json does not name
+    "controller_lines": _schema(
+        at=_INT, time=_INT, node=_TEXT, seq=_INT, event=_TEXT, partition=_INT, leader=_TEXT, epoch=_INT,
+        isr=_TEXTS, broker=_TEXT, clean=_FLAG, of_controller=_FLAG, of_run=_FLAG),
+    **{name: TABLES[name] for name in ("runs", "processes", "faults")},
+}  # fmt: skip
 
 
-def tables_of_partitions(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
-    """The tables about partitions; of a run or of a part of it (runs.part_of)."""
-    judged = [(number, run) for number, run in runs.items() if run.folder.judged]
-    return _together({
-        "partitions": [partitions_of(*one) for one in judged],
-        "replicas": [replicas_of(*one) for one in judged],
-        "log_start_unknown": [log_start_unknown_of(*one) for one in judged],
-        "traced": [traced_of(*one) for one in judged if one[1].traced],
-    })
+# -- at the driver ------------------------------------------------------------------------------------------
 
 
-def _together(made: Mapping[str, Sequence[pa.Table]]) -> dict[str, pa.Table]:
+def facts_of(number: int, run: Run) -> dict[str, pa.Table]:
+    """The facts of a run; number: its position in the call."""
+    rows: dict[str, Iterable[dict[str, Any]]] = {
+        "run_facts": [run_facts(run)], "run_nodes": node_facts(run), "runs": [row_of_run(run)],
+        "acts": acts_of(run.preconditions.nemesis), "processes": process_rows(run),
+        "faults": fault_rows(run), "controller_lines": rulings_of(run),
+    }  # fmt: skip
+    made = {name: pa.Table.from_pylist([{**row, "run": number} for row in each], schema=FACTS[name])
+            for name, each in rows.items()}  # fmt: skip
+    return {**made, "assignments": assignments_of(number, run)}
+
+
+def run_facts(run: Run) -> dict[str, Any]:
+    folder, promised, observes = run.folder, run.folder.guarantees, run.folder.observes
+    complete = is_trace_whole(run)
     return {
-        name: pa.concat_tables([TABLES[name].empty_table(), *tables]) for name, tables in made.items()
-    }
-
-
-# -- columns ------------------------------------------------------------------------------------------------
-
-
-def _table(name: str, rows: int, columns: Mapping[str, Any]) -> pa.Table:
-    """The contract's table; a single value is repeated in every row."""
-    schema, arrays = TABLES[name], []
-    assert columns.keys() == set(schema.names), columns.keys() ^ set(schema.names)
-    if not rows:
-        return schema.empty_table()  # Arrow repeats no list zero times
-    for column in schema:
-        values = columns[column.name]
-        if isinstance(values, (pa.Array, np.ndarray, list)):
-            array = pa.array(values, type=column.type) if isinstance(values, list) else pa.array(values)
-        else:
-            array = pa.repeat(pa.scalar(values, type=column.type), rows)
-        arrays.append(array.cast(column.type))
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _from_rows(name: str, rows: Iterable[tuple[object, ...]]) -> pa.Table:
-    """Rows with values in the order of the contract's columns."""
-    names = TABLES[name].names
-    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=TABLES[name])
-
-
-def _kind(table: str, column: str) -> pa.DataType:
-    return TABLES[table].field(column).type
-
-
-# -- partitions, replicas -----------------------------------------------------------------------------------
-
-
-def partitions_of(number: int, run: Run) -> pa.Table:
-    """A row for each partition about which there may be anything to claim."""
-    folder, used = run.folder, _used(run)
-    gates = run.gates[used]
-    partitions, bounds, replicas = folder.partitions.taken(used), run.bounds.taken(used), folder.replicas
-    leader = replicas.rows_by(partitions.leader, partitions.keys_there)
-    promised = folder.guarantees
-    hw, lso, log_start = (replicas.column(name, leader) for name in ("hw", "lso", "log_start"))
-    # Where a transaction may be open, readers of committed records see less.
-    stable = pc.min_element_wise(hw, lso)  # a null is ignored
-    stable = pc.if_else(pc.is_valid(hw), stable, pa.scalar(None, pa.int64()))
-    columns = {
-        "run": number,
-        "partition": partitions.keys_there,
-        "leader": partitions.leader.made(lambda node: node, pa.string()),
-        "compact": partitions.compact,
-        "log_start": log_start,
-        "claims_from": pc.coalesce(log_start, pa.array(_highest_log_starts(partitions, replicas))),
-        "hw": hw,
-        "readable_to": hw if promised.surely_uncommitted else stable,
-        "stable_to": stable if run.preconditions.txns else hw,
-        "isr_followers": _isr_followers(folder, partitions, gates.losses_judged & folder.settled),
-        "keeps_all": partitions.keeps_all & ~partitions.compact & folder.settled,
-        # Where logs are promised, unseen is unknown without them; where they are not, only this says so.
-        "loss_in_doubt": bool(folder.observes.files_lacked),
-        "denied_by": np.where(gates.topic_gone, len(folder.nodes), 0),
-        "weak_acks": promised.weak_acks,
-        "retried": promised.retried,
-        "uncommitted": sees_uncommitted(run),
-        "decided": gates.leader_known & folder.settled & lso.is_valid().to_numpy(False),
-    }
-    columns |= {
-        name: gates[name]
-        for name in ("leader_known", "losses_judged", "unseen_judged", "by_final_reads", "by_any_read")
-    }
-    columns |= {name: bounds.column(attrgetter(name), _kind("partitions", name)) for name in _BOUNDS}
-    return _table("partitions", len(partitions), columns)
+        "nodes": folder.nodes, "clock_error": clock_error_ns(folder), "unclean": promised.unclean,
+        "min_insync": None if promised.min_insync is None else min(promised.min_insync, EVER),
+        "flushed": promised.flushed, "weak_acks": promised.weak_acks, "retried": promised.retried,
+        "uncommitted": sees_uncommitted(run), "surely_uncommitted": promised.surely_uncommitted,
+        "transactional": run.preconditions.txns > 0, "loss_in_doubt": bool(observes.files_lacked),
+        "settled": folder.settled, "recovers": flushes_at_recovery(folder), "died": died(folder),
+        "traced": run.traced, "complete": complete, "elections": complete and observes.shows(*ELECTIONS),
+        "cleanness": complete and observes.shows("elect"), **run.unread,
+    }  # fmt: skip
 
 
 def sees_uncommitted(run: Run) -> bool:
@@ -153,193 +101,162 @@ def sees_uncommitted(run: Run) -> bool:
     return run.folder.guarantees.uncommitted and run.preconditions.txns > 0
 
 
-def _used(run: Run) -> Ints:
-    """The positions of the partitions for which the history or a dump has anything, by number."""
-    keys = run.folder.partitions.keys_there
-    there = np.flatnonzero(np.isin(keys, [*run.preconditions.used]))
-    return there[np.argsort(keys[there], kind="stable")]
+def node_facts(run: Run) -> Iterator[dict[str, Any]]:
+    folder, seqs = run.folder, run.preconditions.traced.nodes
+    for node in dict.fromkeys((*folder.nodes, *folder.partitions.nodes)):
+        yield {"node": node, "named": node in folder.nodes, "complete": has_complete_dump(folder, node),
+               "first_seq": seqs[node].first if node in seqs else 0,
+               "configured_min_insync": configured_min_insync(folder, node)}  # fmt: skip
 
 
-def _highest_log_starts(partitions: Partitions, replicas: Replicas) -> Ints:
-    """For each partition the highest log start in the rows of its replicas: below it records may have been
-    deleted; 0 where no replica has a row."""
-    highest, log_starts = np.zeros(len(partitions), dtype=np.int64), replicas.numbers("log_start")
-    for node in partitions.nodes:
-        rows = _rows_of(node, partitions, replicas)
-        there = rows >= 0
-        highest[there] = np.maximum(highest[there], log_starts[rows[there]])
-    return highest
+def configured_min_insync(folder: Folder, node: str) -> int | None:
+    config = folder.about.get("config")
+    its = config.get(node) if isinstance(config, dict) else None
+    number = its.get("min.insync.replicas") if isinstance(its, dict) else None
+    return number if is_int(number) and number > 0 else None
 
 
-def log_start_unknown_of(number: int, run: Run) -> pa.Table:
-    """A row for each partition whose final log start may be higher than in the rows that are there: its
-    leader's row is missing, or that of any replica, if the leader is unknown."""
-    keys = run.folder.partitions.keys_there[run.gates.log_start_unknown]
-    return _table("log_start_unknown", len(keys), {"run": number, "partition": keys})
+def row_of_run(run: Run) -> dict[str, Any]:
+    facts = {name: run_facts(run)[name] for name in ("transactional", "uncommitted", "surely_uncommitted")}
+    faults_known = not may_have_been_struck(run.folder, run.preconditions)
+    return {**facts, "silent": silent_names(run), "internal_index": internal_index(run),
+            "faults_known": faults_known, "sent_once": run.folder.guarantees.sent_once}  # fmt: skip
 
 
-def _rows_of(node: str, partitions: Partitions, replicas: Replicas) -> Ints:
-    """The node's rows of these partitions; -1 where it has none, or run.json does not assign it."""
-    has_replica = partitions.replicas.where(partial(contains, item=node))
-    return np.where(has_replica, replicas.rows_of(node, partitions.keys_there), -1)
+def internal_index(run: Run) -> int | None:
+    """The index of the last fault that may have cost records of __transaction_state or __consumer_offsets. No
+    run names their partitions and no trace shows them: any node that lost data may have had all copies, and
+    nobody knows whether flush holds for them."""
+    indexes = [act["index"] for act in acts_of(run.preconditions.nemesis)
+               if (act["lost"] and act["node"] is not None) or (act["asks"] and act["partitions"] is None)]
+    unread = run.unread
+    if run.folder.guarantees.unclean is True or unread["lost"] or unread["elected"] or (
+            unread["disordered"] and indexes):
+        return EVER
+    return max(indexes, default=None)
 
 
-def _isr_followers(folder: Folder, partitions: Partitions, judged: Flags) -> pa.Array:
-    """ISR members other than the leader, with their log starts. A damaged dump may lack records that the
-    replica has: nothing is claimed about it."""
-    none = np.zeros(0, dtype=np.int64)
-    found = [(none, none, none)]
-    complete = [node for node in sorted(folder.nodes) if has_complete_dump(folder, node)]
-    for code, node in enumerate(complete):
-        its = _rows_of(node, partitions, folder.replicas)
-        follows = partitions.isr.where(partial(contains, item=node))
-        follows &= judged & (its >= 0) & ~partitions.leader.where(partial(eq, node))
-        at = np.flatnonzero(follows)
-        found.append((at, np.full(len(at), code), its[at]))
-    at, codes, rows = map(np.concatenate, zip(*found, strict=True))
-    order = np.lexsort((codes, at))
-    fields = list(_kind("partitions", "isr_followers").value_type)
-    names = pa.array(complete, pa.string()).take(pa.array(codes[order]))
-    log_starts = folder.replicas.column("log_start", rows[order])
-    followers = pa.StructArray.from_arrays([names, log_starts], fields=fields)
-    ends = np.cumsum(np.bincount(at, minlength=len(partitions)))
-    return pa.ListArray.from_arrays(pa.array(np.concatenate(([0], ends)), pa.int32()), followers)
-
-
-def replicas_of(number: int, run: Run) -> pa.Table:
-    """A row for each replica that run.json assigns, with what replicas.jsonl says about it. A replica of a
-    partition without entries is included only if its row is contradictory."""
-    folder = run.folder
-    code, at, row = _placed(run)
-    partitions, bounds = folder.partitions.taken(at), run.bounds.taken(at)
-    leads, in_isr = np.zeros(len(at), dtype=np.bool_), np.zeros(len(at), dtype=np.bool_)
-    for number_of, node in enumerate(folder.nodes):
-        mine = code == number_of
-        leads |= mine & partitions.leader.where(partial(eq, node))
-        in_isr |= mine & partitions.isr.where(partial(contains, item=node))
-    nodes, codes = pa.array(folder.nodes, pa.string()), pa.array(code)
-    complete = pa.array([has_complete_dump(folder, node) for node in folder.nodes], pa.bool_())
-    running = folder.replicas.column("running", row)
-    running = pc.if_else(pa.array(row >= 0), pc.fill_null(running, True), running)
-    # Nothing is claimed about leader epochs that cannot be read, those of a compacted log, or of a node that
-    # was not running.
-    claimed = pc.fill_null(running, False).to_numpy(zero_copy_only=False) & ~partitions.compact
-    claimed &= ~folder.replicas.unreadable_epochs(running=True)[row]
-    columns = {
-        "run": number,
-        "node": nodes.take(codes),
-        "partition": partitions.keys_there,
-        "leads": leads,
-        "in_isr": in_isr,
-        **{name: folder.replicas.column(name, row) for name in ("hw", "log_start", "leo")},
-        "running": running,
-        "complete": complete.take(codes),
-        "settled": folder.settled,
-        "struck": bounds.column(attrgetter("struck"), pa.bool_()),
-        "compact": partitions.compact,
-        "cache": folder.replicas.caches(row, claimed, _kind("replicas", "cache")),
-    }
-    return _table("replicas", len(at), columns)
-
-
-def _placed(run: Run) -> tuple[Ints, Ints, Ints]:
-    """For each replica with a row in the table: its node and its partition, as positions in the folder's
-    lists, and its row of replicas.jsonl; ordered by partition, unused partitions last."""
-    folder, keys = run.folder, run.folder.partitions.keys_there
-    is_used = np.isin(keys, [*run.preconditions.used])
-    contradictory = np.append(folder.replicas.contradictory(), False)  # at -1
-    none = np.zeros(0, dtype=np.int64)
-    found = [(none, none, none)]
-    for number, node in enumerate(folder.nodes):
-        row = _rows_of(node, folder.partitions, folder.replicas)
-        has_replica = folder.partitions.replicas.where(partial(contains, item=node))
-        at = np.flatnonzero(has_replica & (is_used | contradictory[row]))
-        found.append((np.full(len(at), number), at, row[at]))
-    code, at, row = map(np.concatenate, zip(*found, strict=True))
-    order = np.lexsort((code, keys[at], ~is_used[at]))
-    return code[order], at[order], row[order]
-
-
-# -- processes, faults, runs --------------------------------------------------------------------------------
-
-
-def process_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
+def process_rows(run: Run) -> Iterator[dict[str, Any]]:
     final, overlapping = frozenset(run.folder.final_processes), run.preconditions.overlapping
     uncommitted = uncommitted_of(run.folder)
     for process in sorted(final | overlapping.keys() | uncommitted.keys()):
-        yield number, process, process in final, process in overlapping, uncommitted.get(process)
+        yield {"process": process, "final": process in final, "overlaps": process in overlapping,
+               "uncommitted": uncommitted.get(process)}  # fmt: skip
 
 
-def fault_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
+def fault_rows(run: Run) -> Iterator[dict[str, Any]]:
     for op in run.preconditions.nemesis:
-        yield number, op["index"], op["time"], op["f"], json.dumps(op["fault"])
+        yield {"index": op["index"], "time": op["time"], "f": op["f"], "fault": json.dumps(op["fault"])}
 
 
-def run_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    faults_known = not may_have_been_struck(run.folder, run.preconditions)
-    yield (number, run.preconditions.txns > 0, sees_uncommitted(run),
-           run.folder.guarantees.surely_uncommitted, list(silent_names(run)), run.internal_index,
-           faults_known, run.folder.guarantees.sent_once)  # fmt: skip
+def rulings_of(run: Run) -> Iterator[dict[str, Any]]:
+    named = {None, *run.folder.partitions}
+    for line in run.preconditions.traced.rulings if run.traced else ():
+        yield {**line, "of_controller": line["node"] not in run.folder.nodes,
+               "of_run": line.get("partition") in named}  # fmt: skip
 
 
-# -- the trace ----------------------------------------------------------------------------------------------
-
-
-def near(time_ns: int) -> int:
-    """The time, or FAR: as in the laws' timeline."""
-    return max(-FAR, min(FAR, time_ns))
-
-
-def traced_of(number: int, run: Run) -> pa.Table:
-    """A row for each partition of a run that has a trace."""
-    folder, error_ns = run.folder, clock_error_ns(run.folder)
-    partitions = folder.partitions
-    unfenced: dict[str, set[int]] = {}  # times at which each broker was unfenced
-    for active in run.rulings.active:
-        unfenced.setdefault(active.node, set()).add(near(active.since))
-
-    def of_replicas(made: Callable[[tuple[str, ...]], object], column: str) -> pa.Array:
-        return partitions.replicas.made(made, _kind("traced", column))
-
-    return _table("traced", len(partitions), {
-        "run": number,
+def assignments_of(number: int, run: Run) -> pa.Table:
+    """Every column at once for all partitions of the run."""
+    partitions = run.folder.partitions
+    columns = {
+        "run": np.full(len(partitions), number),
         "partition": partitions.keys_there,
-        "nodes": folder.nodes,
-        "replicas": of_replicas(list, "replicas"),
-        "clock_error": error_ns,
-        "min_isr": of_replicas(lambda nodes: min(min_insync(folder, nodes), len(nodes)), "min_isr"),
-        "claims_from": _highest_log_starts(partitions, folder.replicas),
-        "complete": run.rulings.complete,
-        "unfenced": of_replicas(
-            lambda nodes: sorted(set().union(*(unfenced.get(node, ()) for node in nodes))), "unfenced"
-        ),
-        "excuses": run.bounds.column(
-            lambda each: [_excuse(one) for one in each.excuses], _kind("traced", "excuses")
-        ),
-    })  # fmt: skip
+        "replicas": partitions.replicas.made(list, _TEXTS),
+        "leader": partitions.leader.made(lambda node: node, _TEXT),
+        "isr": partitions.isr.made(sorted, _TEXTS),
+        "compact": partitions.compact,
+        "keeps_all": partitions.keeps_all,
+        "used": np.isin(partitions.keys_there, [*run.preconditions.used]),
+        **{name: np.array(run.gates[name]) for name in _GATES},
+    }
+    return pa.table(columns).select(FACTS["assignments"].names).cast(FACTS["assignments"])
 
 
-def _excuse(excuse: Excuse) -> dict[str, int]:
-    return {
-        "permit": excuse.permit, "epoch": max(LEAST, excuse.epoch), "struck": near(excuse.struck),
-        "elected": excuse.elected, "time": near(excuse.time),
-    }  # fmt: skip
+# -- in a unit ----------------------------------------------------------------------------------------------
 
 
-def active_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    """When each broker surely was registered and not fenced: from its unfencing to the controller's next line
-    about it, or to a start of its next process that does not surely come before."""
-    error_ns = clock_error_ns(run.folder)
-    for each in run.rulings.active:
-        ends = [time for time in run.rulings.restarts[each.node] if time + error_ns >= each.since]
-        since, until = (
-            time if abs(time) == NEVER_ENDS else near(time) for time in (each.since, min([each.until, *ends]))
-        )
-        if until - since > error_ns:
-            yield number, each.node, since, until
+def make_tables(unit: Unit, facts: Mapping[str, pa.Table]) -> None:
+    """Make the tables from the facts of all its runs, with the rows of replicas.jsonl as REPLICA_ROWS."""
+    for name, table in facts.items():
+        unit.load(name, table)
+    unit.make("rows", _ROWS)
+    permissions(unit)
+    for name, select in _TABLES.items():
+        unit.load(name, unit.rows(select).select(TABLES[name].names).cast(TABLES[name]))
 
 
-def strike_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    """When each fault that lost data struck a node."""
-    for strike in strikes_of(run.preconditions.nemesis):
-        yield number, strike.node, near(strike.began), near(strike.time)
+# The rows of replicas.jsonl; of two of a replica the first of the file.
+_ROWS = f"""
+    select run, node, partition, hw, log_start, leo, lso, coalesce(running, true) as running, epochs,
+        coalesce(epochs_unreadable, false) as unreadable,
+        coalesce(log_start, 0) <> coalesce(leo, 0) or coalesce(hw, 0) > coalesce(leo, 0)
+            or coalesce(len(list_filter(epochs, lambda one: one[2] > leo)) > 0, false) as contradictory
+    from {REPLICA_ROWS} semi join assignments using (run, partition)
+    qualify row_number() over (partition by run, node, partition order by "at") = 1"""
+# For each partition the highest log start in the rows of its replicas: below it records may have been
+# deleted.
+_LOG_STARTS = """
+    log_starts as (
+        select a.run, a.partition, max(r.log_start) as highest
+        from assignments a join rows r on a.run = r.run and a.partition = r.partition
+            and list_contains(a.replicas, r.node) group by all)"""
+# Where a transaction may be open, readers of committed records see less (least ignores nulls). isr_followers:
+# a damaged dump may lack records that the replica has: nothing is claimed about it.
+_PARTITIONS = f"""
+    with {_LOG_STARTS},
+    members as (select run, partition, leader, unnest(isr) as node from assignments where losses_judged),
+    followers as (
+        select m.run, m.partition,
+            list({{'node': m.node, 'log_start': r.log_start}} order by m.node) as isr_followers
+        from members m join run_facts f using (run) join run_nodes n using (run, node)
+        join rows r using (run, partition, node)
+        where settled and named and n.complete and leader is distinct from m.node group by all)
+    select a.* exclude (keeps_all), b.* exclude (run, partition), f.weak_acks, f.retried, f.uncommitted,
+        f.loss_in_doubt, l.log_start, l.hw, coalesce(l.log_start, s.highest, 0) as claims_from,
+        if(surely_uncommitted or l.hw is null, l.hw, least(l.hw, l.lso)) as readable_to,
+        if(not transactional or l.hw is null, l.hw, least(l.hw, l.lso)) as stable_to,
+        coalesce(isr_followers, []) as isr_followers, keeps_all and not compact and settled as keeps_all,
+        if(topic_gone, len(f.nodes), 0) as denied_by,
+        leader_known and settled and l.lso is not null as decided
+    from assignments a join run_facts f using (run) join bounds b using (run, partition)
+    left join rows l on l.run = a.run and l.partition = a.partition and l.node = a.leader
+    left join log_starts s using (run, partition) left join followers using (run, partition)
+    where used order by run, partition"""
+# Nothing is claimed about leader epochs that cannot be read, those of a compacted log, or of a node that was
+# not running.
+_REPLICAS = """
+    with each as (
+        select * exclude (replicas), unnest(list_distinct(replicas)) as node
+        from assignments join bounds using (run, partition))
+    select a.run, a.node, a.partition, coalesce(leader = a.node, false) as leads,
+        list_contains(isr, a.node) as in_isr, hw, log_start, leo, running, n.complete, settled, struck,
+        compact,
+        case when running and not compact and not unreadable
+            then list_transform(epochs, lambda one: {'start': one[2], 'epoch': one[1]}) end as cache
+    from each a join run_facts using (run) join run_nodes n using (run, node)
+    left join rows r using (run, partition, node)
+    where n.named and (used or coalesce(contradictory, false)) order by a.run, a.partition, a.node"""
+_TRACED = f"""
+    with {_LOG_STARTS},
+    unfenced as (
+        select s.run, s.replicas, list_sort(list(distinct {near("since")}::bigint)) as unfenced
+        from replica_sets s join activity a on a.run = s.run and list_contains(s.replicas, a.node)
+        group by all)
+    select run, partition, nodes, replicas, clock_error, least(s.min_insync, len(replicas)) as min_isr,
+        coalesce(highest, 0) as claims_from, complete, coalesce(unfenced, []) as unfenced,
+        coalesce(excuses, []) as excuses
+    from assignments join run_facts using (run) join replica_sets s using (run, replicas)
+    left join log_starts using (run, partition) left join unfenced using (run, replicas)
+    left join excuses using (run, partition)
+    where traced"""
+_TABLES: Mapping[str, str] = {
+    "partitions": _PARTITIONS,
+    "replicas": _REPLICAS,
+    "log_start_unknown": "select run, partition from assignments where log_start_unknown",
+    "traced": _TRACED,
+    "active_brokers": "from active",
+    "strikes": f"""
+        select run, node, {near("began")}::bigint as since, {near("time")}::bigint as until
+        from struck semi join (from run_facts where traced) using (run)""",
+}

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from floodmark.checkers.judge.deaths import may_have_been_struck, unexplained
-from floodmark.checkers.judge.examples import EXAMPLES, Row, found_by_driver, merged
+from floodmark.checkers.judge.examples import EXAMPLES, Row, merged
 from floodmark.checkers.judge.failures import Failure
 from floodmark.checkers.judge.preconditions import Preconditions, TraceSummary
-from floodmark.checkers.judge.reasons import stuck
-from floodmark.checkers.judge.runs import Run, driver_findings
+from floodmark.checkers.judge.reasons import listed, stuck
+from floodmark.checkers.judge.runs import Run
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.finding_names import If, Reason, unknown_if
 from floodmark.checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
@@ -27,11 +27,11 @@ def not_judged(folder: Folder) -> Verdict:
     return Verdict(valid="unknown", unknown=unknown_of(folder.reasons))
 
 
-def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: Iterable[Reason]) -> Verdict:
-    """The verdict on a run. number: its position in the call; found: the rows from each of its units;
-    reasons: those that only the laws could find."""
+def verdict_of(run: Run, found: Sequence[Sequence[Row]], reasons: Iterable[Reason]) -> Verdict:
+    """The verdict on a run. found: the rows from each of its units; reasons: those that only the
+    laws could find."""
     folder, seen = run.folder, run.preconditions
-    rows = merged([*found, found_by_driver(driver_findings(number, run))])
+    rows = merged(found)
     unclear = folder.guarantees.unclear
     worst = [row for row in rows
              if row["rank"] <= EXAMPLES and row["permit"] not in (DOUBT, *unclear)]
@@ -42,7 +42,8 @@ def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: I
         *of_run(finding_names.BROKER_DIED, broker_died(folder, seen)),
     ]
     without = not_made(folder.observes)
-    every_reason = [*folder.reasons, *reasons, *maybes(worst, traced=traced), *doubts(rows, unclear)]
+    every_reason = [*folder.reasons, *doubtful_elections(rows), *reasons, *maybes(worst, traced=traced),
+                    *doubts(rows, unclear)]  # fmt: skip
     left_out = {name for entry in without for name in entry.names}
     unknown = unknown_of(every_reason, left_out, traced=folder.trace is not None)
     findings.sort(key=lambda finding: (finding.name, finding.klass, finding.permitted_by or ""))
@@ -165,11 +166,25 @@ def maybes(rows: Iterable[Row], *, traced: bool) -> list[Reason]:
     ]
 
 
+def doubtful_elections(rows: Iterable[Row]) -> Iterator[Reason]:
+    """The reason why nobody knows whether some unclean elections were allowed: a row for each partition."""
+    doubtful = [row for row in rows
+                if row["name"] == finding_names.UNCLEAN_ELECTION and row["permit"] == DOUBT]  # fmt: skip
+    if doubtful:
+        more = ", ..." if doubtful[0]["count"] > len(doubtful) else ""
+        yield (
+            (finding_names.UNCLEAN_ELECTION,),
+            f"partition {listed([row['partition'] for row in doubtful])}{more} had an unclean election, and "
+            "nobody can say whether it was allowed: the guarantees do not have the setting, or a line of the "
+            "nemesis that asked for it may be missing, or too near in time",
+        )
+
+
 def doubts(rows: Iterable[Row], unclear: Set[int]) -> Iterator[Reason]:
     """Reasons for rows of which nobody can tell whether they are findings. unclear: the permits of
     guarantees that nobody knows."""
     for row in rows:
-        if row["rank"] == 1 and row["permit"] == DOUBT:
+        if row["rank"] == 1 and row["permit"] == DOUBT and row["name"] != finding_names.UNCLEAN_ELECTION:
             yield (row["name"],), doubt_of(row["name"], row)
         elif row["rank"] == 1 and row["permit"] in unclear:
             found = f"{row['count']} of {row['name']}, the first in partition {row['partition']}"

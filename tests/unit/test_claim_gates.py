@@ -11,10 +11,9 @@ from folders import Tale
 
 from floodmark.checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary
 from floodmark.checkers.judge.reasons import gates_of
-from floodmark.checkers.judge.run_tables import run_tables
-from floodmark.checkers.judge.runs import Run, driver_findings, run_of, silent_names
+from floodmark.checkers.judge.runs import Run, run_of, silent_names
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.laws.tables import FINDINGS, TABLES
+from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.read.folder import open_folder, with_replicas
 from floodmark.checkers.read.replica_rows import NO_REPLICAS, Replicas
 
@@ -125,9 +124,9 @@ def run(tale: Tale, path: Path, **facts: Any) -> Run:
 
 
 def tables(tale: Tale, path: Path, **facts: Any) -> dict[str, pa.Table]:
-    found = run_tables({0: run(tale, path / "run", **facts)})
-    assert found.keys() <= TABLES.keys()
-    assert all(table.schema == TABLES[name] for name, table in found.items())
+    one = run(tale, path / "run", **facts)
+    found = here.run_tables({0: one}, here.rows_of(one.folder))
+    assert all(table.schema == TABLES[name] for name, table in found.items() if name != "found")
     return found
 
 
@@ -286,15 +285,11 @@ def test_an_allowed_election_excuses_records_of_earlier_epochs(tmp_path: Path) -
 
 
 def test_an_election_that_was_not_allowed_is_a_finding(tmp_path: Path) -> None:
-    tale, other = Tale().acked(1), Tale().acked(1)
-    runs = [
-        run(tale, tmp_path / "a", **traced(tale, elect(5, 3, clean=False))),
-        run(other, tmp_path / "b", **traced(other, elect(5, 3, clean=True))),
-    ]
-    (row,) = driver_findings(7, runs[0])
-    assert row.keys() <= {*FINDINGS.names, "at"}  # at: the position of the line to blame (examples.py)
-    assert (row["run"], row["name"], row["seen"], row["nodes"]) == (7, names.UNCLEAN_ELECTION, 3, ["n1"])
-    assert driver_findings(8, runs[1]) == []
+    tale = Tale().acked(1)
+    (row,) = tables(tale, tmp_path / "a", **traced(tale, elect(5, 3, clean=False)))["found"].to_pylist()
+    assert (row["run"], row["name"], row["seen"], row["nodes"]) == (0, names.UNCLEAN_ELECTION, 3, ["n1"])
+    assert (row["node"], row["seq"], row["time"], row["permit"]) == ("controller", 0, 5, None)
+    assert len(tables(tale, tmp_path / "b", **traced(tale, elect(5, 3, clean=True)))["found"]) == 0
 
 
 def test_a_broker_is_active_until_it_is_fenced(tmp_path: Path) -> None:

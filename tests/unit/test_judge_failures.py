@@ -26,10 +26,8 @@ BAGS, PIECES = 1 << 40, 0  # bytes from which a run is judged in pieces: no run,
 # Between the passes, on one run: in the driver, or in the task of a bag.
 BETWEEN = (
     "judge.passes.preconditions_of_run", "judge.passes.read_lines_instead", "judge.passes.run_of",
-    "judge.passes.tables_of_runs", "judge.passes.for_units", "judge.runs.with_replicas",
-    "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of", "judge.runs.bounds_of",
-    "judge.passes.verdict_of", "judge.verdicts.driver_findings",
-    "judge.verdicts.counts_of",
+    "judge.passes.facts_of", "judge.runs.with_replicas", "judge.runs.reasons_of", "judge.runs.unread_of",
+    "judge.passes.verdict_of", "judge.verdicts.counts_of",
 )  # fmt: skip
 DRIVER_ON_A_RUN = (
     "judge.job.open_folder", "judge.layout.ranges_of", "judge.layout.weight_of",
@@ -37,7 +35,7 @@ DRIVER_ON_A_RUN = (
 # In the driver, on all of them:
 DRIVER = ("judge.job.session.context", "judge.many_runs.bags_of", "judge.many_runs.session.cores",
           "judge.many_runs.SparkContext.parallelize", "judge.many_runs.rounded")  # fmt: skip
-PIECES_DRIVER = ("judge.passes.judged_by_many", "judge.verdicts.merged", "judge.verdicts.found_by_driver",
+PIECES_DRIVER = ("judge.passes.judged_by_many", "judge.verdicts.merged",
                  "judge.layout.Layout.of", "judge.passes.concatenated",
                  "judge.passes.SparkContext.broadcast", "judge.passes.SparkContext.runJob")  # fmt: skip
 # In a Python worker of Spark, always on one run.
@@ -45,8 +43,8 @@ IN_BOTH = (
     "read.tables._history", "read.tables._dump", "read.tables._replicas", "read.tables._trace",
     "judge.passes.read_range", "judge.passes.for_driver", "judge.layout.by_unit", "judge.layout.by_hash",
     "judge.passes.joined", "judge.pieces.concatenated", "judge.passes.pairing", "judge.passes.repeats",
-    "judge.passes.seq_facts", "judge.passes.answers", "judge.passes.part_of",
-    "judge.passes.tables_of_partitions", "judge.run_tables.partitions_of", "judge.run_tables.replicas_of",
+    "judge.passes.seq_facts", "judge.passes.answers", "judge.passes.make_tables",
+    "judge.run_tables.permissions",
     "judge.passes.worst", "judge.passes.unsearched",
 )  # fmt: skip
 WORKER = (*IN_BOTH, *BETWEEN, *(f"family.{family.__name__}" for family in FAMILIES))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from floodmark.checkers.judge.unread import is_grave
+from floodmark.checkers.judge.acts import is_grave
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import loses, registered_fault
 from floodmark.harness.registered import registered

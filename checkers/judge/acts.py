@@ -1,0 +1,123 @@
+"""What the nemesis did, as rows; and what it may have done that the history does not show.
+
+Rules
+1. A line that cannot be read may have been a fault that lost data, or an unclean election
+   (read/broken_lines.py). The torn last line does not count as a line.
+2. Where lines are unreadable or missing, any act of the schedule that the history lacks may be among them.
+3. If indexes do not rise, or a time falls, nobody knows which sends came before a fault.
+4. A fault is recorded when it has taken effect: the last fault of a killed harness may have no line.
+
+Each of these makes a loss possibly permitted. If there is none of them, a loss is a bug.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from floodmark.checkers.judge.preconditions import Preconditions
+from floodmark.checkers.read.folder import INT64, Folder, ints, is_int
+from floodmark.harness.faults import FAULTS, LOSES, SPARES_FLUSHED, loses
+from floodmark.harness.schedule.entry import ACTS as OURS
+
+ENDING = frozenset(f for f, fault in FAULTS.items() if fault.may_end)
+# One row for each node of a line of the nemesis (null: it names none). began: when it was set about; time:
+# nothing more is lost after this; ended: the process had ended, or may have, with writes that were not
+# flushed; spares_flushed: it loses only such writes; asks: for an unclean election of `partitions` (null:
+# all).
+ACTS = pa.schema([
+    ("run", pa.int32()), ("index", pa.int64()), ("began", pa.int64()), ("time", pa.int64()),
+    ("node", pa.string()), ("lost", pa.bool_()), ("ended", pa.bool_()), ("spares_flushed", pa.bool_()),
+    ("asks", pa.bool_()), ("partitions", pa.list_(pa.int64())),
+])  # fmt: skip
+
+
+def acts_of(nemesis: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The rows of one run, without its number. A start of a node that nothing had ended shows
+    that its process had ended."""
+    down = set[str | None]()
+    for op in nemesis:
+        f, fault = op["f"], op["fault"]
+        named = fault.get("nodes")
+        nodes = {node: None for node in named if isinstance(node, str)} if isinstance(named, list) else {}
+        asked = fault.get("partitions", [fault["partition"]] if is_int(fault.get("partition")) else None)
+        for node in nodes or (None,):
+            yield {
+                "index": op["index"], "time": op["time"], "node": node,
+                "began": fault["began"] if is_int(fault.get("began")) else op["time"],
+                "lost": fault.get("lost") is True,
+                "ended": f in ENDING or f not in FAULTS or (f == "start" and node not in down),
+                "spares_flushed": f in SPARES_FLUSHED,
+                "asks": f == "elect" and fault.get("unclean") is True,
+                "partitions": [*map(int, filter(is_whole, asked))] if isinstance(asked, list) else None,
+            }  # fmt: skip
+            if f == "start":
+                down.discard(node)
+            elif f in FAULTS and FAULTS[f].takes_down:
+                down.add(node)
+
+
+def is_whole(key: object) -> bool:
+    """Whether it is the number of a partition, perhaps as a float."""
+    return is_int(key) or (isinstance(key, float) and key.is_integer() and abs(key) < INT64)
+
+
+def unread_of(folder: Folder, seen: Preconditions) -> dict[str, bool]:
+    """What may have happened that the history does not show: a fault that `lost` data; one that did although
+    every write is flushed (`lost_flushed`); the `ended` process of one that flushed nothing; an unclean
+    election (`elected`), or a request for one before it happened (`asked`). disordered: lines may have come
+    in another order; untimely: or at another time."""
+    closed, bad = folder.about.get("history_lines"), seen.bad > folder.torn
+    incomplete = bad or (is_int(closed) and seen.lines - folder.torn < closed)
+    lacks = lacking(folder, seen, is_grave) if incomplete else frozenset()
+    # A killed harness had no time to record the fault that it had begun.
+    schedule = folder.about.get("schedule")
+    may_be_due = not isinstance(schedule, list) or "elect" in lacking(folder, seen, is_grave)
+    may_be = seen.broken_faults | (frozenset() if folder.torn else seen.last_broken_faults)
+    losing = (lacks - {"elect"}) | (may_be & LOSES)
+    ended = bool((losing | may_be) & ENDING or (incomplete and lacking(folder, seen, is_ending)))
+    may_end = ended or folder.about.get("died") or any(
+        act["ended"] and act["node"] is not None for act in acts_of(seen.nemesis))
+    recovers = flushes_at_recovery(folder)
+    elected = "elect" in lacks | may_be
+    return {
+        "lost": bool(losing),
+        "lost_flushed": bool(losing if may_end and not recovers else losing - SPARES_FLUSHED),
+        "ended": ended and not recovers,
+        "elected": elected,
+        "asked": elected or ((incomplete or folder.killed) and may_be_due),
+        "disordered": seen.disordered,
+        "untimely": seen.falls is not None,
+    }
+
+
+def flushes_at_recovery(folder: Folder) -> bool:
+    """Whether a starting broker flushes what it finds written, where every write is to be flushed."""
+    system = folder.about.get("system")
+    return isinstance(system, dict) and system.get("flushes_at_recovery") is True
+
+
+def lacking(
+    folder: Folder, seen: Preconditions, counts: Callable[[Mapping[str, Any]], bool]
+) -> frozenset[str]:
+    """The fs of such acts that the schedule has more often than the history."""
+    schedule, missed = folder.about.get("schedule"), {*ints(folder.about.get("missed"))}
+    asked = Counter(
+        entry["f"]
+        for place, entry in enumerate(schedule if isinstance(schedule, list) else [])
+        if isinstance(entry, dict) and counts(entry) and place not in missed
+    )
+    return frozenset(asked - Counter(op["f"] for op in seen.nemesis))
+
+
+def is_ending(entry: Mapping[str, Any]) -> bool:
+    return isinstance(entry.get("f"), str) and entry["f"] in ENDING
+
+
+def is_grave(entry: Mapping[str, Any]) -> bool:
+    """Whether an act of a schedule may cost records. For acts that are not floodmark's own, nobody knows."""
+    f = entry.get("f")
+    if not isinstance(f, str) or f in OURS:
+        return False
+    return f not in FAULTS or loses(f, entry) or (f == "elect" and entry.get("unclean") is True)

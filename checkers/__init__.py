@@ -32,7 +32,7 @@ a breach. Half a last line is a line without LF that is no JSON object. Blank li
 Where indexes do not rise from line to line, nothing is claimed about the order of sends and ends
 (nonmonotonic-send, end-offset-regressed), and an act that permits a loss may have come after any send. A
 fault that permits a loss may be among the lines that cannot be read or, if the schedule has it and the
-history does not, among the missing ones: then the loss is possibly permitted (unread.py). The same holds
+history does not, among the missing ones: then the loss is possibly permitted (acts.py). The same holds
 where a permission depends on two times that differ by no more than the clock error (equal times included),
 and for an unclean election when nobody knows whether it was allowed; such an election is no finding, and
 unclean-election is unknown.

@@ -25,7 +25,7 @@ from floodmark.checkers.judge.runs import Run, is_trace_whole, silent_names
 from floodmark.checkers.laws.permits import EVER
 from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.laws.trace.node_timeline import near
-from floodmark.checkers.laws.unit import Unit
+from floodmark.checkers.laws.unit import Unit, opened
 from floodmark.checkers.read.folder import Folder, clock_error_ns, is_int
 from floodmark.checkers.read.observed import ELECTIONS
 from floodmark.checkers.read.replica_rows import REPLICA_ROWS
@@ -184,6 +184,13 @@ def make_tables(unit: Unit, facts: Mapping[str, pa.Table]) -> None:
     permissions(unit)
     for name, select in _TABLES.items():
         unit.load(name, unit.rows(select).select(TABLES[name].names).cast(TABLES[name]))
+
+
+def tables_from(facts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """The same tables, and those of the contract among the facts, without a unit."""
+    with opened({}) as unit:
+        make_tables(unit, facts)
+        return {name: unit.table(name) for name in (*facts, *_TABLES) if name in TABLES}
 
 
 # The rows of replicas.jsonl; of two of a replica the first of the file.

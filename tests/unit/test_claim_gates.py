@@ -11,11 +11,13 @@ from folders import Tale
 
 from floodmark.checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary
 from floodmark.checkers.judge.reasons import gates_of
+from floodmark.checkers.judge.run_tables import facts_of, make_tables, tables_from
 from floodmark.checkers.judge.runs import Run, run_of, silent_names
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.laws.unit import opened
 from floodmark.checkers.read.folder import open_folder, with_replicas
-from floodmark.checkers.read.replica_rows import NO_REPLICAS, Replicas
+from floodmark.checkers.read.replica_rows import NO_REPLICAS, REPLICA_ROWS, SCHEMA, Replicas
 
 FAR = (1 << 63) - 1
 KILLED = "history_lines"
@@ -125,8 +127,9 @@ def run(tale: Tale, path: Path, **facts: Any) -> Run:
 
 def tables(tale: Tale, path: Path, **facts: Any) -> dict[str, pa.Table]:
     one = run(tale, path / "run", **facts)
-    found = here.run_tables({0: one}, here.rows_of(one.folder))
-    assert all(table.schema == TABLES[name] for name, table in found.items() if name != "found")
+    rows = here.rows_of(one.folder)
+    found = tables_from({**facts_of(0, one), REPLICA_ROWS: SCHEMA.empty_table() if rows is None else rows})
+    assert all(table.schema == TABLES[name] for name, table in found.items())
     return found
 
 
@@ -285,11 +288,14 @@ def test_an_allowed_election_excuses_records_of_earlier_epochs(tmp_path: Path) -
 
 
 def test_an_election_that_was_not_allowed_is_a_finding(tmp_path: Path) -> None:
-    tale = Tale().acked(1)
-    (row,) = tables(tale, tmp_path / "a", **traced(tale, elect(5, 3, clean=False)))["found"].to_pylist()
-    assert (row["run"], row["name"], row["seen"], row["nodes"]) == (0, names.UNCLEAN_ELECTION, 3, ["n1"])
-    assert (row["node"], row["seq"], row["time"], row["permit"]) == ("controller", 0, 5, None)
-    assert len(tables(tale, tmp_path / "b", **traced(tale, elect(5, 3, clean=True)))["found"]) == 0
+    for number, clean in enumerate((False, True)):
+        tale = Tale().acked(1)
+        facts = facts_of(7, run(tale, tmp_path / str(number), **traced(tale, elect(5, 3, clean=clean))))
+        with opened({}) as unit:
+            make_tables(unit, {**facts, REPLICA_ROWS: SCHEMA.empty_table()})
+            found = unit.rows("select run, name, seen, nodes, node, seq, time, permit from found").to_pylist()
+        assert [(*row.values(),) for row in found] == [
+            (7, names.UNCLEAN_ELECTION, 3, ["n1"], "controller", 0, 5, None)][clean:]
 
 
 def test_a_broker_is_active_until_it_is_fenced(tmp_path: Path) -> None:

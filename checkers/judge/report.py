@@ -48,13 +48,8 @@ def of_json(saved: Mapping[str, Any]) -> Verdict:
     )
 
 
-def write(folder: Place, verdict: Verdict) -> None:
-    """Write verdict.json into the run's folder, atomically; and the traceback, if there is one."""
-    keep_failure(folder, verdict)
-    write_verdict(folder, verdict)
-
-
 def write_verdict(folder: Place, verdict: Verdict) -> None:
+    """Write verdict.json into the run's folder, atomically."""
     write_json(RunAt(folder=folder).verdict_path, as_json(verdict))
 
 

@@ -106,21 +106,18 @@ def counts_of(folder: Folder, seen: Preconditions) -> dict[str, Any]:
 def groups(rows: Sequence[Row], trace: TraceSummary | None) -> list[Finding]:
     """One Finding for each (name, class, permitted_by); causes that differ only in certainty are one. trace:
     None where nothing shows what is to blame."""
-    counts: dict[tuple[str, str | None], dict[int | None, int]] = {}
-    shown: dict[tuple[str, str | None], list[Row]] = {}
+    grouped = dict[tuple[str, str | None], list[Row]]()
     for row in rows:
-        key = row["name"], PERMITTED_BY.get(row["permit"])
-        counts.setdefault(key, {})[row["permit"]] = row["count"]
-        shown.setdefault(key, []).append(row)
+        grouped.setdefault((row["name"], PERMITTED_BY.get(row["permit"])), []).append(row)
     return [
         Finding(
             name=name,
             klass=PERMITTED if by else BUG,
             permitted_by=by,
-            count=sum(counts[name, by].values()),
-            examples=tuple(example(row, trace) for row in sorted(shown[name, by], key=place)[:EXAMPLES]),
+            count=sum({row["permit"]: row["count"] for row in mine}.values()),
+            examples=tuple(example(row, trace) for row in sorted(mine, key=place)[:EXAMPLES]),
         )
-        for name, by in counts
+        for (name, by), mine in grouped.items()
     ]
 
 
@@ -155,15 +152,9 @@ def applying(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def maybes(rows: Iterable[Row], *, traced: bool) -> list[Reason]:
     """Reasons for findings that are permitted only possibly: their names are unknown too."""
-    by_cause: dict[str, set[str]] = {}
-    for row in rows:
-        if row["permit"] in MAYBES:
-            by_cause.setdefault(PERMITTED_BY[row["permit"]], set()).add(row["name"])
+    found = sorted({(PERMITTED_BY[row["permit"]], row["name"]) for row in rows if row["permit"] in MAYBES})
     where = "" if traced else "without a trace "
-    return [
-        (tuple(sorted(found)), f"{where}nobody can say whether {cause} covers all of it")
-        for cause, found in sorted(by_cause.items())
-    ]
+    return [((name,), f"{where}nobody can say whether {cause} covers all of it") for cause, name in found]
 
 
 def doubtful_elections(rows: Iterable[Row]) -> Iterator[Reason]:

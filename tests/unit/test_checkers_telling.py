@@ -30,7 +30,7 @@ VERDICT = Verdict(
 
 def test_verdict_json_has_the_format_s_keys(tmp_path: Path) -> None:
     """And no temporary file is left beside it."""
-    report.write(tmp_path, VERDICT)
+    report.write_verdict(tmp_path, VERDICT)
 
     written = json.loads((tmp_path / "verdict.json").read_text())
     assert [path.name for path in tmp_path.iterdir()] == ["verdict.json"]

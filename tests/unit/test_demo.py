@@ -50,7 +50,7 @@ def shown(tmp_path: Path) -> str:
         folder.mkdir()
         about = {"format": 1, "ended": "done", "died": [], "schedule": []}
         (folder / "run.json").write_text(json.dumps(about))
-        report.write(folder, verdict)
+        report.write_verdict(folder, verdict)
         play = Play(title="", folder=folder, plan=pytest.fail)
         played = Played(play=play, folder=folder, tries=1, seconds=1.0)
         outcomes.append(Outcome(part=part, played=played, verdict=verdict, differences=()))

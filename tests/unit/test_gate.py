@@ -133,8 +133,10 @@ def test_a_folder_that_is_no_run_and_has_none_inside_is_a_usage_error(here: Path
 def test_a_shrunk_run_keeps_its_verdict(tmp_path: Path) -> None:
     """check reports the saved one and says so; rejudge refuses. Shrinking twice changes nothing."""
     folder = golden(tmp_path, "two-partitions-two-elections")
-    report.write(folder, Verdict(valid=True, findings=(replace(PERMITTED, examples=({"text": "twice"},)),),
-                                 not_made=(NotMade(names=("unseen",), reason="no logs"),), counts=COUNTS))
+    twice = replace(PERMITTED, examples=({"text": "twice"},))
+    without = NotMade(names=("unseen",), reason="no logs")
+    report.write_verdict(
+        folder, Verdict(valid=True, findings=(twice,), not_made=(without,), counts=COUNTS))
     before = json.loads((folder / "verdict.json").read_text())
     shrink(folder)
     shrink(folder)

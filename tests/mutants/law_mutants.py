@@ -126,9 +126,10 @@ class Tried(Unit):
     """A unit whose statements can run again with one SELECT changed: only those that it may change."""
 
     def __init__(self, db: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> None:
-        super().__init__(db, tables)
         self.kept: dict[str, str] = {}  # the tables and views made so far -> how they are made again
+        self.kept_loads: dict[str, pa.Table] = {}
         self.begin()
+        super().__init__(db, tables)
 
     def begin(self, change: tuple[int, str] | None = None, dirty: Iterable[str] = ()) -> None:
         """Begin a family. change: the position of a SELECT, and what is to stand for it."""
@@ -157,6 +158,11 @@ class Tried(Unit):
             self.dirty.add(name)
         else:
             self._db.execute(self.kept[name])
+
+    def load(self, name: str, table: pa.Table) -> None:
+        super().load(name, table)
+        if not table.equals(self.kept_loads.setdefault(name, table)):
+            self.dirty.add(name)
 
     def view(self, name: str, select: str) -> None:
         self.make(name, select, "view")
@@ -198,6 +204,8 @@ class Tried(Unit):
 
     def restore(self) -> None:
         self._db.execute("delete from found")
+        for name, table in self.kept_loads.items():
+            super().load(name, table)
         for statement in self.kept.values():
             self._db.execute(statement)
 

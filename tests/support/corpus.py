@@ -138,7 +138,7 @@ class Told(Tale):
         if kind:
             f, *words = words
         outcome = "ok"
-        if not kind and words[:1] in (["fail"], ["info"]):
+        if not kind and words[:1] in (("fail",), ("info",)):
             outcome, *words = words
         bare, more = fields_of(words)
         times = {key: more.pop(key) for key in ("index", "time") if key in more}

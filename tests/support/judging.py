@@ -1,6 +1,4 @@
-"""Judges many tales in one call, by the product's code without Spark.
-
-(test_checkers_spark_same.py has Spark judge all tales of all modules, and compares.)
+"""Judges many tales in one call, by the product's code without Spark. (tests/corpus has what text can tell.)
 
 TALES = Tales() @TALES.tale("lost-write bug 1")             what must be found: NAME CLASS-OR-CAUSE COUNT,
 comma-separated def an_acked_record_is_gone(tale): ...      the function changes a healthy Tale and may return
@@ -16,9 +14,7 @@ from typing import Any
 
 import here
 import pytest
-import twin
 from folders import Tale
-from twin_compare import as_dict, spoken
 
 from floodmark.harness.verdict import Verdict
 
@@ -52,11 +48,8 @@ class Tales:
 
     def write(self, root: Path) -> list[Path]:
         """Writes one folder for each tale, in their order."""
-        return [self.write_one(root, name) for name in self.by_name]
-
-    def write_one(self, root: Path, name: str) -> Path:
-        tale = Tale()
-        return (self.by_name[name].teller(tale) or tale).write(root / name)
+        tales = {name: Tale() for name in self.by_name}
+        return [(self.by_name[name].teller(tale) or tale).write(root / name) for name, tale in tales.items()]
 
     def judge(self, root: Path) -> dict[str, Verdict]:
         return dict(zip(self.by_name, here.judge(self.write(root)), strict=True))
@@ -81,9 +74,3 @@ class Tales:
             valid = False
 
         assert (list(case.found), list(case.unknown), valid) == (found, unknown, verdict.valid)
-
-    def check_twin(self, name: str, verdicts: dict[str, Verdict], root: Path) -> None:
-        """The twin finds the same in the tale: name, class, permitted_by, count, and what is unknown."""
-        tale = Tale()
-        folder = (self.by_name[name].teller(tale) or tale).write(root)
-        assert spoken(twin.judge(folder)) == spoken(as_dict(verdicts[name]))

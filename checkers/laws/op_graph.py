@@ -295,7 +295,6 @@ def cycles_of_two(
 ) -> dict[int, Cycle]:
     """Component -> its cycle of two steps, if it has one: computed for all components at once. edges: those
     within the components."""
-    size = len(graph.inv)
     if kinds & {PROCESS, REALTIME}:
         source, target = graph.source[edges], graph.target[edges]
         before = graph.done[target] < graph.inv[source]  # back by time
@@ -305,8 +304,9 @@ def cycles_of_two(
         there = np.arange(len(pairs.edge))
         back = np.full(len(there), -1, dtype=np.int64)
     else:
-        pairs = pairs_of(graph, edges[two_way(graph.source[edges], graph.target[edges])])
-        there, back = mutual(pairs, size)
+        pairs, size = pairs_of(graph, edges), len(graph.inv)
+        ways = pairs.source * size + pairs.target, pairs.target * size + pairs.source
+        _, there, back = np.intersect1d(*ways, assume_unique=True, return_indices=True)
     start = pairs.source[there]
     label, begins = labels[start], starts[start]
     last = np.where(begins, graph.inv[start], -1)  # of those that begin a search the last
@@ -319,33 +319,6 @@ def cycles_of_two(
         home = Step(kind=by, source=step.target, target=step.source, record=-1)
         found[int(label[at])] = [step, home if back[at] < 0 else step_by(graph, int(pairs.edge[back[at]]))]
     return found
-
-
-def two_way(source: Numbers, target: Numbers) -> Bools:
-    """Which edges may have one back: all that have, and a few others. Of both ways the pair has one hash;
-    tables of bits by hash say which way there are edges."""
-    low, high = (one(source, target).astype(np.uint32) for one in (np.minimum, np.maximum))
-    low *= np.uint32(0x9E3779B9)
-    high *= np.uint32(0x85EBCA6B)
-    low += high
-    low >>= np.uint32(32 - _HASH_BITS)
-    falls = source > target
-    falling, rising = np.zeros((2, 1 << _HASH_BITS), dtype=np.bool_)
-    falling[low[falls]] = True
-    both: Bools = falling[low]
-    rising[low[both & ~falls]] = True
-    return both & (rising[low] | ~falls)
-
-
-_HASH_BITS = 24
-
-
-def mutual(pairs: Pairs, size: int) -> tuple[Ints, Ints]:
-    """Which pairs of vertices have edges both ways: the one and the other, each once as the one."""
-    keys, turned = pairs.source * size + pairs.target, pairs.target * size + pairs.source
-    other = np.minimum(np.searchsorted(keys, turned), max(len(keys) - 1, 0))
-    there = np.flatnonzero(keys[other] == turned) if len(keys) else other
-    return there, other[there]
 
 
 def step_by(graph: Graph, edge: int) -> Step:

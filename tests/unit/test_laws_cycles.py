@@ -11,7 +11,7 @@ import pytest
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.laws.cycles import LEVELS, Found, OpOfLine, by_number, found_in
-from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, WR, WW, Graph, suspects, two_way
+from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, WR, WW, Graph, suspects
 
 Edge = tuple[int, int, int]  # kind, source, target
 Op = tuple[int, int, int]  # invoked, done, process
@@ -197,17 +197,3 @@ def test_lines_of_many_edges_are_looked_up_some_at_a_time() -> None:
 
     number = {line: at for at, line in enumerate(ops)} | {ops[3] + 1: 3}
     assert found.tolist() == [number.get(line, -1) for line in lines]
-
-
-def test_every_edge_with_one_back_is_kept() -> None:
-    """And few others, also where there are many."""
-    random = np.random.default_rng(3)
-    source, target = (random.integers(0, 1_000, 20_000, dtype=np.int32) for _ in range(2))
-    there = set(zip(source.tolist(), target.tolist(), strict=True))
-    both = np.array([one != other and (other, one) in there
-                     for one, other in zip(source.tolist(), target.tolist(), strict=True)])  # fmt: skip
-
-    kept = two_way(source, target)
-
-    assert kept[both].all()
-    assert kept.sum() <= both.sum() + 200

@@ -12,22 +12,48 @@ Rules
    invoked, and that has another f or names other sends. With two ops open it is ambiguous.
 3. A process overlaps where it invokes an op and its line before is an invocation, or some earlier line is an
    info.
-
-All lines are sorted stably once and compared with the one before them of their process, whatever is wrong
-with them. A line whose counterpart is not that one is searched by the sends that it names.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from floodmark.checkers.laws.tables import TABLES
-from floodmark.checkers.read.arrays import Bools, Ints, codes_of, numbers_of
+from floodmark.checkers.read.json_lines import selected
 
-_SMALL = 1 << 16  # numpy sorts keys of 16 bits by their digits
+# Each line beside the one before it of its process; open: ops of the process before it, below 0 if it had
+# too many completions.
+_BESIDE = """
+    select *, type = 'invoke' as invokes,
+           coalesce(lag(type) over process = 'invoke', false) as follows_invoke,
+           coalesce(bool_or(type = 'info') over before, false) as follows_info,
+           coalesce(sum(if(type = 'invoke', 1, -1)) over before, 0) as open,
+           lag(f) over process = f and lag(sends) over process is not distinct from sends as is_like_last
+    from (select *, if(f in ('send', 'txn'), ident, null) as sends from given where process >= 0)
+    window process as (partition by run, process order by "at"),
+           before as (process rows between unbounded preceding and 1 preceding)
+"""
+_WRONG = f"""
+    select run, process, min("index") filter (is_unmatched), min("index") filter (not is_unmatched)
+    from (select *, not invokes as is_unmatched from ({_BESIDE})
+          where if(invokes, follows_invoke or follows_info,
+                   open <= 0 or open = 1 and follows_invoke and not is_like_last))
+    group by run, process
+"""
+# Of a line that names sends the counterpart is beside it among those that name the same; of others, beside it
+# among all of its process.
+_ANSWERS = f"""
+    select run, "at", if(answers, asked, null) as answers, if(answers, asked_index, null) as answers_index,
+           if(invokes and sends is not null, coalesce(next <> 'invoke', false), null) as answered
+    from (select *, not invokes and if(sends is null, follows_invoke and is_like_last and open = 1,
+                                       lag(type) over alike = 'invoke') as answers,
+                 lag("at") over alike as asked, lag("index") over alike as asked_index,
+                 lead(type) over alike as next
+          from (select *, if(sends is null, null, f) as same_f from ({_BESIDE}))
+          window alike as (partition by run, process, same_f, sends order by "at"))
+"""
 
 ANSWERS = TABLES["answers"]
 
@@ -44,45 +70,17 @@ class PairingFacts:
 
 def pairing(lines: pa.Table) -> list[PairingFacts]:
     """What is wrong in these processes: one for each run in which anything is."""
-    ordered = _ordered(lines)
-    after_invocation = ordered.follows_invocation()
-    other = after_invocation & ~ordered.is_like_last()
-    open_ops = ordered.open_ops()
-    unmatched = ~ordered.invokes & ((open_ops <= 0) | ((open_ops == 1) & other))
-    overlaps = ordered.invokes & (after_invocation | ordered.follows_info())
-    unmatched_index = dict[int, int]()
-    for run, _, index in _lowest_indexes(ordered, unmatched):
-        unmatched_index[run] = min(index, unmatched_index.get(run, index))
-    overlapping = dict[int, dict[int, int]]()
-    for run, process, index in _lowest_indexes(ordered, overlaps):
-        overlapping.setdefault(run, {})[process] = index
-    return [
-        PairingFacts(run=run, unmatched=unmatched_index.get(run), overlapping=overlapping.get(run, {}))
-        for run in sorted(unmatched_index.keys() | overlapping.keys())
-    ]
+    wrong = defaultdict[int, list[PairingFacts]](list)
+    rows = zip(*(column.to_pylist() for column in selected(lines, _WRONG)), strict=True)
+    for run, process, unmatched, overlaps in rows:
+        overlapping = {} if overlaps is None else {process: overlaps}
+        wrong[run].append(PairingFacts(run=run, unmatched=unmatched, overlapping=overlapping))
+    return [merged(facts, run) for run, facts in sorted(wrong.items())]
 
 
 def answers(lines: pa.Table) -> pa.Table:
-    """A row of ANSWERS for every line of a client, process after process."""
-    ordered = _ordered(lines)
-    alike, invokes = ordered.is_like_last(), ordered.invokes
-    # The counterpart of a line is the one before it or after it. -1: there is none.
-    position = np.arange(len(invokes))
-    beside_last = alike & ~invokes & ordered.follows_invocation()
-    beside_last &= ordered.names_sends | (ordered.open_ops() == 1)
-    asked = np.where(beside_last, position - 1, -1)
-    answered = np.zeros(len(invokes), dtype=np.bool_)
-    answered[position[beside_last] - 1] = True
-    _look_further(ordered, asked, answered)
-    found = asked >= 0
-    columns = [
-        ordered.run,
-        ordered.at,
-        pa.array(ordered.at[asked], mask=~found),
-        pa.array(ordered.index[asked], mask=~found),
-        pa.array(answered, mask=~(invokes & ordered.names_sends)),
-    ]
-    return pa.table(dict(zip(ANSWERS.names, columns, strict=True))).cast(ANSWERS)
+    """A row of ANSWERS for every line of a client."""
+    return selected(lines, _ANSWERS).cast(ANSWERS)
 
 
 def merged(facts: Iterable[PairingFacts], run: int) -> PairingFacts:
@@ -94,125 +92,3 @@ def merged(facts: Iterable[PairingFacts], run: int) -> PairingFacts:
             overlapping[process] = min(index, overlapping.get(process, index))
     unmatched = min((each.unmatched for each in mine if each.unmatched is not None), default=None)
     return PairingFacts(run=run, unmatched=unmatched, overlapping=overlapping)
-
-
-# -- lines in order ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ordered:
-    """The lines process after process, those of one process in file order."""
-
-    run: Ints
-    process: Ints
-    at: Ints
-    index: Ints
-    f: Ints  # a number for each f
-    ident: Ints  # 0 where it names no sends
-    names_sends: Bools
-    invokes: Bools
-    informs: Bools  # type info
-    first: Bools  # the first line of its process
-
-    def follows_invocation(self) -> Bools:
-        """Whether the line before, of the same process, is an invocation."""
-        after: Bools = np.roll(self.invokes, 1) & ~self.first
-        return after
-
-    def follows_info(self) -> Bools:
-        """Whether some line before it, of the same process, is an info."""
-        after: Bools = self.before(self.informs.astype(np.int64)) > 0
-        return after
-
-    def is_like_last(self) -> Bools:
-        """Whether it has the f of the line before, and names the same sends."""
-        like = ~self.first
-        for column in (self.f, self.ident, self.names_sends):
-            like &= column == np.roll(column, 1)
-        return like
-
-    def open_ops(self) -> Ints:
-        """How many ops of the process are open before the line; below 0 if there were too many
-        completions."""
-        return self.before(np.where(self.invokes, 1, -1))
-
-    def before(self, steps: Ints) -> Ints:
-        """The sum of the steps of all earlier lines of its process."""
-        sums = np.cumsum(steps) - steps
-        starts = np.flatnonzero(self.first)
-        return sums - np.repeat(sums[starts], np.diff(np.append(starts, len(sums))))
-
-
-def _ordered(lines: pa.Table) -> _Ordered:
-    """Sort the lines of clients."""
-    lines = lines.filter(pc.greater_equal(lines["process"], 0)).combine_chunks()
-    run, process, at = (numbers_of(lines[name]) for name in ("run", "process", "at"))
-    order = _by_process(run, process, at)
-    run, process = run[order], process[order]
-    first = np.ones(len(order), dtype=np.bool_)
-    first[1:] = (process[1:] != process[:-1]) | (run[1:] != run[:-1])
-    types, type_words = codes_of(lines["type"])
-    f, f_words = codes_of(lines["f"])
-    carries = np.isin(f, [code for code, word in enumerate(f_words) if word in ("send", "txn")])
-    names_sends = pc.is_valid(lines["ident"]).to_numpy() & carries
-    ident = np.where(names_sends, numbers_of(pc.fill_null(lines["ident"], 0)), 0)
-    return _Ordered(
-        run=run,
-        process=process,
-        at=at[order],
-        index=numbers_of(lines["index"])[order],
-        f=f[order],
-        ident=ident[order],
-        names_sends=names_sends[order],
-        invokes=types[order] == type_words.get("invoke", -1),
-        informs=types[order] == type_words.get("info", -1),
-        first=first,
-    )
-
-
-def _by_process(run: Ints, process: Ints, at: Ints) -> Ints:
-    """The order by run, process and place."""
-    rising = (run[1:] > run[:-1]) | ((run[1:] == run[:-1]) & (at[1:] > at[:-1]))
-    in_file_order = None if rising.all() else np.lexsort((at, run))
-    key = process if in_file_order is None else process[in_file_order]
-    if len(key) and key.max() < _SMALL:
-        key = key.astype(np.uint16)
-    by_process = np.argsort(key, kind="stable")
-    order = by_process if in_file_order is None else in_file_order[by_process]
-    runs = run[order]
-    return order if not len(runs) or runs.min() == runs.max() else order[np.argsort(runs, kind="stable")]
-
-
-def _lowest_indexes(lines: _Ordered, marked: Bools) -> list[tuple[int, int, int]]:
-    """Run, process and the lowest index of each process that has a marked line."""
-    rows = np.flatnonzero(marked)
-    if not len(rows):
-        return []
-    starts = np.flatnonzero(np.diff(np.cumsum(lines.first)[rows], prepend=0))
-    lowest = np.minimum.reduceat(lines.index[rows], starts)
-    columns = lines.run[rows[starts]], lines.process[rows[starts]], lowest
-    return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def _look_further(lines: _Ordered, asked: Ints, answered: Bools) -> None:
-    """Find the invocations of completions that name sends and do not follow them directly; write them into
-    `asked` and `answered`."""
-    lonely = ~lines.invokes & lines.names_sends & (asked < 0)
-    rows = np.flatnonzero(lines.names_sends & _is_in(lines.ident, np.unique(lines.ident[lonely])))
-    group = np.cumsum(lines.first)[rows]
-    order = np.lexsort((rows, lines.ident[rows], lines.f[rows], group))
-    rows, group = rows[order], group[order]
-    last = np.roll(rows, 1)
-    alike = (np.arange(len(rows)) > 0) & (group == np.roll(group, 1))
-    alike &= (lines.f[rows] == lines.f[last]) & (lines.ident[rows] == lines.ident[last])
-    found = alike & ~lines.invokes[rows] & lines.invokes[last]
-    asked[rows[found]] = last[found]
-    answered[last[found]] = True
-
-
-def _is_in(numbers: Ints, wanted: Ints) -> Bools:
-    """np.isin for sorted `wanted`, at once where there are none."""
-    if not len(wanted):
-        return np.zeros(len(numbers), dtype=np.bool_)
-    found: Bools = wanted[np.minimum(np.searchsorted(wanted, numbers), len(wanted) - 1)] == numbers
-    return found

@@ -56,7 +56,7 @@ class HistoryFacts(RangeFacts):
     used: Intervals = ()  # partitions for which it has more than assignments
     assigned: Intervals = ()  # partitions that assign and subscribe name
     nemesis: tuple[str, ...] = ()  # the lines of the nemesis, unparsed
-    # The fs of the faults that broken lines may be (broken_lines.py); and of the last line, if that is
+    # The fs of the faults that broken lines may be (tables.faults_in); and of the last line, if that is
     # broken.
     broken_faults: tuple[str, ...] = ()
     last_broken_faults: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ Rules
 2. A line that breaks the field table has no row, but is counted.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +25,6 @@ import pyarrow.compute as pc
 from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.read import history_parquet, parquet, ranges
 from floodmark.checkers.read.arrays import Bools
-from floodmark.checkers.read.broken_lines import faults_in
 from floodmark.checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, ReplicaFacts, TraceFacts
 from floodmark.checkers.read.field_table import CARRIED_BY, HISTORY, REPLICAS, TRACE, dump_of
 from floodmark.checkers.read.folder import NOBODY_SPECIAL, Special
@@ -33,6 +33,7 @@ from floodmark.checkers.read.ranges import AT_BITS, Range
 from floodmark.checkers.read.replica_rows import REPLICA_ROWS
 from floodmark.checkers.read.replica_rows import SCHEMA as REPLICA_SCHEMA
 from floodmark.checkers.read.seqs import SEQS, bounds_of, pairs, seqs_of
+from floodmark.harness.faults import FAULTS, LOSES
 
 Ints = npt.NDArray[np.int64]
 
@@ -47,6 +48,9 @@ EVENTS = (
     "append", "truncate", "hw", "become_leader", "become_follower", "ack", "fetch", "isr_proposed", "isr",
     "elect", "register", "fence", "unfence", "start",
 )  # fmt: skip
+_NEMESIS = re.compile(rb'"fault"|"lost"|"process"\s*:\s*-')
+_CLEAN = re.compile(rb'"unclean"\s*:\s*false')
+_F = re.compile(rb'"f"\s*:\s*"(\w+)"')
 _RULING = ("at", "time", "node", "seq", "event", "partition", "epoch", "isr", "leader", "broker", "clean")
 
 
@@ -201,6 +205,18 @@ def _broken_faults(rows: Rows) -> dict[str, Any]:
         is_last = place == rows.all_places - 1
         faults["last_broken_faults" if is_last else "broken_faults"] |= faults_in(rows.line(place))
     return {name: tuple(sorted(fs)) for name, fs in faults.items()}
+
+
+def faults_in(line: bytes) -> frozenset[str]:
+    """The fs of the faults that a broken line may be: none if it does not mention the nemesis; all that lose
+    data, and an unclean election, if it has more faults than names (two lines may have become one)."""
+    if not _NEMESIS.search(line):
+        return frozenset()
+    fs = [f for f in (found.decode() for found in _F.findall(line)) if f in FAULTS]
+    named = frozenset(fs) - ({"elect"} if _CLEAN.search(line) else frozenset())
+    if len(fs) >= max(1, line.count(b'"fault"')):
+        return named
+    return named | LOSES | ({"elect"} if b"unclean" in line else frozenset())
 
 
 def _is(rows: Rows, name: str, *words: str) -> Bools:

@@ -222,21 +222,6 @@ def test_a_run_without_ended_is_judged_as_it_is(tmp_path: Path) -> None:
     assert outcome_of(folder, VERDICTS[0], Policy()).code == EXIT_VALID
 
 
-@pytest.mark.parametrize(("policy", "verdict", "word"), [
-    (Policy(), VERDICTS[0], "valid"),
-    (Policy(allow_unknown=True), VERDICTS[1], "unknown, let through"),
-    (Policy(), VERDICTS[2], "invalid"),
-    (Policy(allow=frozenset({"lost-write"})), VERDICTS[2], "invalid, let through"),
-    (Policy(allow=frozenset({"lost-write"})), VERDICTS[3], "unknown (invalid let through)"),
-    (Policy(), VERDICTS[4], "valid"),
-    (Policy(strict=True), VERDICTS[4], "invalid by --strict"),
-    (Policy(strict=True), VERDICTS[5], "invalid by --strict"),
-])
-def test_a_folders_word_shows_gate_and_verdict(
-        tmp_path: Path, policy: Policy, verdict: Verdict, word: str) -> None:
-    assert outcome_of(saved(tmp_path / "run"), verdict, policy).ruling.word == word
-
-
 # -- the options --------------------------------------------------------------------------------------------
 
 

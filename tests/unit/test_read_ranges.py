@@ -22,8 +22,8 @@ from floodmark.checkers.read.facts import DumpFacts, HistoryFacts, TraceFacts
 from floodmark.checkers.read.field_table import HISTORY, TRACE, dump_of
 from floodmark.checkers.read.folder import Special
 from floodmark.checkers.read.ranges import Kind, Range, bytes_of
-from floodmark.checkers.read.seqs import BLOCK_BITS, SCHEMA, SEQS, SeqFacts, seq_facts
-from floodmark.checkers.read.tables import intervals, read_bytes, read_range, schema_of
+from floodmark.checkers.read.seqs import BLOCK_BITS, SEQS, SeqFacts, seq_facts
+from floodmark.checkers.read.tables import intervals, read_bytes, read_range
 
 TOP = (1 << 63) - 1
 
@@ -197,14 +197,6 @@ def test_acks_of_the_harnesss_own_processes_do_not_count() -> None:
     facts = read_bytes(a_range("history"), text(*lines), Special(settling=(7,))).facts
     assert isinstance(facts, HistoryFacts)
     assert (facts.ok, facts.acked) == (2, 2)
-
-
-def test_tables_have_the_schemas_of_the_laws() -> None:
-    for kind in ("history", "dump", "trace"):
-        parsed = read_bytes(a_range(kind), b"")
-        schemas = {name: SCHEMA if name == SEQS else schema_of(name) for name in parsed.tables}
-        assert all(table.schema == schemas[name] for name, table in parsed.tables.items())
-        assert not any(table.num_rows for table in parsed.tables.values())
 
 
 def test_trace_fields_that_are_no_text() -> None:

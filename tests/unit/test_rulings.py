@@ -119,6 +119,9 @@ def case_of(file: Path, folder: Path) -> ElementTree.Element:
     ("permitted", "done", Policy(strict=True, allow=frozenset({"duplicate"})), "valid", 0),
     ("unknown-permitted", "done", Policy(), "unknown", 3),
     ("unknown", "done", Policy(allow_unknown=True), "unknown, let through", 0),
+    ("invalid", "done", Policy(allow=frozenset({"lost-write"})), "unknown (invalid let through)", 3),
+    ("invalid", "done", Policy(allow=frozenset({"lost-write"}), allow_unknown=True),
+     "invalid, let through", 0),
     ("no-run", "done", Policy(), "failed in the harness", 4),
 ])
 def test_each_outcome_of_a_run_has_its_word(

@@ -45,48 +45,6 @@ def answered(rows: list[Row]) -> dict[tuple[int, int], tuple[int | None, int | N
             for row in table.to_pylist()}  # fmt: skip
 
 
-def test_ops_in_turn_are_in_order() -> None:
-    assert wrong("0 invoke send 7", "1 invoke poll", "0 ok send 7", "1 fail poll") == (None, {})
-    assert wrong("0 invoke send 7", "0 info send 7", "1 invoke assign", "1 ok assign") == (None, {})
-    assert facts([]) == []
-
-
-def test_a_completion_without_an_invocation_is_unmatched() -> None:
-    assert wrong("0 ok poll") == (0, {})
-    assert wrong("0 invoke poll", "0 ok poll", "0 ok poll", "0 ok poll") == (2, {})
-
-
-def test_a_completion_that_differs_from_its_invocation_is_unmatched() -> None:
-    assert wrong("0 invoke poll", "0 ok assign") == (1, {})
-    assert wrong("0 invoke send 7", "0 ok send 8") == (1, {})
-    assert wrong("0 invoke txn 7", "0 ok txn") == (1, {})
-    assert wrong("0 invoke poll 7", "0 ok poll 8") == (None, {})  # what a poll sends is not compared
-
-
-def test_a_completion_with_two_ops_open_is_not_paired() -> None:
-    assert wrong("0 invoke send 7", "0 invoke poll", "0 ok assign", "0 ok crash") == (None, {0: 1})
-
-
-def test_a_process_that_continues_after_an_info_overlaps() -> None:
-    assert wrong("0 invoke send 7", "0 info send 7", "0 invoke poll", "1 invoke poll") == (None, {0: 2})
-    assert wrong("0 invoke send 7", "0 info send 7", "1 invoke poll", "1 ok poll") == (None, {})
-
-
-def test_the_same_process_of_another_run_is_another_process() -> None:
-    rows = [*lines("0 invoke poll", "0 info poll"), *lines("0 invoke poll", "0 ok poll", run=1)]
-    assert facts(rows) == []
-    assert [each.run for each in facts([*rows, *lines("3 ok poll", run=4)])] == [4]
-
-
-def test_pairing_goes_by_position_and_not_by_row_order_or_index() -> None:
-    rows = lines("0 invoke send 7", "0 ok send 7", "0 invoke poll", "0 ok poll")
-    for row, index in zip(rows, (FAR, 5, 5, 0), strict=True):
-        row["index"] = index
-    assert facts(rows[::-1]) == []
-    rows[3]["f"] = "assign"
-    assert facts(rows[::-1]) == [pairing.PairingFacts(run=0, unmatched=0)]
-
-
 def test_extreme_numbers() -> None:
     rows = lines(f"{FAR} invoke send {-FAR - 1}", f"{FAR} ok send {FAR}", f"{FAR} invoke poll")
     for row in rows:
@@ -94,23 +52,6 @@ def test_extreme_numbers() -> None:
     found = facts(rows)
     assert found == [pairing.PairingFacts(run=0, unmatched=1)]
     assert pickle.loads(pickle.dumps(found[0])) == found[0]
-
-
-def test_a_completion_answers_its_invocation() -> None:
-    ops = lines("0 invoke send 7", "1 invoke poll", "0 ok send 7", "1 fail poll", "1 ok poll")
-    assert answered(ops) == {(0, 0): (None, None, True), (0, 1): (None, None, None), (0, 2): (0, 0, None),
-                             (0, 3): (1, 1, None), (0, 4): (None, None, None)}  # fmt: skip
-
-
-def test_a_completion_is_paired_by_the_values_it_sends() -> None:
-    ops = lines("0 invoke send 7", "0 invoke txn 8", "0 invoke poll",
-                "0 ok txn 8", "0 ok poll", "0 ok send 7", "0 info send 7")  # fmt: skip
-    by_place = {at: answers for (_, at), answers in answered(ops).items()}
-    assert by_place[3] == (1, 1, None)
-    assert by_place[5] == (0, 0, None)
-    assert by_place[4] == (None, None, None)  # with other ops open it cannot be paired with its poll
-    assert by_place[6] == (None, None, None)  # that send has its answer already
-    assert [by_place[at][2] for at in (0, 1, 2)] == [True, True, None]
 
 
 # -- against a plain loop ---------------------------------------------------------------------------------

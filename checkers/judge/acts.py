@@ -2,7 +2,7 @@
 
 Rules
 1. A line that cannot be read may have been a fault that lost data, or an unclean election
-   (read/broken_lines.py). The torn last line does not count as a line.
+   (read/tables.py). The torn last line does not count as a line.
 2. Where lines are unreadable or missing, any act of the schedule that the history lacks may be among them.
 3. If indexes do not rise, or a time falls, nobody knows which sends came before a fault.
 4. A fault is recorded when it has taken effect: the last fault of a killed harness may have no line.

@@ -1,33 +1,143 @@
-"""Measures one run folder: its row and those of its faults (defined in the package's docstring).
+"""Measures one run folder: its row and those of its faults (defined in the package's docstring), by SQL over
+the tables of clients.py."""
 
-Everything but the reading is pure.
-"""
-
-import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+import duckdb
 
+from floodmark.checkers.read.facts import HistoryFacts
 from floodmark.checkers.read.folder import Folder, is_int
-from floodmark.checkers.stats.clients import NEVER, Clients, Waited, clients_of
-from floodmark.checkers.stats.protocol import Protocol, protocol_of
+from floodmark.checkers.read.tables import Parsed
+from floodmark.checkers.stats.clients import database_of, read_history
+from floodmark.checkers.stats.protocol import load_events, of_faults, of_run
 from floodmark.checkers.stats.spans import FaultSpan, fault_spans
-from floodmark.checkers.stats.tables import QUANTILES
+from floodmark.checkers.stats.tables import QUANTILES, WINDOWS
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import system_of
 
-Ints = npt.NDArray[np.int64]
 Row = dict[str, Any]
 NS = 1_000_000_000
+
+# -- how long clients waited --------------------------------------------------------------------------------
+
+# When the load ended.
+_LOAD = """
+select coalesce((select max(time) from lines), 0) as ends,
+    (select count(*) from ops where answer is null) as unanswered"""
+
+# Sends that were invoked, and acks; how many sends of a partition are open from a time on.
+_ASKED = """
+create temp table asked as
+select partition, s.time as began, answer.time as ended, "at", coalesce(answer.type = 'ok', false) as ok
+from sends s join ops using ("at") where type = 'invoke'"""
+_ACKS = "create temp table acks as select distinct partition, time from sends where type = 'ok'"
+_OPEN_SENDS = """
+create temp table open_sends as
+select partition, time, sum(sum(change)) over (partition by partition order by time) as count
+from (select partition, began as time, 1 as change from asked union all
+    select partition, ended, -1 from asked where ended is not null)
+group by partition, time"""
+
+
+def _since(instants: str) -> str:
+    """For rows with partition and instant: when the wait for an ack begins. At that instant if a send is open
+    then, else at the next invocation; null if there is none."""
+    return f"""
+    select i.*, case when o.count > 0 then instant else began end as since
+    from ({instants}) i
+    asof left join open_sends o on i.partition = o.partition and i.instant >= o.time
+    asof left join asked a on i.partition = a.partition and i.instant < a.began"""
+
+
+# The times in which somebody waited for an ack of a partition, without one in between.
+_WAITS = f"""
+create temp table waits as
+with instants as (
+    select partition, time as instant from acks union all
+    select distinct partition, -(1::hugeint << 64) from sends),
+following as (
+    select *, coalesce(lead(instant) over (partition by partition order by instant), $ends) as until
+    from ({_since("from instants")}))
+select partition, since, until from following where since < until"""
+
+# When each send was due, and how long it took until it was served: also those that clients would have begun
+# had they not waited for an answer for longer than two usual intervals (coordinated omission).
+_DUE = """
+create temp table due as
+with later as (
+    select "at", max(coalesce(k.time, $ends)) as served
+    from asked a asof left join acks k on a.partition = k.partition and a.ended < k.time
+    where not ok group by "at"),
+served as (
+    select began, coalesce(next_began, answer.time) as waited, least($ends, case
+        when answer.type = 'ok' then answer.time else greatest(began, served) end) as served
+    from ops left join later using ("at") where f = 'send'),
+usual as (select coalesce(floor(median(next_began - began)), 0)::hugeint as usual from ops),
+missed as (
+    select *, case when usual > 0 then greatest(0, least(
+        (waited - 1 - began) // usual, (served - began) // usual - 1)) else 0 end as missed
+    from served, usual),
+each as (
+    select began + usual * unnest(range((missed + 1)::bigint)) as due, served from missed)
+select due, served - due as took from each"""
+
+_PERCENTILES = ", ".join(
+    f"took[greatest(1, ceil(round({share} * len(took), 6)))::bigint] / 1e6 as {name}_ms"
+    for name, share in QUANTILES.items())
+_BOUNDS = {
+    "before": ("2 * began - until", "began"),
+    "during": ("began", "until"),
+    "after": ("until", "2 * until - began"),
+}
+
+
+def _latencies(window: str) -> str:
+    """For each fault the latencies of the sends that were due in this window, and how many these were."""
+    begin, end = _BOUNDS[window]
+    return f"""
+    with took as (
+        select number, list(took order by took) filter (took is not null) as took
+        from faults left join due on due >= {begin} and due < {end} group by number)
+    select {_PERCENTILES.replace(" as ", f" as {window}_")}, coalesce(len(took), 0) as {window}_sends
+    from took order by number"""
+
+
+_FAILED = """
+select (min(answer.time) - any_value(f.began)) / 1e9 as first_failed_s
+from faults f left join ops o on answer.type <> 'ok' and answer.time >= f.began and o.began < until
+group by number order by number"""
+
+_GAPS = """
+select max(w.until - since) / 1e9 as gap_s,
+    first(partition order by w.until - since desc, partition) as gap_partition
+from faults f left join waits w on since < f.until and w.until > began
+group by number order by number"""
+
+_RECOVERIES = f"""
+with partitions as (select distinct partition from sends),
+instants as (select number, partition, over as instant from faults, partitions where over is not null),
+known as (
+    select number, s.partition, least(coalesce(k.time, $ends), $ends) - since as lasted,
+        k.time is not null as recovered
+    from ({_since("from instants")}) s
+    asof left join acks k on s.partition = k.partition and s.instant < k.time
+    where since < $ends)
+select max(lasted) / 1e9 as recovery_s,
+    first(partition order by lasted desc, partition) as recovery_partition,
+    bool_and(recovered) as recovered
+from faults left join known using (number) group by number order by number"""
+
+
+# -- a run --------------------------------------------------------------------------------------------------
 
 
 def measured(folder: Folder) -> Row:
     """The row of KEPT. FloodmarkError if there is nothing to measure; OSError if a file cannot be read."""
     refuse_unfit(folder)
-    return measures_of(folder, clients_of(folder))
+    assert folder.history is not None
+    return measures_of(folder, list(read_history(folder.history, folder.special)))
 
 
 def refuse_unfit(folder: Folder) -> None:
@@ -38,143 +148,68 @@ def refuse_unfit(folder: Folder) -> None:
         raise FloodmarkError((of_history or words or ["there is no history.jsonl"])[0])
 
 
-def measures_of(folder: Folder, clients: Clients) -> Row:
+def measures_of(folder: Folder, history: Sequence[Parsed]) -> Row:
     """The row, for a history that was read."""
-    protocol = protocol_of(folder)
-    spans = fault_spans(clients.nemesis)
-    faults = [_fault(span, clients, protocol) for span in spans]
-    for row, more in zip(faults, _waits(spans, clients), strict=True):
-        row.update(more)
-    return {**_run(folder, clients, protocol), **_of_faults(faults), "of_faults": faults}
-
-
-# -- the run ------------------------------------------------------------------------------------------------
-
-
-def _run(folder: Folder, clients: Clients, protocol: Protocol) -> Row:
-    about, facts = folder.about, clients.facts
-    seed = about.get("seed")
-    summed = {name: sum(getattr(one, name) for one in facts) for name in ("acked", "ok", "fail", "info")}
-    latencies = _latencies(clients, 0, NEVER)
+    facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
+    about, seed = folder.about, folder.about.get("seed")
+    with database_of(history, [*folder.special.settling, *folder.special.final]) as database:
+        load_events(database, folder)
+        (load,) = _rows(database, _LOAD)
+        ends = {"ends": load["ends"]}
+        for statement in (_ASKED, _ACKS, _OPEN_SENDS):
+            database.execute(statement)
+        for statement in (_WAITS, _DUE):
+            database.execute(statement, ends)
+        spans = fault_spans(line for one in facts for line in one.nemesis)
+        faults = list(_faults(database, folder, spans, load["ends"]))
+        (of_all,) = _rows(database, f"""
+            with took as (select list(took order by took) as took from due where due >= 0)
+            select {_PERCENTILES} from took""")
+        (of_trace,) = _rows(database, of_run(folder))
     return {
         "system": system_of(about),
         "nemesis": str(about.get("scenario") or about.get("nemesis") or "none"),
         "seed": seed if is_int(seed) else None,
-        "load_s": clients.ends_ns / NS,
-        **summed,
-        "unanswered": clients.unanswered,
+        "load_s": load["ends"] / NS,
+        **{name: sum(getattr(one, name) for one in facts) for name in ("acked", "ok", "fail", "info")},
+        "unanswered": load["unanswered"],
         "broken_lines": sum(one.broken for one in facts) - folder.torn,
-        "elections": _count(protocol.elections),
-        "unclean_elections": _count(protocol.unclean),
-        "isr_changes": _count(protocol.isr_changes),
-        "isr_by_leader": protocol.isr_by_leader,
-        "isr_by_controller": protocol.isr_by_controller,
-        "truncations": _count(protocol.truncations),
-        "largest_truncation": protocol.largest_truncation,
-        **{f"{name}_ms": quantile(latencies, share) for name, share in QUANTILES.items()},
-    }
+        **of_trace,
+        **of_all,
+        "faults": len(faults),
+        "faults_by_kind": sorted(Counter(row["kind"] for row in faults).items()),
+        **{name: max((row[of] for row in faults if row[of] is not None), default=None)
+           for name, of in (("max_unavailable_s", "gap_s"), ("max_recovery_s", "recovery_s"))},
+        "of_faults": faults,
+    }  # fmt: skip
 
 
-def _of_faults(faults: list[Row]) -> Row:
-    kinds = Counter(row["kind"] for row in faults)
-    worst = {name: max((row[of] for row in faults if row[of] is not None), default=None)
-             for name, of in (("max_unavailable_s", "gap_s"), ("max_recovery_s", "recovery_s"))}
-    return {"faults": len(faults), "faults_by_kind": sorted(kinds.items()), **worst}
+def _faults(
+    database: duckdb.DuckDBPyConnection, folder: Folder, spans: Sequence[FaultSpan], ends_ns: int
+) -> Iterator[Row]:
+    times = [(number, span.began_ns, span.until_ns(ends_ns), span.over_ns)
+             for number, span in enumerate(spans)]
+    database.execute("create temp table faults (number int, began hugeint, until hugeint, over hugeint)")
+    if times:
+        database.executemany("insert into faults values (?, ?, ?, ?)", times)
+    ends = {"ends": ends_ns}
+    parts = [_rows(database, _FAILED), _rows(database, _GAPS), _rows(database, _RECOVERIES, ends),
+             *(_rows(database, _latencies(window)) for window in WINDOWS),
+             _rows(database, of_faults(folder))]
+    for span, *rows in zip(spans, *parts, strict=True):
+        yield {
+            "index": span.index,
+            "kind": span.kind,
+            "detail": span.detail,
+            "nodes": list(span.nodes),
+            "failed": span.failed,
+            "began_s": span.began_ns / NS,
+            "effect_s": span.effect_ns / NS,
+            "mended_s": None if span.mended_ns is None else span.mended_ns / NS,
+        } | {name: figure for row in rows for name, figure in row.items()}
 
 
-def _count(times: Ints | None) -> int | None:
-    return None if times is None else len(times)
-
-
-# -- a fault ------------------------------------------------------------------------------------------------
-
-
-def _fault(span: FaultSpan, clients: Clients, protocol: Protocol) -> Row:
-    """All columns except those about waiting for an ack."""
-    begin, end = span.began_ns, span.until_ns(clients.ends_ns)
-    windows = {"before": (2 * begin - end, begin), "during": (begin, end), "after": (end, 2 * end - begin)}
-    latencies = {window: _latencies(clients, *bounds) for window, bounds in windows.items()}
-    return {
-        "index": span.index,
-        "kind": span.kind,
-        "detail": span.detail,
-        "nodes": list(span.nodes),
-        "failed": span.failed,
-        "began_s": begin / NS,
-        "effect_s": span.effect_ns / NS,
-        "mended_s": _seconds(span.mended_ns),
-        "first_failed_s": _first_failed(clients, begin, end),
-        **{f"{window}_{name}_ms": quantile(latencies[window], share)
-           for window in windows for name, share in QUANTILES.items()},
-        **{f"{window}_sends": len(of) for window, of in latencies.items()},
-        "elections": _within(protocol.elections, begin, end),
-        "unclean_elections": _within(protocol.unclean, begin, end),
-        "isr_changes": _within(protocol.isr_changes, begin, end),
-        "truncations": _within(protocol.truncations, begin, end),
-    }
-
-
-def _first_failed(clients: Clients, begin: int, end: int) -> float | None:
-    ops = clients.ops
-    failed = ops.ended[~ops.ok & (ops.ended >= begin) & (ops.ended < NEVER) & (ops.began < end)]
-    return (int(failed.min()) - begin) / NS if len(failed) else None
-
-
-def _latencies(clients: Clients, begin: int, end: int) -> Ints:
-    """The latencies of the sends that were due from begin on and before end, in ns, sorted."""
-    sends = clients.due_sends
-    return np.sort(sends.took[(sends.due >= begin) & (sends.due < end)])
-
-
-def quantile(latencies: Ints, share: float) -> float | None:
-    """The lowest latency, in ms, that this share of them does not exceed."""
-    if not len(latencies):
-        return None
-    return float(latencies[max(math.ceil(round(share * len(latencies), 6)), 1) - 1]) / 1e6
-
-
-def _within(times: Ints | None, begin: int, end: int) -> int | None:
-    return None if times is None else int(((times >= begin) & (times < end)).sum())
-
-
-def _seconds(time_ns: int | None) -> float | None:
-    return None if time_ns is None else time_ns / NS
-
-
-# -- waiting for an ack -------------------------------------------------------------------------------------
-
-
-def _waits(spans: list[FaultSpan], clients: Clients) -> list[Row]:
-    """For each fault the worst gap and the worst recovery, over all partitions."""
-    rows: list[Row] = [{"gap_s": None, "gap_partition": None, "recovery_s": None, "recovery_partition": None,
-                        "recovered": None} for _ in spans]
-    for waited in clients.partitions:
-        begin, end = waited.waits(clients.ends_ns)
-        for span, row in zip(spans, rows, strict=True):
-            met = (begin < span.until_ns(clients.ends_ns)) & (end > span.began_ns)
-            if met.any():
-                _keep_worst(row, "gap", waited.partition, int((end - begin)[met].max()))
-        for row, recovery in zip(rows, _recoveries(spans, waited, clients.ends_ns), strict=True):
-            if recovery is not None:
-                lasted, recovered = recovery
-                _keep_worst(row, "recovery", waited.partition, lasted)
-                row["recovered"] = recovered and row["recovered"] is not False
-    return rows
-
-
-def _recoveries(
-    spans: list[FaultSpan], waited: Waited, ends_ns: int
-) -> list[tuple[int, bool] | None]:
-    """For each fault how long this partition took to recover (ns), and whether it did."""
-    over = np.array([NEVER if span.over_ns is None else span.over_ns for span in spans], dtype=np.int64)
-    since, acked = waited.since(over), waited.next_ack(over)
-    known = (over < NEVER) & (since < ends_ns)
-    return [(min(ack, ends_ns) - begin, ack < NEVER) if is_known else None
-            for begin, ack, is_known in zip(since.tolist(), acked.tolist(), known.tolist(), strict=True)]
-
-
-def _keep_worst(row: Row, name: str, partition: int, lasted_ns: int) -> None:
-    lasted: Mapping[str, Any] = {f"{name}_s": lasted_ns / NS, f"{name}_partition": partition}
-    before = row[f"{name}_s"]
-    if before is None or lasted[f"{name}_s"] > before:
-        row.update(lasted)
+def _rows(database: duckdb.DuckDBPyConnection, select: str, given: Row | None = None) -> list[Row]:
+    answer = database.execute(select, given)
+    names = [column[0] for column in answer.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]

@@ -1,81 +1,59 @@
-"""Counts leaders, ISRs and truncations in a trace: it finds their few lines without parsing the others."""
+"""Counts elections, changes of ISRs and truncations in a trace: it finds their few lines without parsing the
+others."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+import duckdb
 
-from floodmark.checkers.read.field_table import TRACE
+from floodmark.checkers.read.arrays import concatenated
 from floodmark.checkers.read.folder import Folder
-from floodmark.checkers.read.json_lines import rows_of
 from floodmark.checkers.read.ranges import bytes_of, cut
-
-Ints = npt.NDArray[np.int64]
-Row = Mapping[str, Any]
+from floodmark.checkers.read.tables import read_bytes, schema_of
 
 # The form in which brokers, and any JSON writer, write these lines.
 _LINE = re.compile(rb'"event"[ \t]*:[ \t]*"(?:elect|isr|truncate)"')
-_CREATED, _ASKED = "created", "alter"  # causes: a partition is new; its leader asked for it
+# Of each figure the event, and which of its lines count: no leaders of new partitions; ISRs by the
+# controller, asked for by the leader or not.
+_COUNTED = {
+    "elections": ("elect", "cause is distinct from 'created'"),
+    "unclean_elections": ("elect", "cause is distinct from 'created' and not clean"),
+    "isr_changes": ("isr", "leo is null"),
+    "truncations": ("truncate", "cut_from > cut_to"),
+}
+_OF_RUN = {
+    **_COUNTED,
+    "isr_by_leader": ("isr", "leo is null and cause = 'alter'"),
+    "isr_by_controller": ("isr", "leo is null and cause <> 'alter'"),
+    "largest_truncation": ("truncate", "cut_from > cut_to"),
+}
 
 
-@dataclass(slots=True, kw_only=True)
-class Protocol:
-    """Times of the events, since the run began, sorted (ns); None: the system does not show them."""
-
-    elections: Ints | None = None
-    unclean: Ints | None = None
-    isr_changes: Ints | None = None
-    isr_by_leader: int | None = None
-    isr_by_controller: int | None = None
-    truncations: Ints | None = None
-    largest_truncation: int | None = None  # records; None also if there was none
-
-
-@dataclass(slots=True, kw_only=True)
-class _Lines:
-    elect: list[Row] = field(default_factory=list)
-    isr: list[Row] = field(default_factory=list)
-    truncate: list[Row] = field(default_factory=list)
-
-
-def protocol_of(folder: Folder) -> Protocol:
-    """Read the trace, if there is one and run.json promises the event. OSError if it cannot be read."""
-    found = Protocol()
-    if folder.trace is None:
-        return found
-    lines, shows = _Lines(), folder.observes.shows
-    for row in _rows(folder):
-        if row["time"] >= 0:
-            getattr(lines, row["event"]).append(row)
-    if shows("elect"):
-        elected = [row for row in lines.elect if row.get("cause") != _CREATED]
-        found.elections = _times(elected, lambda row: True)
-        found.unclean = _times(elected, lambda row: not row["clean"])
-    if shows("isr"):
-        by_controller = [row for row in lines.isr if row.get("leo") is None]
-        found.isr_changes = _times(by_controller, lambda row: True)
-        found.isr_by_leader = sum(row.get("cause") == _ASKED for row in by_controller)
-        found.isr_by_controller = sum(row.get("cause") not in (None, _ASKED) for row in by_controller)
-    if shows("truncate"):
-        found.truncations = _times(lines.truncate, lambda row: row["from"] > row["to"])
-        found.largest_truncation = max((row["from"] - row["to"] for row in lines.truncate
-                                        if row["from"] > row["to"]), default=None)
-    return found
-
-
-def _times(rows: list[Row], counts: Callable[[Row], bool]) -> Ints:
-    return np.sort(np.array([row["time"] for row in rows if counts(row)], dtype=np.int64))
-
-
-def _rows(folder: Folder) -> Iterator[Row]:
-    """The good lines of these events."""
-    assert folder.trace is not None
-    for one in cut(0, "trace", None, folder.trace):
+def load_events(database: duckdb.DuckDBPyConnection, folder: Folder) -> None:
+    """Make the table `events`, with the columns of `trace`. OSError if the trace cannot be read."""
+    read = [{"trace": schema_of("trace").empty_table()}]
+    for one in cut(0, "trace", None, folder.trace) if folder.trace is not None else ():
         lines = (line for line in bytes_of(one).split(b"\n") if _LINE.search(line))
-        for row in pa.table(dict(rows_of(b"\n".join(lines), TRACE).columns)).to_pylist():
-            if row["event"] in ("elect", "isr", "truncate"):
-                yield row
+        read.append({"trace": read_bytes(one, b"\n".join(lines)).tables["trace"]})
+    database.register("all_events", concatenated(read)["trace"])
+    database.execute("create temp view events as from all_events where time >= 0")
+
+
+def of_run(folder: Folder) -> str:
+    """The SELECT of a run's figures; null where the system does not show the events."""
+    return f"select {_figures(folder, _OF_RUN)} from events"
+
+
+def of_faults(folder: Folder) -> str:
+    """The same for each fault, while it was in force."""
+    return f"""
+        select {_figures(folder, _COUNTED)}
+        from faults left join events on time >= began and time < until group by number order by number"""
+
+
+def _figures(folder: Folder, figures: Mapping[str, tuple[str, str]]) -> str:
+    shown = {event for event, _ in figures.values() if folder.trace and folder.observes.shows(event)}
+    of_lines = dict.fromkeys(figures, "count(*)") | {"largest_truncation": "max(cut_from::hugeint - cut_to)"}
+    return ", ".join(
+        (f"{of_lines[name]} filter (event = '{event}' and {counts})" if event in shown else "max(null)")
+        + f" as {name}" for name, (event, counts) in figures.items())

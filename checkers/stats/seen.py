@@ -8,31 +8,42 @@ Rules
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
-from floodmark.checkers.read.arrays import concatenated
 from floodmark.checkers.read.facts import HistoryFacts
 from floodmark.checkers.read.folder import Folder, open_folder
 from floodmark.checkers.read.tables import Parsed
-from floodmark.checkers.stats.clients import Ops, clients_in, is_one_of, numbers, ops_of, read_history
+from floodmark.checkers.stats.clients import database_of, read_history
 from floodmark.checkers.stats.measures import measures_of, refuse_unfit
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import Run
 
-Ints = npt.NDArray[np.int64]
 Near = tuple[int, int, int]  # partition, first offset, the offset after the last
 
 OPS_AT_MOST = 500_000  # more would make a page too large to send
 BYTES_AT_MOST = 1 << 31
-US = 1_000
 THREADS = 2  # the parser works outside Python's lock
+
+
+# The `columns` of Seen.
+_COLUMNS = """
+with shown as (
+    select *, floor(began / 1000) as us, coalesce(answer.type = 'ok', false) as ok
+    from ops order by began, "at" limit $most)
+select (us - lag(us, 1, 0) over (order by began, "at"))::bigint as began,
+    (greatest(0, coalesce(answer.time, (select greatest(0, max(time)) from lines)) - shown.began)
+        // 1000)::bigint as lasted,
+    case when ok then 0 when answer.type = 'fail' then 1 else 2 end
+        + case f when 'send' then 0 when 'poll' then 3 else 6 end as what,
+    case when ok then answer.records else 0 end as records
+from shown order by shown.began, "at\""""
+_ACKED = """
+select partition, "offset", value, least(coalesce(began, time), time)::bigint, time::bigint
+from sends s left join ops on answer."at" = s."at"
+where type = 'ok'"""
 
 
 class Acked(NamedTuple):
@@ -100,7 +111,7 @@ def _faults(folder: Folder, history: Sequence[Parsed]) -> tuple[Sequence[Mapping
     """The measures' rows of the faults; or why there are none."""
     try:
         refuse_unfit(folder)
-        return measures_of(folder, clients_in(folder, history))["of_faults"], ""
+        return measures_of(folder, history)["of_faults"], ""
     except FloodmarkError as error:
         return (), str(error)
     except OSError as error:
@@ -109,43 +120,14 @@ def _faults(folder: Folder, history: Sequence[Parsed]) -> tuple[Sequence[Mapping
 
 def _drawn(history: Sequence[Parsed], near: Sequence[Near], ops_at_most: int) -> dict[str, Any]:
     """The data of all clients' ops, also of those that settle the cluster and of the final reads."""
-    joined = concatenated([one.tables for one in history])
-    lines, ops = joined["lines"], ops_of(joined["lines"])
-    order = np.argsort(ops.began, kind="stable")[:ops_at_most]
+    with database_of(history) as database:
+        ((count,),) = database.execute("select count(*) from ops").fetchall()
+        columns = database.sql(_COLUMNS, params={"most": ops_at_most}).to_arrow_table()
+        wanted = " or ".join(f'partition = {of} and "offset" >= {max(first, 0)} and "offset" < {behind}'
+                             for of, first, behind in near)
+        acked = database.execute(_ACKED + f" and ({wanted or False}) order by s.\"at\", pos").fetchall()
     return {
-        "ops": len(ops.at),
-        "columns": {name: column[order].tolist() for name, column in _columns(lines, ops).items()}
-        | {"began": np.diff(ops.began[order] // US, prepend=0).tolist()},
-        "acked": list(_acked(joined["sends"], numbers(lines, "at"), ops, near)),
+        "ops": count,
+        "columns": {name: columns[name].to_pylist() for name in columns.column_names},
+        "acked": [Acked(*row) for row in acked],
     }
-
-
-def _columns(lines: pa.Table, ops: Ops) -> dict[str, Ints]:
-    """For each op how long it took (us), how it ended (ok, fail, info: 0, 1, 2; for polls 3 more, for other
-    ops 6), and how many records an ok one sent and read."""
-    times = numbers(lines, "time")
-    ended = np.where(ops.answered < 0, max(int(times.max(initial=0)), 0), ops.ended)
-    failed = is_one_of(lines, "type", "fail")[ops.answered] & (ops.answered >= 0)
-    polls = is_one_of(lines, "f", "poll")[ops.asked]
-    return {
-        "lasted": np.maximum(ended - ops.began, 0) // US,
-        "what": np.where(ops.ok, 0, np.where(failed, 1, 2)) + np.where(ops.sends, 0, np.where(polls, 3, 6)),
-        "records": np.where(ops.ok, numbers(lines, "records")[ops.answered], 0),
-    }
-
-
-def _acked(
-    sends: pa.Table, line_at: Ints, ops: Ops, near: Sequence[Near]
-) -> Iterator[Acked]:
-    """Yields each acked record in these ranges."""
-    partition = numbers(sends, "partition")
-    offset = sends["offset"].fill_null(-1).to_numpy()
-    wanted = np.zeros(len(partition), dtype=np.bool_)
-    for of, first, behind in near:
-        wanted |= (partition == of) & (offset >= max(first, 0)) & (offset < behind)
-    rows = np.flatnonzero(wanted & is_one_of(sends, "type", "ok"))
-    taken = sends.select(["at", "partition", "offset", "value", "time"]).take(pa.array(rows))
-    theirs = np.flatnonzero((ops.answered >= 0) & np.isin(line_at[ops.answered], numbers(taken, "at")))
-    began = dict(zip(line_at[ops.answered[theirs]].tolist(), ops.began[theirs].tolist(), strict=True))
-    for at, of, place, value, time in zip(*(column.to_pylist() for column in taken.columns), strict=True):
-        yield Acked(of, place, value, min(began.get(at, time), time), time)

@@ -155,28 +155,6 @@ def test_the_lowest_unmatched_completion_is_kept() -> None:
 # -- the history --------------------------------------------------------------------------------------------
 
 
-def test_indexes_from_0_without_gaps_are_in_order() -> None:
-    assert history((0, 0), (1, 0), (2, 5)).in_order
-    assert history((0, 0), BLANK, (1, 0)).in_order
-    assert not history((1, 0), (2, 0)).in_order
-    assert not history((0, 0), (2, 0)).in_order
-    assert not merged(of_history(0, [(0, 0)]), of_history(1, [(2, 0)])).in_order
-
-
-def test_indexes_that_rise_with_a_gap_are_not_disordered() -> None:
-    assert not history((0, 0), (7, 0), (FAR, 0)).disordered
-    assert history((0, 0), (0, 0)).disordered
-    assert merged(of_history(0, [(0, 0), (FAR, 0)]), of_history(1, [(FAR, 0)])).disordered
-
-
-def test_a_time_falls_below_the_highest_before_it() -> None:
-    assert history((0, 5), (1, 5), (2, 6)).falls is None
-    assert history((0, 5), (1, 9), (2, 6), (3, 5)).falls == 2
-    assert merged(of_history(0, [(0, 9)]), of_history(1, [(1, 8), (2, 3)])).falls == 1
-    assert merged(of_history(0, [(0, 9)]), of_history(1, [(1, 9), (2, 8)])).falls == 2
-    assert merged(of_history(0, [(0, FAR)]), of_history(1, [(1, -FAR)])).falls == 1
-
-
 def test_partitions_that_are_only_assigned_are_listed_and_not_used() -> None:
     facts = HistoryFacts(run=0, number=0, used=((0, 1),), assigned=((1, 3),))
     dump = DumpFacts(run=0, number=0, node="n1", partitions=((7, 7),))

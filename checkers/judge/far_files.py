@@ -17,12 +17,11 @@ from pyspark import RDD, SparkContext
 from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
-from pyspark.sql.udf import UserDefinedFunction
-from pyspark.util import PythonEvalType
 
 from floodmark.checkers.judge.layout import RunWork
 from floodmark.checkers.read.ranges import RANGE_BYTES, Range
 from floodmark.checkers.spark.hadoop import literally, uri_of
+from floodmark.checkers.spark.jvm import map_in_arrow
 from floodmark.checkers.spark.settings import CERTAIN
 
 LEAST_RANGE_BYTES = 1 << 16  # a range's number in its file is its start divided by this
@@ -48,7 +47,7 @@ def far_ranges(spark: SparkContext, works: Iterable[RunWork]) -> "RDD[Read]":
     session = own_session()
     read: RDD[Read] = spark.parallelize([], 1)
     if lines:
-        rows = _each_range(_lines_of(session, _paths(lines)))
+        rows = map_in_arrow(_lines_of(session, _paths(lines)), _packed, _RANGE)  # one row for each range
         read = read.union(rows.rdd.map(partial(_range_of, lines, _with_bom(lines))))
     if parquet:
         files = _reader(session, "binaryFile").load(_paths(parquet))
@@ -92,16 +91,6 @@ def _lines_of(session: SparkSession, paths: list[str]) -> DataFrame:
         F.input_file_block_start().alias("start"),
         F.col("value").cast("binary").alias("data"),
     )
-
-
-def _each_range(lines: DataFrame) -> DataFrame:
-    """One row for each range: the file, the range's start, its lines. (lines.mapInArrow(_packed, _RANGE)
-    would do the same, but requires pandas without using it.)"""
-    function = UserDefinedFunction(
-        _packed, returnType=_RANGE, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
-    )
-    column = function(*(lines[name] for name in lines.columns))
-    return DataFrame(lines._jdf.mapInArrow(column._jc, False, None), lines.sparkSession)
 
 
 # -- in a worker --------------------------------------------------------------------------------------------

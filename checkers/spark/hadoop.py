@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, cast
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from floodmark.checkers.spark import session
+from floodmark.checkers.spark import jvm, session
 from floodmark.checkers.spark.spark_master import words_of
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.spark_options import HERE, Workers
@@ -64,7 +63,8 @@ def refuse_unreachable(place: "HadoopPlace") -> None:
         if "No FileSystem for scheme" in words:
             raise UsageError(f"{place.uri}: Spark knows no file system {scheme}://") from error
         if _names(error) & {"ClassNotFoundException", "NoClassDefFoundError"}:
-            which = f".packages={_JARS[scheme]}:{_hadoop_version()}" if scheme in _JARS else "=FILE"
+            version = jvm.hadoop().util.VersionInfo.getVersion()
+            which = f".packages={_JARS[scheme]}:{version}" if scheme in _JARS else "=FILE"
             raise FloodmarkError(
                 f"{place.uri}: Spark lacks the jar for {scheme}:// ({words}); give it: "
                 f"--conf spark.jars{which}"
@@ -72,32 +72,14 @@ def refuse_unreachable(place: "HadoopPlace") -> None:
         raise FloodmarkError(f"{place.uri}: {words}") from error
 
 
-def classes() -> Any:
-    """Hadoop's classes, in Spark's JVM."""
-    assert SparkContext._jvm is not None
-    return SparkContext._jvm.org.apache.hadoop.fs
-
-
-def configuration() -> Any:
-    """Hadoop's settings, in Spark's current JVM: after one has died there is a new one."""
-    context = SparkContext._active_spark_context
-    assert context is not None
-    return context._jsc.hadoopConfiguration()
-
-
 def uri_of(address: str) -> str:
     """The address in the form in which Spark reports a row's file."""
-    return str(classes().Path(address).toUri().toString())
+    return str(jvm.hadoop().fs.Path(address).toUri().toString())
 
 
 def literally(address: str) -> str:
     """The address with characters escaped that Spark would take for a pattern."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", address)
-
-
-def _hadoop_version() -> str:
-    assert SparkContext._jvm is not None
-    return str(SparkContext._jvm.org.apache.hadoop.util.VersionInfo.getVersion())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +112,10 @@ class HadoopPlace:
         return dot + end if stem and end else ""
 
     def path(self) -> Any:
-        return classes().Path(self.uri)
+        return jvm.hadoop().fs.Path(self.uri)
 
     def file_system(self) -> Any:
-        return self.path().getFileSystem(configuration())
+        return self.path().getFileSystem(jvm.hadoop_configuration())
 
     def resolve(self) -> "HadoopPlace":
         """The full address: with the host that fs.defaultFS names, and normalized."""
@@ -187,7 +169,7 @@ class HadoopPlace:
         folder, _, name = self.uri.rpartition("/")
         with self._as_of_a_path():
             # Write where a mount table points to.
-            home = self._at(str(self.file_system().resolvePath(classes().Path(folder)).toString()))
+            home = self._at(str(self.file_system().resolvePath(jvm.hadoop().fs.Path(folder)).toString()))
             system, context = home.file_system(), home._context()
             last, fresh = home / name, home / f".{name}.{secrets.token_hex(8)}"
             system.setWriteChecksum(False)  # a .crc file would remain after the file itself
@@ -198,7 +180,8 @@ class HadoopPlace:
                 finally:
                     stream.close()
                 if context is not None:
-                    context.rename(fresh.path(), last.path(), _replacing())
+                    rename = jvm.hadoop().fs.Options.Rename
+                    context.rename(fresh.path(), last.path(), jvm.array_of(rename, rename.OVERWRITE))
             finally:
                 if context is not None:
                     system.delete(fresh.path(), False)
@@ -206,7 +189,7 @@ class HadoopPlace:
     def _context(self) -> Any:
         """Hadoop's newer interface, whose rename replaces; None for a file system without it."""
         try:
-            return classes().FileContext.getFileContext(self.path().toUri(), configuration())
+            return jvm.hadoop().fs.FileContext.getFileContext(self.path().toUri(), jvm.hadoop_configuration())
         except (PySparkException, Py4JError):
             return None
 
@@ -217,14 +200,6 @@ class HadoopPlace:
             yield
         except (PySparkException, Py4JError) as error:
             raise _os_error(error, self.uri) from error
-
-
-def _replacing() -> Any:
-    gateway, rename = SparkContext._gateway, classes().Options.Rename
-    assert gateway is not None
-    options = gateway.new_array(rename, 1)
-    options[0] = rename.OVERWRITE
-    return options
 
 
 class _Stream(io.RawIOBase):

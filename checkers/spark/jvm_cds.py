@@ -22,7 +22,6 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pyspark
 
@@ -43,6 +42,7 @@ UNWANTED = ("CI", user_cache.UNWANTED)  # set in the environment: nothing is bui
 BUILD_TIMEOUT_S = 900  # enough for a busy machine
 KEPT = 3
 _SCRATCH = ".building-"
+_TINY_RUN = {"format": 1, "nodes": ["n1"], "partitions": {"0": {"replicas": ["n1"]}}}
 
 
 def archive_path(java: Path) -> Path:
@@ -105,9 +105,10 @@ def build(java: Path) -> Path:
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=_SCRATCH) as scratch:
         fresh = Path(scratch) / "classes.jsa"
+        # Of a run without ops: what laws find in others, Python finds, and not the JVM.
+        (Path(scratch) / "run.json").write_text(json.dumps(_TINY_RUN), encoding="utf-8")
         child = subprocess.run(
-            [sys.executable, "-m", "floodmark.checkers.spark.jvm_cds", "--child",
-             str(tiny_run(Path(scratch) / "run"))],
+            [sys.executable, "-m", "floodmark.checkers.spark.jvm_cds", "--child", scratch],
             env={**os.environ, BUILDING: str(fresh)},
             capture_output=True,
             text=True,
@@ -122,55 +123,6 @@ def build(java: Path) -> Path:
     failed.unlink(missing_ok=True)
     keep_newest(archive, f"spark-*{SUFFIX}", KEPT)
     return archive
-
-
-# A run with errors, so that every check's code is loaded.
-_ABOUT = {
-    "format": 1, "nodes": ["n1", "n2"], "settled": True, "history_lines": 4, "guarantees": {"acks": "all"},
-    "partitions": {"0": {"topic": "t", "partition": 0, "replicas": ["n1", "n2"]}},
-    "leaders": {"0": {"leader": "n1", "epoch": 0, "isr": ["n1", "n2"]}},
-    "final_reads": {"processes": [1], "partitions": [0]},
-}  # fmt: skip
-_OPS = [
-    {"process": 0, "type": "invoke", "f": "send", "sends": [{"partition": 0, "value": 7}]},
-    {"process": 0, "type": "ok", "f": "send", "sends": [{"partition": 0, "value": 7, "offset": 1}]},
-    {"process": 1, "type": "invoke", "f": "poll"},
-    {"process": 1, "type": "ok", "f": "poll", "reads": [{"partition": 0, "value": 7, "offset": 1},
-                                                       {"partition": 0, "value": 8, "offset": 1}]},
-]  # fmt: skip
-_ROW = {
-    "partition": 0, "leader": "n1", "epoch": 0, "log_start": 0, "leo": 1, "hw": 1, "isr": ["n1", "n2"],
-    "clean": True, "epochs": [[0, 0]],
-}  # fmt: skip
-_STATE = {"partition": 0, "epoch": 0, "leo": 1, "hw": 0}
-_TRACE = [
-    {"node": "c", "event": "elect", "partition": 0, "epoch": 0, "leader": "n1", "isr": ["n1", "n2"],
-     "clean": True},
-    {"node": "n1", "event": "become_leader", **_STATE, "leo": 0, "isr": ["n1", "n2"], "start": 0},
-    {"node": "n2", "event": "become_follower", **_STATE, "leo": 0, "leader": "n1"},
-    {"node": "n1", "event": "append", **_STATE, "role": "leader", "offset": 0, "count": 1},
-    {"node": "n1", "event": "hw", **_STATE, "hw": 1, "role": "leader"},
-    {"node": "n1", "event": "truncate", **_STATE, "leo": 0, "from": 1, "to": 0},
-]  # fmt: skip
-_ENTRY = {"partition": 0, "offset": 0, "epoch": 0, "crc": 1}
-
-
-def tiny_run(folder: Path) -> Path:
-    """Write the run above into a folder."""
-    (folder / "logs").mkdir(parents=True)
-    write_lines(folder / "run.json", [_ABOUT])
-    write_lines(folder / "history.jsonl", [{"index": at, "time": at, **op} for at, op in enumerate(_OPS)])
-    seqs = [sum(other["node"] == line["node"] for other in _TRACE[:at]) for at, line in enumerate(_TRACE)]
-    trace = [{"time": at, "seq": seqs[at], **line} for at, line in enumerate(_TRACE)]
-    write_lines(folder / "trace.jsonl", trace)
-    write_lines(folder / "replicas.jsonl", [{"node": node, **_ROW} for node in ("n1", "n2")])
-    for value, node in enumerate(("n1", "n2")):
-        write_lines(folder / "logs" / f"{node}.jsonl", [{"node": node, "value": value, **_ENTRY}])
-    return folder
-
-
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def main() -> None:

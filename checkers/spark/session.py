@@ -21,14 +21,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
-from typing import IO, Any
+from typing import IO
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession, SQLContext
 
-from floodmark.checkers.spark import jvm_cds, scratch, settings, spark_master
+from floodmark.checkers.spark import jvm, jvm_cds, settings, spark_master
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.spark_options import HERE, Workers
 
@@ -54,6 +51,8 @@ _WORKERS_ALLOCATOR = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(200 << 20),
 }
+LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # an environment variable; takes precedence over spark.local.dir
+PREFIX = "floodmark-spark-"  # followed by the process id
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the programs it starts
 
 _running: list[SparkContext] = []  # one, or none yet
@@ -72,9 +71,8 @@ class OwnJvm:
 def context(workers: Workers = HERE) -> SparkContext:
     """The process's Spark context, started if there is none yet. (A session, with its catalogue and its SQL,
     takes as long again to start: only files that Spark must read need one.)"""
-    if not _running or _running[0]._jsc is None or has_died(_running[0]):
-        theirs = SparkContext._active_spark_context
-        _running[:] = [_started(workers) if theirs is None else theirs]
+    if not _running or jvm.is_stopped(_running[0]) or has_died(_running[0]):
+        _running[:] = [jvm.context() or _started(workers)]
     asked, there = workers.master, _running[0].master
     if asked not in (None, there):
         raise UsageError(f"--master {asked}: Spark works for this process at {there} already")
@@ -85,46 +83,58 @@ def parts(spark: SparkContext) -> tuple[int, int]:
     """How many tasks of the present stages are done, and how many there are."""
     with suppress(Exception):  # the JVM has died, or is ending
         tracker = spark.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        return (sum(stage.numCompletedTasks for stage in stages if stage is not None),
-                sum(stage.numTasks for stage in stages if stage is not None))
+        stages = [stage for id_ in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(id_))]
+        return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
     return 0, 0
 
 
+def cores(spark: SparkContext) -> int:
+    """How many tasks run at once, as far as is known."""
+    return max(1, spark.defaultParallelism)
+
+
 def has_died(spark: SparkContext) -> bool:
-    """Whether the JVM of this context has ended, or the context has stopped by itself (as it does when the
-    JVM runs out of memory). Then all references to it are dropped, so that `context` starts a new one.
-    spark-submit's cannot be started again."""
-    try:
-        if not spark._jsc.sc().isStopped():
-            return False
-    except (PySparkException, Py4JError, AttributeError, OSError):
-        pass
-    gateway = SparkContext._gateway
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    if gateway is None or process is None:
+    """Whether the JVM of this context has ended, or the context has stopped by itself. Then all references to
+    it are dropped, so that `context` starts a new one. spark-submit's cannot be started again."""
+    if jvm.works(spark):
+        return False
+    if jvm.process() is None:
         return _SUBMITTED not in os.environ
     with warnings.catch_warnings(), suppress(Exception):
         warnings.simplefilter("ignore")  # we know that the JVM has ended
         spark.stop()
-    process.kill()
-    process.wait(timeout=END_TIMEOUT_S)
-    if process.stdin is not None:
-        process.stdin.close()
-    forget_jvm(gateway)
-    while _own:
-        scratch.remove(_own.pop().scratch)
+    end_jvm(kill=True)
     return True
 
 
-def forget_jvm(gateway: Any) -> None:
-    """Forget a JVM that has ended: the next call of `context` starts a new one."""
-    with suppress(Exception):
-        gateway.shutdown()
-    SparkSession._instantiatedSession = SparkSession._activeSession = None
-    SQLContext._instantiatedContext = None
-    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-    _running.clear()
+def stop_spark() -> None:
+    """Stop Spark and its JVM, wait for it, and remove its folders. spark-submit's JVM is not stopped."""
+    disposable = bool(_own) and _own[0].disposable  # an orderly end takes a JVM more than a second
+    if _running and not (disposable and jvm.process()):
+        _running.pop().stop()
+    end_jvm(kill=disposable)
+
+
+def end_jvm(*, kill: bool) -> None:
+    """Wait until the JVM that this process has started ends, and remove its folders."""
+    process = jvm.process()
+    if process is not None:
+        if kill:
+            process.kill()
+        if process.stdin is not None:
+            process.stdin.close()  # a JVM ends when its standard input does
+        process.wait(timeout=END_TIMEOUT_S)
+        jvm.forget()
+        _running.clear()
+    while _own:
+        for folder in _own.pop().scratch:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def stop_spark_at_exit(pid: int) -> None:
+    """Stop Spark at exit of the process that started the JVM, but not of processes forked from it."""
+    if os.getpid() == pid and _own:
+        stop_spark()
 
 
 def _started(workers: Workers) -> SparkContext:
@@ -132,7 +142,7 @@ def _started(workers: Workers) -> SparkContext:
     if _SUBMITTED in os.environ:
         if workers != HERE:
             raise UsageError("--master and --conf are spark-submit's here: give them before the program")
-        SparkContext._ensure_initialized()
+        jvm.launch()
         configured, java = dict(SparkConf().getAll()), None
         master = configured.get("spark.master", spark_master.LOCAL)
     else:
@@ -153,7 +163,7 @@ def _started(workers: Workers) -> SparkContext:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     keys = {**settings.chosen(configured, loopback=near), "spark.master": master}
     keys.setdefault("spark.app.name", "floodmark")
-    with quiet() as heard, scratch.given_to_spark(folders):
+    with quiet() as heard, given_to_spark(folders):
         try:
             return _context(keys, master)
         except FloodmarkError:
@@ -180,15 +190,13 @@ def _context(keys: Mapping[str, str], master: str) -> SparkContext:
     conf = SparkConf(loadDefaults=False)
     for key, value in keys.items():
         conf.set(key, value)
-    SparkContext._ensure_initialized(conf=conf)
+    jvm.launch(conf)
     # No daemon: a process that ends while C++ code is being imported is aborted, and its exit code lost.
     Thread(target=import_module, args=(JUDGING,)).start()
     if not spark_master.is_local(master):
-        spark_master.refuse_silent(SparkContext._jvm, master)
+        spark_master.refuse_silent(master)
     made = SparkContext.getOrCreate(conf)
-    accumulators: Any = getattr(made, "_accumulatorServer", None)
-    if accumulators is not None:  # it would print a traceback when the JVM dies; has_died detects that
-        accumulators.handle_error = lambda *_: None
+    jvm.silence_accumulators(made)
     if not spark_master.is_local(master):
         spark_master.await_worker(made, master)
     return made
@@ -200,7 +208,7 @@ def _refused(error: Exception, heard: IO[bytes], master: str, java: Path | None)
     heard.seek(0)
     output = [line.strip() for line in heard.read().decode(errors="replace").splitlines() if line.strip()]
     words = spark_master.words_of(error)
-    if SparkContext._jvm is None:
+    if not jvm.is_launched():
         words = " ".join(find_errors(output)) or words
     if "UnsupportedClassVersionError" in words:
         words += f"; {_ADVICE}"
@@ -245,58 +253,59 @@ def is_not_from_py4j(record: logging.LogRecord) -> bool:
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
-def stop_spark() -> None:
-    """Stop Spark and its JVM, wait for it, and remove its folders. spark-submit's JVM is not stopped."""
-    gateway = SparkContext._gateway
-    process: subprocess.Popen[bytes] | None = None if gateway is None else gateway.proc
-    own = _own.pop() if _own else OwnJvm(scratch=(), disposable=False)
-    if process is not None and own.disposable:
-        process.kill()  # an orderly end takes it more than a second
-    elif _running:
-        _running.pop().stop()
-    if process is not None:
-        assert process.stdin is not None
-        process.stdin.close()  # a JVM ends when its standard input does
-        process.wait(timeout=END_TIMEOUT_S)
-        forget_jvm(gateway)
-    scratch.remove(own.scratch)
+# -- its scratch folders: Spark leaves files that it makes while it ends -------------------------------------
 
 
 def own_scratch(configured: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders of the JVM that is about to start, which this process ends. configured: Spark's keys so
-    far."""
-    disposable = not configured and jvm_cds.BUILDING not in os.environ
-    _own[:] = [OwnJvm(scratch=scratch.made(configured), disposable=disposable)]
+    """New folders for the JVM that is about to start, which are removed when it ends, however it ends. They
+    are where the user wants such files: SPARK_LOCAL_DIRS, else spark.local.dir, else the temporary folder.
+    configured: Spark's keys so far."""
+    named = os.environ.get(LOCAL_DIRS) or configured.get("spark.local.dir") or tempfile.gettempdir()
+    parents = [Path(parent.strip()) for parent in named.split(",") if parent.strip()]
+    for parent in parents:
+        parent.mkdir(parents=True, exist_ok=True)
+        sweep(parent)
+    scratch = tuple(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent) for parent in parents)
+    _own[:] = [OwnJvm(scratch, disposable=not configured and jvm_cds.BUILDING not in os.environ)]
     atexit.unregister(stop_spark_at_exit)
     atexit.register(stop_spark_at_exit, os.getpid())
-    return _own[0].scratch
+    return scratch
 
 
-def stop_spark_at_exit(pid: int) -> None:
-    """Stop Spark at exit of the process that started the JVM, but not of processes forked from it."""
-    if os.getpid() == pid and _own:
-        stop_spark()
+def sweep(parent: Path) -> None:
+    """Remove the folders of processes that were killed."""
+    for left in parent.glob(f"{PREFIX}*-*"):
+        pid = left.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isdecimal() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def given_to_spark(scratch: tuple[str, ...]) -> Iterator[None]:
+    """Let a JVM that is started meanwhile use these folders."""
+    before = os.environ.get(LOCAL_DIRS)
+    if scratch:
+        os.environ[LOCAL_DIRS] = ",".join(scratch)
+    try:
+        yield
+    finally:
+        os.environ.pop(LOCAL_DIRS, None)
+        if before is not None:
+            os.environ[LOCAL_DIRS] = before
+
+
+# -- Java ---------------------------------------------------------------------------------------------------
 
 
 def build_archive_for_next_start() -> bool:
     """If our JVM has started without a class archive, start to build one for the next time, without waiting.
     Returns whether it did."""
-    if not (_running and works_here(_running[0])) or _SUBMITTED in os.environ:
+    if not (_running and spark_master.is_local(_running[0].master)) or _SUBMITTED in os.environ:
         return False
     try:
         return jvm_cds.build_in_background(find_java()) is not None
     except FloodmarkError:
         return False
-
-
-def works_here(spark: SparkContext) -> bool:
-    """Whether the tasks run on this machine, and see its scratch folder."""
-    return spark_master.is_local(spark.master)
-
-
-def cores(spark: SparkContext) -> int:
-    """How many tasks run at once, as far as is known."""
-    return max(1, spark.defaultParallelism)
 
 
 def find_java() -> Path:

@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
+from floodmark.checkers.spark import jvm
 from floodmark.harness.errors import FloodmarkError, UsageError
 
 LOCAL = "local[*]"
@@ -60,13 +61,13 @@ def refuse_odd(master: str) -> None:
         raise UsageError(f"--master {master}: this machine is local[*], or local[N] for N cores")
 
 
-def refuse_silent(jvm: Any, master: str) -> None:
+def refuse_silent(master: str) -> None:
     """FloodmarkError if no master of a standalone cluster accepts a connection."""
     refusals = []
     for host, port in addresses(master):
-        dialled = jvm.java.net.Socket()
+        dialled = jvm.java_net().Socket()
         try:
-            dialled.connect(jvm.java.net.InetSocketAddress(host, port), DIAL_MS)
+            dialled.connect(jvm.java_net().InetSocketAddress(host, port), DIAL_MS)
             return
         except (PySparkException, Py4JError) as error:
             refusals.append(f"{host}:{port}: {words_of(error)}")
@@ -85,7 +86,7 @@ def await_worker(spark: SparkContext, master: str, wait_s: float = WORKER_S) -> 
 
     def job() -> None:
         try:
-            spark.parallelize([0], 1)._jrdd.count()  # in the JVM, because a worker may lack our Python code
+            spark.parallelize([0], 1).count()
         except (PySparkException, Py4JError) as error:
             failed.append(error)
 
@@ -100,6 +101,7 @@ def await_worker(spark: SparkContext, master: str, wait_s: float = WORKER_S) -> 
             "spark.cores.max=..., spark.driver.host=...)"
         )
     if failed:
+        refuse_bare_workers(spark, failed[0])
         raise FloodmarkError(f"{master} cannot work: {words_of(failed[0])}")
 
 

@@ -1,9 +1,11 @@
 """`floodmark check` imports nothing slow before Spark's JVM starts. The rest is imported while it starts
 (checkers/spark/session.py). No command imports a Kafka library before it needs one."""
 
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 from floodmark.checkers.spark import session
 
@@ -23,6 +25,13 @@ def test_no_command_imports_a_kafka_library_or_what_draws_at_once() -> None:
             "print({'kafka', 'kio', 'confluent_kafka', 'docker', 'jinja2', 'rich'} & sys.modules.keys())")
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
+
+
+def test_only_one_module_names_what_pyspark_has_not_made_public() -> None:
+    private = re.compile(r"\._(jvm|jsc|jdf|jc|jrdd|gateway|active_spark_context|ensure_initialized|java_)\b"
+                         r"|SparkSession\._|SQLContext\._|SparkContext\._")
+    modules = Path(session.__file__).parents[1].rglob("*.py")
+    assert {path.name for path in modules if private.search(path.read_text())} == {"jvm.py"}
 
 
 def test_the_module_imported_meanwhile_exists() -> None:

@@ -129,7 +129,7 @@ def test_a_master_without_workers_is_waited_for_up_to_a_limit() -> None:
         assert cancelled.wait(120)
 
     def rows(work: Callable[[], object]) -> SimpleNamespace:
-        return SimpleNamespace(_jrdd=SimpleNamespace(count=work))
+        return SimpleNamespace(count=work)
 
     spark = SimpleNamespace(parallelize=lambda *_: rows(count), cancelAllJobs=cancelled.set)
     with pytest.raises(FloodmarkError, match="spark://far:7077 answers, but gave no worker within 0 s"):

@@ -246,7 +246,8 @@ _CHOSEN = f"""
     qualify row_number() over (partition by p.id
         order by coalesce(h.held and p.node = p.asked_node, false) desc,
             coalesce(h.held and p.seq = p.asked_seq, false) desc,
-            p.asked_permit is null and p.permit is not null, p.time, p.node, p.seq, p.shows, p.name) = 1"""
+            p.asked_permit is null and p.permit is not null, p.time, p.node, p.seq, p.shows, p.name,
+            p.nodes, p."offset") = 1"""
 # Where all that is known is that a replica lacked the record: the start at which it came back without it.
 _EARLIEST = """
     with gone as (

@@ -153,28 +153,5 @@ class Replicas(Mapping[tuple[str, int], Replica]):
                         pc.equal(pc.fill_null(self.table["running"], True), running))
         return np.append(those.to_numpy(), False)
 
-    def contradictory(self) -> Flags:
-        """The rows that are wrong for a log without entries: they say that it has some, or have an HW or the
-        start of an epoch above the LEO."""
-        leo = self.numbers("leo")
-        wrong: Flags = (self.numbers("log_start") != leo) | (self.numbers("hw") > leo)
-        epochs = self.column("epochs", np.arange(len(self), dtype=np.int64))
-        starts = epochs.flatten().flatten().to_numpy()[1::2]
-        whose = pc.list_parent_indices(epochs).to_numpy()
-        wrong[whose[starts > leo[whose]]] = True
-        return wrong
-
-    def caches(self, rows: Ints, claimed: Flags, kind: pa.DataType) -> pa.Array:
-        """The leader epochs of these rows as a list of {start, epoch}; null where nothing is claimed about
-        them."""
-        epochs = self.column("epochs", np.where(claimed, rows, -1))
-        sizes = pc.fill_null(pc.list_value_length(epochs), 0).to_numpy()
-        numbers = epochs.flatten().flatten().to_numpy()
-        pairs = pa.StructArray.from_arrays(
-            [pa.array(numbers[1::2]), pa.array(numbers[0::2])], names=["start", "epoch"])
-        ends = pa.array(np.concatenate(([0], np.cumsum(sizes))).astype(np.int32))
-        lists = pa.ListArray.from_arrays(ends, pairs, mask=pc.is_null(epochs))
-        return lists.cast(kind)
-
 
 NO_REPLICAS = Replicas.of(SCHEMA.empty_table())

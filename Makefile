@@ -18,7 +18,7 @@ demo: setup  ## see Kafka's two historical disasters happen and be caught, and l
 	@$(BIN)/floodmark demo
 	@$(BIN)/python -m floodmark.checkers.spark.jvm_cds
 
-test: setup  ## all tests that need neither Docker nor root nor long
+test: setup  ## all tests that need neither Docker nor root nor long, then what was left out
 	@$(BIN)/python -m floodmark.checkers.spark.jvm_cds
 	@$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m "not docker and not kafka and not long" $(ARGS)
 

@@ -1,16 +1,31 @@
-"""Options of the whole test suite."""
+"""Options of the whole test suite, and its last words."""
 
 import functools
 import os
 
 import pytest
 from hypothesis import settings
+from left_out import (
+    pytest_deselected,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 
 os.environ.setdefault("FLOODMARK_NO_CLASS_ARCHIVE", "1")  # no test leaves a process that works on behind it
 
 # How long one example takes is decided by what else the machine does: no example fails by the clock.
 settings.register_profile("floodmark", deadline=None)
 settings.load_profile("floodmark")
+
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_deselected",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+    "pytest_testnodedown",
+]
 
 # Files that take longest begin first: one that begins last keeps one worker busy alone.
 LONGEST = ("test_judge_failures.py", "test_simulated_scenarios.py", "test_passes.py")

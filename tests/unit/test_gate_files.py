@@ -408,3 +408,10 @@ def test_background_work_is_reported_after_the_verdict(
     monkeypatch.setattr(catalog, "prepare_next_judge", lambda: True)
     check.check_folders([runs / "valid"], gate())
     assert capsys.readouterr().err.splitlines()[-1].startswith("in the background a cache is made")
+
+
+def test_after_a_failed_judge_there_is_no_background_work(
+        runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "prepare_next_judge", lambda: pytest.fail("not expected"))
+    with pytest.raises(FloodmarkError):
+        check.check_folders([runs / "broken"], gate())

@@ -31,7 +31,7 @@ Every step is a SELECT over the facts of run_tables.py, of all runs of a unit at
 
 from collections.abc import Mapping
 
-from floodmark.checkers.laws.finding_names import UNCLEAN_ELECTION
+from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.permits import (
     BUDGET,
     BUDGET_MAYBE,
@@ -53,7 +53,7 @@ def permissions(unit: Unit) -> None:
     nobody knows, one row for each partition is a DOUBT."""
     for name, select in _STEPS.items():
         unit.make(name, select)
-    unit.find(UNCLEAN_ELECTION, _NOT_ALLOWED)
+    unit.find(finding_names.UNCLEAN_ELECTION, _NOT_ALLOWED)
 
 
 # The faults that lost data on a node. `until`, `until_time`: only what was sent before the index, or written

@@ -38,11 +38,13 @@ def judge(
 
 
 def tables_of(folders: Sequence[Folder]) -> dict[str, pa.Table]:
-    """The tables of one unit with all of these runs."""
+    """The tables of one unit with all of these runs. (Later steps miss what laws would have made: the judge
+    then takes run by run.)"""
     tables: dict[str, pa.Table] = {}
 
     def noting(unit: Unit) -> None:
-        tables.update({name: unit.table(name) for name in TABLES})
+        if not tables:
+            tables.update({name: unit.table(name) for name in TABLES})
 
     judged_bag([RunWork.of(run, folder) for run, folder in enumerate(folders)], [noting])
     return tables

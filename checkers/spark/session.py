@@ -276,8 +276,16 @@ def sweep(parent: Path) -> None:
     """Remove the folders of processes that were killed."""
     for left in parent.glob(f"{PREFIX}*-*"):
         pid = left.name.removeprefix(PREFIX).partition("-")[0]
-        if pid.isdecimal() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
+        if pid.isdecimal() and has_ended(pid):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def has_ended(pid: str) -> bool:
+    """Whether this process has ended, also if nobody has asked for its exit code yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].startswith("Z")
+    except OSError:
+        return Path("/proc/self").exists()
 
 
 @contextmanager

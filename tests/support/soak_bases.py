@@ -1,18 +1,16 @@
-"""The run folders that a soak mutates: healthy, damaged, saved ones, and the tales of the judge's own tests.
+"""The run folders that a soak mutates: healthy, damaged, saved ones, and the cases of the judge's corpus.
 
 Rules kept here: a seed and a number determine a base, whoever asks and in whatever order; the bugs that must
 be found in a base are known from how it was made, and are None if they are not known.
 """
 
 import copy
-import importlib.util
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
 
+import corpus
 import damages_clients
 import damages_files
 import damages_logs
@@ -22,7 +20,6 @@ import damages_trace
 import damages_trace_isr
 import damages_unread
 from damages import BUG, DAMAGES, FILES, NEAR_MISSES, Damage, Expect
-from folders import Tale
 from planting import NOT_SETTLED
 from soak_mutations import Files
 from soak_mutations_files import in_parquet
@@ -51,7 +48,7 @@ class Base:
 def base_of(seed: str, number: int, root: Path) -> Base:
     """Writes the base to `root`, which must not exist."""
     random = Random(f"base {seed} {number}")
-    make = random.choices((untouched, untraced_damage, traced_run, saved, a_tale), (40, 25, 15, 10, 10))[0]
+    make = random.choices((untouched, untraced_damage, traced_run, saved, a_case), (40, 25, 15, 10, 10))[0]
     story, must = make(random, root)
     files = files_of(root)
     if random.random() < PARQUET_SHARE and b"compact" not in (files.get("run.json") or b""):
@@ -140,26 +137,14 @@ def saved(random: Random, root: Path) -> Made:
     return folder.name, None
 
 
-def a_tale(random: Random, root: Path) -> Made:
-    name, teller, found = random.choice(tales())
-    tale = Tale()
-    (teller(tale) or tale).write(root)
-    bugs = frozenset(words.split()[0] for words in found if " bug " in words)
-    return name, bugs or None
+def a_case(random: Random, root: Path) -> Made:
+    case = random.choice(cases())
+    case.write(root)
+    found = (line for line in case.expected if not line.startswith(("unknown: ", "not made: ")))
+    return case.ident, frozenset(line.split()[0] for line in found if "(" not in line) or None
 
 
 @cache
-def tales() -> list[tuple[str, Callable[[Tale], Tale | None], tuple[str, ...]]]:
-    """The tales of the judge's own tests, by name."""
-    found = []
-    for path in sorted((TESTS / "unit").glob("test_checkers_*.py")):
-        spec = importlib.util.spec_from_file_location(f"tales_{path.stem}", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-        if hasattr(module, "TALES"):
-            found += [(f"{path.stem} {name}", one.teller, one.found)
-                      for name, one in module.TALES.by_name.items()]
-    return sorted(found, key=lambda one: one[0])
+def cases() -> list[corpus.Case]:
+    """The cases of the judge's corpus that are runs."""
+    return [case for case in corpus.cases() if "unknown: MADE, unfit" not in case.expected]

@@ -1,5 +1,6 @@
 """The settings with which the judge starts Spark, and its master: all without a JVM."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -209,3 +210,13 @@ def test_an_impossible_heap_is_an_error_message(tmp_path: Path, memory: str, mes
     assert (ran.returncode, ran.stdout) == (4, "")
     assert message in ran.stderr.splitlines()[-1]
     assert ran.stderr.splitlines()[-1].startswith("floodmark: Spark does not start with ")
+
+
+def test_a_folder_of_a_process_that_nobody_waited_for_is_swept(tmp_path: Path) -> None:
+    """A killed process whose parent was killed too may be a zombie for a while."""
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
+        for pid in (ended.pid, os.getpid()):
+            (tmp_path / f"{session.PREFIX}{pid}-x").mkdir()
+        session.sweep(tmp_path)
+    assert [left.name for left in tmp_path.iterdir()] == [f"{session.PREFIX}{os.getpid()}-x"]

@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow
 import pytest
 from how_many import cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.phrases import WIDTH
 
 RUN_JSON: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n2"}},
@@ -79,21 +76,6 @@ def accounts_of(folder: Path, *groups: dict[str, Any], run_json: dict[str, Any] 
     return [dict(account.parts) for account in verdict_text.reading_of(folder, verdict, run_json).accounts]
 
 
-def test_a_loss_is_described_from_the_ack_to_the_final_logs(folder: Path) -> None:
-    """Which leader acked it, which replicas had appended it, which have it now; each with file and line."""
-    (account,) = accounts_of(folder, group())
-    assert account == {
-        "what": "The send of 7 was acked and is gone.",
-        "when": "at 0.000 s process 5 was acked 7 at offset 1 (history.jsonl:2; by n1 as the leader of "
-                "epoch 2, its ISR n1 and n2, its HW 2, trace.jsonl:3).",
-        "held": "when it was acked, n1 and n2 had appended it; at offset 1 in the end n2 (the leader) has "
-                "nothing (LEO 1), n1 has 7 of epoch 2 (logs/n1.jsonl:2), n3 has no dump.",
-        "why": "Whoever is in the ISR had the record when it was acked, and the next leader comes from the "
-               "ISR: neither kills nor pauses, cuts or clean elections may cost it. Neither the settings "
-               "(acks=all, min.insync.replicas=2, unclean elections off) nor the faults permit it here.",
-    }
-
-
 @pytest.mark.parametrize(("trace", "claimed"), [
     (TRACE, "n1"),
     ([*TRACE, ack(5_000, offset=9)], "n1"),  # a later one of the same leader
@@ -129,49 +111,6 @@ def test_the_holders_are_the_replicas_that_appended_before_the_ack(folder: Path)
         appended(2_000, "n1"), appended(3_000, "n2", offset=0, count=1), ack(4_000), appended(5_000, "n3")])
     (account,) = accounts_of(folder, group())
     assert account["held"].startswith("when it was acked, n1 had appended it; ")
-
-
-def test_the_loss_of_other_copies_is_described_beside_the_guilty_event(folder: Path) -> None:
-    """The first event of each holder; none of other partitions or of replicas that never had it."""
-    write_lines(folder / "trace.jsonl", [
-        *TRACE, line(5_000, "n3", "truncate", **{"from": 2, "to": 0}),
-        line(6_000, "n1", "truncate", partition=1, **{"from": 2, "to": 0}),
-        line(7_000, "n2", "truncate", why="so", **{"from": 2, "to": 1}),
-        line(8_000, "n1", "start", clean=False, leo=1, hw=0), line(9_000, "n1", "start", clean=False, leo=0)])
-    (account,) = accounts_of(folder, group("lost-write", {**LOST, "event": 5}))
-    assert account["guilty"] == (
-        'at 0.000 s n2 truncated its log from 2 to 1 ("so") in epoch 2 (trace.jsonl:6): it removed '
-        "offset 1.")
-    assert account["copies"] == "at 0.000 s n1 started and found LEO 1, HW 0 (trace.jsonl:7)."
-
-
-def test_without_a_guilty_event_the_loss_of_the_copies_is_described(folder: Path) -> None:
-    """As what happened, without blame."""
-    write_lines(folder / "trace.jsonl", [*TRACE, line(7_000, "n2", "truncate", **{"from": 2, "to": 1})])
-    (account,) = accounts_of(folder, group())
-    assert "guilty" not in account
-    assert "event" not in account
-    assert account["copies"] == "at 0.000 s n2 truncated its log from 2 to 1 in epoch 2 (trace.jsonl:4)."
-
-
-def test_an_unseen_finding_names_the_processes_that_read_to_the_end(folder: Path) -> None:
-    run_json = {**RUN_JSON, "final_reads": {"processes": [8, 9], "partitions": [0]}}
-    (account,) = accounts_of(folder, group("unseen"), run_json=run_json)
-    assert account["held"].endswith("; processes 8 and 9 read to the end after settling.")
-
-
-def test_a_repeated_event_holder_or_permission_is_described_once(folder: Path) -> None:
-    """The same event, copies and permission: once in a run, at the worst finding."""
-    lost = {**LOST, "event": 2}
-    seen = {**lost, "text": "It was seen."}
-    accounts = accounts_of(folder, group("saw-then-lost", seen, by="fault budget"), group("lost-write", lost),
-                    group("unseen", {**seen, "ops": []}, by="fault budget"))
-    assert accounts[0]["guilty"].startswith("at 0.000 s n1 acked up to offset 1")
-    assert [one["event"] for one in accounts[1:]] == ["the line quoted above, trace.jsonl:3."] * 2
-    assert [one["held"] for one in accounts[1:]] == ["as described above for lost-write."] * 2
-    assert "an ack is no fsync" in accounts[1]["why"]
-    assert accounts[1]["why"].endswith("With --strict it fails the gate.")
-    assert accounts[2]["why"] == "Not counted as a bug: permitted by fault budget, as described above."
 
 
 NOT_WAITED_FOR = {**RUN_JSON, "leaders": {"0": {"leader": "n3"}}}
@@ -213,14 +152,6 @@ def test_a_misread_fact_is_quoted_only_if_the_run_is_a_case_of_it(
     assert not re.search(r"\bS\d+\b", permitted["why"])
 
 
-@pytest.mark.parametrize("cause", sorted({"acks", "retries", "subscribe", "isolation"}))
-def test_a_permitted_finding_names_its_permission_and_strict(folder: Path, cause: str) -> None:
-    (account,) = accounts_of(folder, group("duplicate", by=cause))
-    assert account["why"].startswith(f"Not counted as a bug: permitted by {cause}: ")
-    assert "--strict" in account["why"]
-    assert "Perhaps" not in account["why"]
-
-
 @pytest.mark.parametrize(("cause", "resent", "named"), [
     ("retries", [7], True), ("retries", None, False), ("acks", [7], False)])
 def test_what_the_clients_library_repeated_itself_is_named(
@@ -228,14 +159,6 @@ def test_what_the_clients_library_repeated_itself_is_named(
 ) -> None:
     (account,) = accounts_of(folder, group("duplicate", by=cause), run_json={**RUN_JSON, "resent": resent})
     assert ("library itself repeated records" in account["why"]) == named
-
-
-def test_a_permission_without_evidence_says_perhaps(folder: Path) -> None:
-    unknown = [{"names": ["lost-write"],
-                "reason": "without a trace nobody can say whether fault budget covers all of it"}]
-    found, other = group(by="fault budget"), group("saw-then-lost", by="acks")
-    accounts = accounts_of(folder, found, other, unknown=unknown)
-    assert ["Perhaps" in account["why"] for account in accounts] == [True, False]
 
 
 def fault_op(index: int, f: str, **fault: Any) -> dict[str, Any]:
@@ -313,46 +236,6 @@ def test_a_dump_that_is_out_of_order_and_one_with_spaces_are_read(folder: Path, 
     assert "process 5 was acked 7" in account["when"]
 
 
-def test_a_dump_in_parquet_is_read(folder: Path) -> None:
-    (folder / "logs" / "n1.jsonl").unlink()
-    rows = [{"node": "n1", "partition": 0, "offset": offset, "epoch": 2, "value": 6 + offset, "crc": 1}
-            for offset in (0, 1)]
-    parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "logs" / "n1.parquet")
-    (account,) = accounts_of(folder, group())
-    assert "n1 has 7 of epoch 2 (logs/n1.parquet)" in account["held"]
-
-
-def completion(kind: str, f: str = "send", **fields: Any) -> dict[str, Any]:
-    return {"index": 1, "time": 2_000_000_000, "process": 5, "type": kind, "f": f, **fields}
-
-
-SENDS = [{"partition": 0, "value": 7}]
-READS = [{"partition": 0, "offset": offset, "value": value} for offset, value in ((0, 6), (1, 7), (4, 9))]
-
-
-@pytest.mark.parametrize(("op", "action"), [
-    (completion("fail", sends=SENDS, error="NOT_ENOUGH_REPLICAS"),
-     "got a certain failure of its send of 7 (NOT_ENOUGH_REPLICAS)"),
-    (completion("info", sends=SENDS, error="TIMEOUT"),
-     "never learned whether its send of 7 succeeded (TIMEOUT)"),
-    (completion("ok", "poll", reads=READS), "read 7 at offset 1"),
-    (completion("info", "poll", reads=READS), "read 7 at offset 1 and in a poll that ended in info"),
-    (completion("ok", "poll", reads=READS[:1]), "read 6 at offset 0"),
-    (completion("ok", "poll", reads=[{**read, "partition": 3} for read in READS]),
-     "read of partition 3 at offsets 0, 1, 4"),
-    (completion("ok", "poll", reads=[]), "asked for poll (ok)"),
-    (completion("ok", "list_offsets", offsets=[{"partition": 1, "offset": 8}, {"partition": 0, "offset": 3}]),
-     "got 3 as the log's end"),
-    (completion("ok", "txn", sends=[{"partition": 2, "value": 8, "offset": 5}], reads=READS),
-     "was acked 8 of partition 2 at offset 5 and read 7 at offset 1"),
-    (completion("ok", "assign", partitions=[0]), "asked for assign (ok)"),
-])
-def test_a_clients_operation_is_described(folder: Path, op: dict[str, Any], action: str) -> None:
-    write_lines(folder / "history.jsonl", [{**SENT[0], "f": op["f"]}, op])
-    (account,) = accounts_of(folder, group("G0", LOST))
-    assert account["when"] == f"at 2.000 s process 5 {action} (history.jsonl:2)."
-
-
 DIED = {"nodes": ["n2"],
         "text": "The process of n2 ended by itself; its last words: exit 1 | HW 7 above LEO 6"}
 
@@ -377,12 +260,6 @@ def test_the_last_words_of_a_broker_are_quoted_under_its_finding(
     report = click.unstyle(verdict_text.report(folder, verdict, run_json))
     assert all(f"           {text}\n" in report for head, text in quoted if not head)
     assert report.count("HW 7 above LEO 6") == 1
-
-
-def test_a_realtime_finding_gives_the_invocation_too(folder: Path) -> None:
-    (account,) = accounts_of(folder, group("realtime-order"))
-    assert account["when"].startswith(
-        "at 0.000 s process 5 began to send 7 (history.jsonl:1); at 0.000 s process 5 was acked 7")
 
 
 def test_a_finding_of_a_folder_with_only_its_verdict_is_described(tmp_path: Path) -> None:
@@ -426,18 +303,6 @@ def test_any_content_of_a_folder_gives_an_account(
         folder, group(name, {**LOST, **example}, by=by), run_json={**RUN_JSON, **run_json})
     assert account["what"]
     assert account["why"]
-
-
-def test_the_report_is_made_of_headed_lines(folder: Path) -> None:
-    """Each part after its heading, no line too wide; the other examples in one sentence each."""
-    more = [{**LOST, "text": f"And {number}."} for number in range(5)]
-    verdict = {"valid": False, "findings": [{**group("lost-write", LOST, *more), "count": 9}]}
-    lines = click.unstyle(verdict_text.report(folder, verdict, RUN_JSON)).splitlines()
-    begin = lines.index("  lost-write: 9 findings, a bug")
-    heads = [line.split()[0] for line in lines[begin + 1:] if re.match(r"    \S", line)]
-    assert heads == ["what", "why", "also", "also", "..."]  # when and held are in the summary
-    assert "    ... and 6 more" in lines
-    assert max(len(line) for line in lines if line.startswith("    ")) <= WIDTH
 
 
 def test_logs_that_nobody_collected_are_not_empty_logs() -> None:

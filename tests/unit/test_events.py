@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from command_line import floodmark
 
@@ -198,57 +197,7 @@ def test_a_bug_is_not_grouped_with_a_permitted_finding(folder: Path) -> None:
         assert events(folder, lost, group("saw-then-lost", seen, by=by)) == groups
 
 
-def test_each_grouped_finding_is_one_line(folder: Path) -> None:
-    """Its name, count, what which node did to the record, and where; no line is wider than a terminal."""
-    cut = [{"partition": 0, "offset": 5, "event": event, "nodes": [node]}
-           for node, event in (("n2", 6), ("n1", 10))]
-    seen = {"partition": 0, "offset": 5, "ops": [6, 7], "text": "7 was read; " + "x" * 200}
-    verdict = {"valid": False, "counts": {"ops": 9}, "findings": [
-        group("lost-write", LOST), group("unsafe-truncation", *cut),
-        group("saw-then-lost", seen),
-        group("realtime-order", {"partition": 0, "offset": 5, "ops": [1, 6, 7], "text": "word " * 60})]}
-    lines = click.unstyle(verdict_text.report(folder, verdict, ABOUT)).splitlines()
-    begin = lines.index("    the same, as other checks saw it:")
-    assert lines[begin + 1:begin + 4:2] == [
-        "      saw-then-lost          7 was read (history.jsonl:7, 8)",
-        "      unsafe-truncation (2)  n1 and n2 truncated it, although it was committed (trace.jsonl:7, 11)"]
-    assert lines[begin + 2].startswith("      realtime-order         word word")
-    assert lines[begin + 2].endswith(" ...")
-    assert max(len(line) for line in lines if str(folder) not in line) <= WIDE  # a path is not shortened
-    assert len([text for text in lines if "saw-then-lost" in text]) == 1
-
-
 # -- five lines ---------------------------------------------------------------------------------------------
-
-
-def test_a_loss_in_five_lines(folder: Path) -> None:
-    """The ack and the nodes that had the record; the faults on them until the last copy was lost, by their
-    starts; the copies' ends; the elections up to the first leader without it; what is there now."""
-    assert read(folder, group("lost-write", LOST)).summary == (
-        ("acked", "1.100 s 7 at offset 5 of partition 0, by leader n1, epoch 2, ISR n1 n2 (trace.jsonl:3)"),
-        ("struck", "2.000 s kill n1; 2.300 s start n1"),
-        ("truncated", '2.500 s n2 from 6 to 5 "so" (trace.jsonl:7); 3.200 s n1 from 6 to 4 (:11)'),
-        ("elected", "2.100 s n2 for epoch 3 (trace.jsonl:4); "
-                    "2.600 s n3 for epoch 4, without it: its log ended at 5 (:8)"),
-        ("gone", "acked record 7; offset 5: n3 (the leader), n1 and n2 have 8 of epoch 4 (logs/n3.jsonl:1)"),
-    )
-
-
-def test_without_a_trace_the_summary_has_no_truncations_and_elections(folder: Path) -> None:
-    """The client's own ack, and all faults since."""
-    (folder / "trace.jsonl").unlink()
-    heads = dict(read(folder, group("lost-write", {**LOST, "event": None})).summary)
-    assert set(heads) == {"acked", "struck", "gone"}
-    assert heads["acked"] == "1.200 s 7 at offset 5 of partition 0, to process 3 (history.jsonl:3)"
-    assert heads["struck"] == "2.000 s kill n1; 2.300 s start n1; 9.000 s kill n2"
-
-
-def test_faults_before_the_ack_are_marked_so(folder: Path) -> None:
-    written(folder / "history.jsonl", [act(0, 0.5, "kill", "n1"), *HISTORY[1:3]])
-    assert dict(read(folder, group("lost-write", LOST)).summary)["struck"] == (
-        "nothing since; before: 0.500 s kill n1")
-    written(folder / "history.jsonl", [act(0, 0.5, "kill", "n9"), *HISTORY[1:3]])
-    assert dict(read(folder, group("lost-write", LOST)).summary)["struck"] == "nothing"
 
 
 @pytest.mark.parametrize(("trace", "expected"), [
@@ -259,16 +208,6 @@ def test_faults_before_the_ack_are_marked_so(folder: Path) -> None:
 def test_the_nodes_that_had_the_record_at_the_ack(folder: Path, trace: list[Any], expected: str) -> None:
     written(folder / "trace.jsonl", [*TRACE[:2], *trace])
     assert expected in dict(read(folder, group("lost-write", {**LOST, "event": None})).summary)["acked"]
-
-
-def test_an_unclean_election_and_lost_data_are_marked_so(folder: Path) -> None:
-    written(folder / "trace.jsonl", [*TRACE[:3], elect(2.1, "n3", 4, clean=False), *TRACE[8:]])
-    written(folder / "history.jsonl", [
-        *HISTORY[1:3], act(3, 2.0, "power_cut", "n1", lost=True, lost_records={"n1": 4}),
-        act(4, 2.05, "cut", "n1", "n2", kind="halves"), act(5, 2.06, "arm", "n1")])
-    heads = dict(read(folder, group("lost-write", {**LOST, "event": None})).summary)
-    assert heads["struck"] == "2.000 s power_cut n1 (lost 4); 2.050 s cut halves"
-    assert heads["elected"].startswith("2.100 s n3 for epoch 4, an UNCLEAN election, without it: its log")
 
 
 def test_without_an_ack_the_summary_shows_the_read(folder: Path) -> None:
@@ -385,13 +324,6 @@ def test_the_timeline_merges_trace_and_ops(folder: Path, words: tuple[str, ...])
     assert "start n1 (in effect at 2.900 s)" in out
     assert "~ from the trace" in out
     assert max(map(len, out.splitlines())) <= 150
-
-
-def test_without_a_trace_the_timeline_shows_the_history_alone(folder: Path) -> None:
-    (folder / "trace.jsonl").unlink()
-    out = floodmark("show", judged(folder, group("lost-write", {**LOST, "event": None}))).out
-    assert {mark for mark, _ in marked(out)} <= {">", "!", " "}
-    assert "from the trace" not in out
 
 
 def test_a_run_without_findings_shows_faults_and_their_consequences(folder: Path) -> None:

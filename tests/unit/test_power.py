@@ -9,7 +9,6 @@ from disk import Disk, batch
 from floodmark.broker.protocol.messages import Batch
 from floodmark.broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
-    read_epoch_checkpoint,
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
@@ -36,56 +35,6 @@ def disk(tmp_path: Path) -> Disk:
 # -- what is lost ------------------------------------------------------------
 
 
-def test_records_never_fsynced_are_lost_and_the_others_kept(disk: Disk) -> None:
-    disk.log.append(singles(0, 2))
-    disk.log.flush()
-    disk.log.append(singles(2, 5))
-    disk.kill()
-
-    lost = power_cut(disk.durable, disk.log_dir)
-
-    assert (lost.kept, lost.records) == ({NAME: 2}, {NAME: 3})
-    assert lost.lost_records == 3
-    disk.start()
-    assert (disk.log.leo, disk.log.recovery_point, disk.log.recovered.cut) == (2, 2, None)
-
-
-def test_a_kill_alone_loses_nothing(disk: Disk) -> None:
-    disk.log.append(singles(0, 5))
-
-    disk.restart()
-
-    assert disk.log.leo == 5
-
-
-def test_rolled_segments_are_kept(disk: Disk) -> None:
-    disk.log.append(singles(0, 12))
-    disk.kill()
-
-    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 10}
-
-    disk.start()
-    assert disk.read_all() == b"".join(one.data for one in singles(0, 10))
-
-
-@pytest.mark.parametrize(("requested", "kept"), [
-    (0, 2), (2, 2), (3, 2), (4, 4), (5, 5), (6, 5), (7, 7), (99, 8)])
-def test_more_is_kept_on_request_up_to_a_batch_boundary(tmp_path: Path, requested: int, kept: int) -> None:
-    """Boundaries at 0, 2, 4, 5, 7, 8, of which 2 is durable: never less than that, never more than
-    requested."""
-    disk = Disk(tmp_path)
-    disk.log.append([batch(0, 2)])
-    disk.log.flush()
-    disk.log.append([batch(2, 2), batch(4), batch(5, 2), batch(7)])
-    disk.kill()
-
-    lost = power_cut(disk.durable, disk.log_dir, keep={NAME: requested})
-
-    assert (lost.kept, lost.lost_records) == ({NAME: kept}, 8 - kept)
-    disk.start()
-    assert (disk.log.leo, disk.log.recovered.cut) == (kept, None)
-
-
 def test_a_torn_tail_is_never_kept(disk: Disk) -> None:
     disk.log.append(singles(0, 3))
     disk.kill()
@@ -95,42 +44,6 @@ def test_a_torn_tail_is_never_kept(disk: Disk) -> None:
     lost = power_cut(disk.durable, disk.log_dir, keep={NAME: 99})
 
     assert (lost.kept, lost.records) == ({NAME: 3}, {})
-
-
-def test_a_rewritten_tail_is_not_taken_for_durable(disk: Disk) -> None:
-    """Four batches fsynced, cut to two, two others written: only the first two are durable."""
-    disk.log.append(singles(0, 4))
-    disk.log.flush()
-    disk.log.truncate(2)
-    disk.log.append([batch(2, epoch=7), batch(3, epoch=7)])
-    disk.restart()
-    disk.kill()
-
-    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 2}
-    disk.start()
-    assert disk.read_all() == b"".join(one.data for one in singles(0, 2))
-
-
-def test_a_truncation_is_never_undone(disk: Disk) -> None:
-    disk.log.append(singles(0, 12))
-    disk.log.flush()
-    disk.log.truncate(3)
-    disk.kill()
-
-    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 3}
-
-
-def test_after_a_power_cut_all_that_is_left_is_durable(disk: Disk) -> None:
-    disk.log.append(singles(0, 4))
-    disk.kill()
-    power_cut(disk.durable, disk.log_dir, keep={NAME: 3})
-
-    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 3}
-
-    disk.start()
-    disk.log.append(singles(3, 5))
-    disk.kill()
-    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 3}
 
 
 def test_flush_messages_of_one_loses_nothing(tmp_path: Path) -> None:
@@ -160,27 +73,7 @@ def test_a_log_flushes_what_it_found_unflushed_as_its_topic_wants(disk: Disk, ev
     assert power_cut(disk.durable, disk.log_dir).kept == {NAME: kept}
 
 
-def test_nothing_is_lost_after_an_orderly_stop(disk: Disk) -> None:
-    disk.log.append(singles(0, 4))
-    disk.log.flush()
-    disk.kill()
-    before = {path: path.read_bytes() for path in disk.log_dir.rglob("*") if path.is_file()}
-
-    power_cut(disk.durable, disk.log_dir)
-
-    assert {path: path.read_bytes() for path in disk.log_dir.rglob("*") if path.is_file()} == before
-
-
 # -- small files ------------------------------------------------------------
-
-
-def test_a_replaced_checkpoint_stays_replaced(disk: Disk) -> None:
-    write_offset_checkpoint(disk.files, HIGH_WATERMARKS, {("log", 0): 1})
-    write_offset_checkpoint(disk.files, HIGH_WATERMARKS, {("log", 0): 222})
-    disk.kill()
-
-    assert power_cut(disk.durable, disk.log_dir).restored == ()
-    assert read_offset_checkpoint(disk.log_dir, HIGH_WATERMARKS) == {("log", 0): 222}
 
 
 def test_a_file_replaced_without_fsync_goes_back_to_the_last_fsynced_version(disk: Disk) -> None:
@@ -218,25 +111,6 @@ def test_a_removed_file_stays_removed(disk: Disk) -> None:
 
     power_cut(disk.durable, disk.log_dir)
     assert not disk.files.path("some-checkpoint").exists()
-
-
-def test_the_epoch_file_outlives_the_records_of_its_epochs_and_is_repaired(disk: Disk) -> None:
-    """The file is fsynced when an epoch begins, the records are not: recovery must drop the epochs of lost
-    records."""
-    disk.log.append([batch(0, epoch=1), batch(1, epoch=1)])
-    disk.log.save_epochs([(1, 0)])
-    disk.log.flush()
-    disk.log.append([batch(2, epoch=1)])
-    disk.log.save_epochs([(1, 0), (4, 3)])
-    disk.log.append([batch(3, epoch=4)])
-    disk.kill()
-
-    power_cut(disk.durable, disk.log_dir)
-    assert read_epoch_checkpoint(disk.folder / "leader-epoch-checkpoint") == ((1, 0), (4, 3))
-
-    disk.start()
-    assert (disk.log.leo, disk.log.recovered.epochs) == (2, ((1, 0),))
-    assert read_epoch_checkpoint(disk.folder / "leader-epoch-checkpoint") == ((1, 0),)
 
 
 # -- the side file ----------------------------------------------------------

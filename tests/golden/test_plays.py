@@ -1,0 +1,119 @@
+"""Schedules on the simulated cluster: the steps of plays.txt, and what of them comes into the history.
+
+Above `--` a play has the steps of a scenario (or an entry as JSON); below it a line for each send and fault,
+and the entries whose moment did not come. Times are left out; what must hold of them is asserted here.
+`pytest --rewrite` writes what now comes out: then read the diff.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from floodmark.harness.cluster.simulated.place import SimulatedPlace
+from floodmark.harness.commands.run import planned
+from floodmark.harness.history import read
+from floodmark.harness.op import NEMESIS, Op
+from floodmark.harness.phases.settle import PROBES
+from floodmark.harness.runner import carry_out
+from floodmark.harness.schedule import json_form
+from floodmark.harness.spec import RunSpec
+from floodmark.nemesis import schedule_runner
+from floodmark.nemesis.steps import read_step
+
+FILE = Path(__file__).parent / "plays.txt"
+TIMES = {"time", "began", "met", "late_ns", "then_ns"}
+
+
+def plays() -> dict[str, list[str]]:
+    """title -> its steps, and what came out when it was written."""
+    return {title: rest.split("--\n") for title, _, rest in (
+        part.partition("\n") for part in FILE.read_text().removeprefix("== ").split("\n== "))}
+
+
+def played(steps: str, out: Path) -> tuple[Mapping[str, Any], list[Op]]:
+    entries = [entry for line in steps.splitlines()
+               for entry in ([json.loads(line)] if line.startswith("{") else read_step(line))]
+    plan = planned(RunSpec(cluster="simulated", concurrency=0, partitions=1, duration=0.1, seed=7, out=out),
+                   json_form.read(entries), ask_broker=False)
+    asyncio.run(carry_out(plan, lambda _: None))
+    return json.loads((out / "run.json").read_text()), list(read(out / "history.jsonl"))
+
+
+def told(about: Mapping[str, Any], ops: list[Op]) -> Iterator[str]:
+    for op in ops:
+        if op.process == NEMESIS:
+            shown = without_times({key: value for key, value in (op.fault or {}).items() if key != "nodes"})
+            yield f"{' '.join([op.f, *(op.fault or {})['nodes']])} {json.dumps(shown)}"
+        elif op.f == "send" and op.process < PROBES:
+            yield f"{op.type.value} {op.f} {' '.join(str(send.value) for send in op.sends or ())}"
+    for position, words in about["missed_words"].items():
+        yield f"missed {position}: {words['waited_for']}"
+    yield f"ended {about['ended']}"
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        of_time = value.get("at") == "time"
+        return {key: without_times(one) for key, one in value.items() if of_time or key not in TIMES}
+    return [without_times(one) for one in value] if isinstance(value, list) else value
+
+
+PLAYS = plays()
+
+
+@pytest.mark.parametrize("title", PLAYS)
+def test_what_a_schedule_brings(title: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    steps, *written = PLAYS[title]
+    about, ops = played(steps, tmp_path / "run")
+    now = "".join(f"{line}\n" for line in told(about, ops))
+    if request.config.getoption("--rewrite"):
+        PLAYS[title] = [steps, now]
+        FILE.write_text("".join(f"== {name}\n" + "--\n".join(part.strip() + "\n" for part in parts)
+                                for name, parts in PLAYS.items()))
+        written = [now]
+    assert [part.strip() for part in written] == [now.strip()]
+    for fault in (op.fault for op in ops if op.fault and op.fault.get("reached")):
+        reached = fault["reached"]
+        crash = reached.get("action") == "crash"  # it is known after it took effect
+        assert reached.get("met", 0) <= (fault["began"] if crash else reached["time"])
+        assert fault["began"] <= reached["time"] if crash else reached["time"] <= fault["began"]
+    assert [op.index for op in ops] == [*range(len(ops))]
+
+
+def test_a_delay_counts_from_when_the_moment_came(tmp_path: Path) -> None:
+    """At a failpoint from when it was met, which may be long ago."""
+    _, ops = played("report n1 at L.acked\nsend 1\nwait 30ms\npause n2 when n1 reaches L.acked then 20ms\n"
+                    "pause n3 when ack 1 then 20ms\nkill n3 when ack 1 then 200ms", tmp_path / "run")
+    _, at_once, _, later = (op.fault for op in ops if op.fault)
+
+    assert at_once["reached"]["then_ns"] >= 30_000_000
+    assert 200_000_000 <= later["began"] - later["reached"]["time"] < 250_000_000
+
+
+def test_a_strike_that_fails_ends_the_run_and_is_recorded(tmp_path: Path) -> None:
+    about, ops = played("kill n1\nsend 1\npause n3, n1\nsend 2", tmp_path / "run")
+    (pause,) = (op.fault for op in ops if op.f == "pause" and op.fault)
+
+    assert about["ended"] == "entry 2 of the schedule (pause n3 n1): cannot pause n1: it is not running"
+    assert (pause["nodes"], pause["error"]) == (["n3", "n1"], "cannot pause n1: it is not running")
+
+
+def test_a_strike_on_a_node_that_ended_by_itself_is_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run goes on. An unhealthy cluster does not prolong it: only the first wait has its time."""
+    async def ends(place: SimulatedPlace, node: str) -> None:
+        place._processes[node].end(3)
+
+    monkeypatch.setattr(SimulatedPlace, "resume", ends)
+    monkeypatch.setattr(schedule_runner, "UNHEALTHY_S", 0.2)
+    about, ops = played("resume n3\nwait healthy within 0.4s\nwait healthy within 0.4s\n"
+                        "wait healthy within 0.1s\npause n3\nexpire n3", tmp_path / "run")
+
+    assert [about["missed_words"][str(at)]["waited_for"] for at in about["missed"]] == [
+        "healthy (0.4 s)", "healthy (0.2 s)", "healthy (0.1 s)", "it could not be carried out"]
+    assert [op.f for op in ops if op.process == NEMESIS] == ["resume", "pause", "expire"]

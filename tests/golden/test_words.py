@@ -1,0 +1,53 @@
+"""How each event of a trace, fault and client's op is told: a line of words.txt for each of words.jsonl.
+
+`pytest --rewrite` writes words.txt anew; then read its diff.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trace_laws import FIELDS
+
+from floodmark.harness.op import NEMESIS, Op, Type
+from floodmark.harness.report import verdict_text
+from floodmark.harness.report.model import TraceLine
+from floodmark.harness.report.phrases import clause_of, listed, op_line
+
+HERE = Path(__file__).parent
+INVOKED = {"index": 0, "time": 1_000, "process": 5, "type": "invoke", "sends": [{"partition": 0, "value": 7}]}
+FOUND = {"name": "G0", "class": "bug", "permitted_by": None, "count": 1, "examples": [
+    {"partition": 0, "offset": 1, "value": 7, "nodes": [], "ops": [0, 1], "text": "It is."}]}
+
+
+def in_words(given: dict[str, Any], folder: Path) -> str:
+    match given:
+        case {"line": fields}:
+            return clause_of(TraceLine(number=7, fields=fields))
+        case {"fault": f, **fields}:
+            struck = Op(index=7, time=1_500_000_000, process=NEMESIS, type=Type.INFO, f=f, fault=fields)
+            return op_line(struck)
+    op = given["op"]
+    (folder / "history.jsonl").write_text(f"{json.dumps({**INVOKED, 'f': op['f']})}\n{json.dumps(op)}\n")
+    (account,) = verdict_text.reading_of(folder, {"valid": False, "findings": [FOUND]}, {}).accounts
+    return dict(account.parts)["when"]
+
+
+def test_all_words(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Fields of a foreign history with wrong types are left out."""
+    given = (HERE / "words.jsonl").read_text().splitlines()
+    now = "".join(f"{in_words(json.loads(line), tmp_path)}\n" for line in given)
+    if request.config.getoption("--rewrite"):
+        (HERE / "words.txt").write_text(now)
+    assert (HERE / "words.txt").read_text() == now
+
+
+@pytest.mark.parametrize("event", [*FIELDS, "unheard-of", None, 5])
+def test_a_line_without_its_fields_still_has_a_clause(event: object) -> None:
+    for fields in ({}, dict.fromkeys((*FIELDS.get(str(event), ()), "epoch", "leo", "hw"), "?")):
+        assert clause_of(TraceLine(number=1, fields={"event": event, **fields})).endswith(" (trace.jsonl:1)")
+
+
+def test_names_are_listed_with_commas_and_an_and() -> None:
+    assert [listed(["a", "b", "c"][:count]) for count in range(4)] == ["nobody", "a", "a and b", "a, b and c"]

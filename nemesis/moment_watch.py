@@ -128,7 +128,7 @@ async def explain(entry: Entry, stuck: Moment | None, sight: Sight, stage: Stage
         asked = f"{stuck.text()}{limit}{whole}"
     try:
         view = await sight.view()
-        held = [met for node in sorted({armed.node for armed in stage.ledger.armed})
+        held = [met for node in sorted({armed.node for armed in stage.faults.armed})
                 for met in [one for one in await sight.met(node) if one.held][-1:]]
     except FloodmarkError as error:
         return {"waited_for": asked, "seen": [f"the cluster could not be observed: {error}"], "likely": []}
@@ -159,9 +159,9 @@ def describe_partition(partition: int, view: View, stage: Stage, *, acks: int) -
 def describe_node(node: str, view: View, stage: Stage) -> list[str]:
     """`down`, `paused`, `fenced`; nothing where it is up and unfenced."""
     unfenced = node in view.unfenced
-    if node not in stage.ledger.paused and node in view.running:
+    if node not in stage.faults.paused and node in view.running:
         return [] if unfenced else ["fenced"]
-    word = "paused" if node in stage.ledger.paused else "down"
+    word = "paused" if node in stage.faults.paused else "down"
     return [f"{word}, its session not ended" if unfenced else f"{word}, fenced"]
 
 
@@ -196,7 +196,7 @@ def guess_reasons(moment: Moment, keys: Sequence[int], view: View, stage: Stage,
             committing=isinstance(moment, Ack) or bool(fields & _OF_COMMITTING))
     for node in (node for part in parts for node in part.nodes(view, stage)):
         # One that is down or paused shows no replica, so no condition on it can be met.
-        if node in stage.ledger.paused:
+        if node in stage.faults.paused:
             yield f"{node} is paused and does not answer: `resume {node}`"
         elif node not in view.running:
             yield f"{node} is down and does not answer: `start {node}`"
@@ -205,10 +205,10 @@ def guess_reasons(moment: Moment, keys: Sequence[int], view: View, stage: Stage,
             yield f"this system does not show the {name} of a replica"
     if (isinstance(moment, WhenState) and isinstance(moment.state, Healthy)
             and not moment.state.holds(view, stage)):
-        for f, on in stage.ledger.lasting:
+        for f, on in stage.faults.lasting:
             undo = FAULTS[f].undone_by or ""
             yield f"{f} {on} is in force: `{undo if undo == 'heal' else f'{undo} {on}'}`"
-    elif stage.ledger.cut:
+    elif stage.faults.cut:
         yield "links are cut: messages over them wait for `heal`"
 
 
@@ -221,7 +221,7 @@ def _guess_from_partition(
                f"alive and unfenced: `start {truth.isr[0] if truth.isr else 'down'}`, or "
                "`elect NODE unclean`")
         return
-    word = "paused" if leader in stage.ledger.paused else "down"
+    word = "paused" if leader in stage.faults.paused else "down"
     unavailable = word == "paused" or leader not in view.running
     if unavailable and leader in view.unfenced:
         yield (f"{leader} is {word} and still leads partition {key}: a leader is replaced when its session "
@@ -229,12 +229,12 @@ def _guess_from_partition(
         return
     for node in truth.isr if committing else ():
         if node != leader and node in view.unfenced and (
-                node in stage.ledger.paused or node not in view.running):
+                node in stage.faults.paused or node not in view.running):
             yield (f"{node} is down and still in the ISR, so the high watermark waits for it: "
                    f"`expire {node}` removes it")
     if committing and len(truth.isr) == 1 and len(stage.replicas.get(key, ())) > 1:
         yield (f"the ISR of partition {key} is {leader} alone: if min.insync.replicas is above 1 nothing is "
                "committed or acked")
-    if of_isr and stage.ledger.cut:
+    if of_isr and stage.faults.cut:
         yield ("a live follower that is cut off leaves the ISR after replica.lag.time.max.ms (60 s in a "
                "scenario whose [config] does not set it)")

@@ -58,7 +58,7 @@ class ScheduleRunner:
             self._by_f |= dict.fromkeys(nemesis.answers, nemesis)
         self._cluster, self._besides = cluster, tuple(besides)
         self.assign(partitions)
-        self._ledger = ActiveFaults()
+        self._faults = ActiveFaults()
         self._striking = False
         self._misses: dict[int, Miss] = {}  # by position in the schedule
 
@@ -70,11 +70,11 @@ class ScheduleRunner:
         return self._misses
 
     def in_force(self) -> tuple[str, ...]:
-        return self._ledger.describe()
+        return self._faults.describe()
 
     def mended(self) -> None:
         """Forget every fault: the run has mended the cluster."""
-        self._ledger = ActiveFaults()
+        self._faults = ActiveFaults()
 
     def refuse(self, schedule: Schedule) -> None:
         """UsageError for an entry that this cluster cannot carry out."""
@@ -84,7 +84,7 @@ class ScheduleRunner:
     async def carry_out(self, schedule: Schedule, sight: Sight, recorder: Recorder,
                         send: Sender) -> tuple[int, ...]:
         self.refuse(schedule)
-        self._ledger, self._started_ns, self._deaths = ActiveFaults(), {}, len(sight.crashes())
+        self._faults, self._started_ns, self._deaths = ActiveFaults(), {}, len(sight.crashes())
         self._stays_unhealthy = False
         self._sight, self._recorder, self._scripted = sight, recorder, _Scripted(send)
         death_watch = asyncio.create_task(self._notice_deaths(), name="deaths by armed crashes")
@@ -123,7 +123,7 @@ class ScheduleRunner:
             sight=self._sight, stage=self._stage, timeout_s=entry.timeout_s, done_ns=done_ns)
         reached = await watch.wait_for(entry.moment)
         if entry.moment == HEALTHY:
-            self._stays_unhealthy = reached is None and not self._ledger.lasting
+            self._stays_unhealthy = reached is None and not self._faults.lasting
         miss = None
         if reached is None:
             miss = await explain(entry, watch.stuck[-1], self._sight, self._stage())
@@ -140,7 +140,7 @@ class ScheduleRunner:
         return miss
 
     def _stage(self) -> Stage:
-        return Stage(replicas=self._replicas, ledger=self._ledger, besides=self._besides)
+        return Stage(replicas=self._replicas, faults=self._faults, besides=self._besides)
 
     async def _strike(self, target: "Target") -> None:
         """Strike, and write the line in the history, even if the strike fails half-way."""
@@ -160,7 +160,7 @@ class ScheduleRunner:
             self._striking = False
             on = struck.nodes or target.nodes
             named = [args.get("kind", " ".join(on))] if f in OF_LINKS else on
-            self._ledger = self._ledger.after(f, named, point=args.get("point"), began_ns=began)
+            self._faults = self._faults.after(f, named, point=args.get("point"), began_ns=began)
             if f == "start":
                 self._started_ns |= dict.fromkeys(on, began)
             fault = {"nodes": list(on), **args, **struck.detail, **_asked(target), "began": began,
@@ -183,7 +183,7 @@ class ScheduleRunner:
             count = sum((one.node, one.name) == (crash.node, crash.name) for one in crashes[: position + 1])
             self._recorder.strike("kill", _death(crash, self._sight.now_ns(), count))
             if crash.time_ns >= self._started_ns.get(crash.node, 0):
-                self._ledger = self._ledger.after("kill", [crash.node])
+                self._faults = self._faults.after("kill", [crash.node])
         self._deaths = len(crashes)
 
 
@@ -228,7 +228,7 @@ async def resolve_targets(entry: Entry, reached: Reached | None, sight: Sight,
         args = _resolve_args(entry, view, now)
         if nodes is not None and args is not None:
             return Target(entry=replace(entry, args=args), nodes=nodes, reached=reached, view=view)
-        if not needs_view(named) and not now.ledger.may_crash:
+        if not needs_view(named) and not now.faults.may_crash:
             # No node is down, or paused, and only our own acts can change that.
             nobody = Target(entry=entry, nodes=(), reached=reached, view=view)
             return nobody if entry.f in MENDING else None

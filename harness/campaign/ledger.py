@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,18 @@ class Night(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     version: str
     commit: str | None
     runs: Mapping[str, int]
+
+    @property
+    def began_at(self) -> datetime:
+        return instant(self.began)
+
+
+def instant(began: str) -> datetime:
+    """The instant of an ISO 8601 text, whatever its time zone; before all others if it is none."""
+    try:
+        return datetime.fromisoformat(began).astimezone(UTC)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
 
 
 class Smallest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +107,7 @@ class Ledger:
 
     def nights_with(self, entry: Entry) -> list[str]:
         """The campaigns that showed it, the earliest first."""
-        return sorted(entry.found, key=lambda night: (self.nights[night].began, night))
+        return sorted(entry.found, key=lambda night: (self.nights[night].began_at, night))
 
     def with_night(self, name: str, night: Night) -> "Ledger":
         """With the current state of this campaign, which replaces its earlier state."""

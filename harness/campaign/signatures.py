@@ -1,9 +1,9 @@
 """Computes the signature of a run's findings: the same text for the same cause, whatever the offsets. Pure.
 
-One broken rule causes many findings: a leader acks too early, then a record is lost, then replicas diverge. A
+One broken law causes many findings: a leader acks too early, then a record is lost, then replicas diverge. A
 signature names the first step that was wrong:
 
-- the finding that itself names the broken rule (RULES_BROKEN), the first of them in that list; else
+- the finding that itself names the broken law (LAWS_BROKEN), the first of them in that list; else
 - the earliest line of the trace that a finding blames: the event, the role, the reason (without numbers);
 - without a trace, the worst finding, and how it shows.
 
@@ -24,25 +24,24 @@ from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.run import system_of
 from floodmark.harness.verdict import BUG
 
-Line = Mapping[str, Any]
+Json = Mapping[str, Any]
 
-# Findings that name a broken rule; the one that explains most is the first.
-RULES_BROKEN = (
+# Findings that name a broken law; the one that explains most is the first.
+LAWS_BROKEN = (
     names.UNCLEAN_ELECTION, names.TWO_LEADERS, names.EPOCH_REGRESSED, names.ACK_RULE, names.UNSAFE_ISR,
     names.RECOVERY_LOSS, names.MALFORMED_LOG,
 )  # fmt: skip
 # Findings for which the blamed step does not matter: the second leader's first step is not what made it a
 # leader.
 _STEP_IS_IRRELEVANT = frozenset({names.TWO_LEADERS})
-# All other findings, the worst first, for runs whose trace blames no line.
+# Of the other findings the worst, for runs whose trace blames no line; those not listed come after them.
 WORST_FIRST = (
     names.LOST_WRITE, names.SAW_THEN_LOST, names.DIVERGED, names.EPOCH_LINEAGE, names.DUPLICATE,
     names.INCONSISTENT_OFFSETS,
 )  # fmt: skip
 CONTROLLER = "controller"
 _NUMBERS = re.compile(r"\d+")
-# What a cluster guarantees. (Idempotence is left out: it is the client's, and duplicates are bugs only with
-# it.)
+# What run.json promises. (Idempotence is left out: duplicates are bugs only with it.)
 GUARANTEES = (
     "acks", "isolation", "min_insync_replicas", "replication_factor", "unclean_leader_election", "flush",
 )  # fmt: skip
@@ -53,7 +52,7 @@ class Signature:
     """The signature of one cause. Every field is a text; "" where there is none."""
 
     system: str  # what was tested: rules and known-bad rules, or a version
-    guarantees: str  # what the cluster guarantees
+    guarantees: str  # what run.json promises
     finding: str
     klass: str
     permitted_by: str
@@ -79,22 +78,22 @@ class Signature:
         return f"{self.finding_and_step} [{self.system}, {self.guarantees}{permitted}]"
 
 
-def signatures(verdict: Line, about: Line, lines: Mapping[int, Line]) -> tuple[Signature, ...]:
+def signatures(verdict: Json, about: Json, lines: Mapping[int, Json]) -> tuple[Signature, ...]:
     """The signatures of one run: at most one for its bugs, and one for each setting that permitted findings.
 
     verdict, about: verdict.json and run.json. lines: the lines of the trace that examples name as their
-    `event`, by number."""
-    groups: dict[tuple[str, str], list[Line]] = {}
+    `event`, by index from 0."""
+    groups: dict[tuple[str, str], list[Json]] = {}
     for found in verdict.get("findings") or ():
         groups.setdefault((found["class"], found["permitted_by"] or ""), []).append(found)
-    made = [cause(mine, lines, system=system_of(about), guarantees=guarantees_of(about), klass=klass,
+    made = [signature_of(mine, lines, system=system_of(about), guarantees=guarantees_of(about), klass=klass,
                   permitted_by=permitted_by) for (klass, permitted_by), mine in groups.items()]
     return tuple(sorted(made, key=lambda one: (one.klass != BUG, one)))
 
 
-def cause(findings: Sequence[Line], lines: Mapping[int, Line], **of: str) -> Signature:
+def signature_of(findings: Sequence[Json], lines: Mapping[int, Json], **of: str) -> Signature:
     """The signature of findings of one class; there must be at least one."""
-    for name in RULES_BROKEN:
+    for name in LAWS_BROKEN:
         for found in findings:
             if found["name"] == name:
                 first = _first_example(found)
@@ -111,13 +110,13 @@ def cause(findings: Sequence[Line], lines: Mapping[int, Line], **of: str) -> Sig
     return Signature(finding=worst["name"], how=_how(_first_example(worst)), step="", **of)
 
 
-def events_of(verdict: Line) -> set[int]:
+def events_of(verdict: Json) -> set[int]:
     """The lines of the trace that a verdict's examples name."""
     return {_event(example) for found in verdict.get("findings") or ()
             for example in found.get("examples") or ()} - {-1}
 
 
-def guarantees_of(about: Line) -> str:
+def guarantees_of(about: Json) -> str:
     """The guarantees in run.json, in a fixed order, without switches that are off."""
     given = about.get("guarantees")
     given = given if isinstance(given, dict) else {}
@@ -125,24 +124,24 @@ def guarantees_of(about: Line) -> str:
                     for key in GUARANTEES if given.get(key) not in (None, False))
 
 
-def _first_example(found: Line) -> Line:
+def _first_example(found: Json) -> Json:
     """The example that is earliest in the trace; else the first."""
-    examples: Sequence[Line] = found.get("examples") or ({},)
+    examples: Sequence[Json] = found.get("examples") or ({},)
     traced = [example for example in examples if _event(example) >= 0]
     return min(traced, key=_event) if traced else examples[0]
 
 
-def _event(example: Line) -> int:
+def _event(example: Json) -> int:
     """The trace line that the example names; -1: none."""
     event = example.get("event")
     return event if type(event) is int else -1
 
 
-def _how(example: Line) -> str:
+def _how(example: Json) -> str:
     return _NUMBERS.sub("N", str(example.get("how") or ""))
 
 
-def _step(line: Line | None) -> str:
+def _step(line: Json | None) -> str:
     """The step that a line of the trace describes, without numbers and nodes."""
     if line is None:
         return ""
@@ -151,6 +150,6 @@ def _step(line: Line | None) -> str:
     return f"{line.get('event')}{f' as {who}' if who else ''}{f': {why}' if why else ''}"
 
 
-def _badness(found: Line) -> tuple[int, str]:
+def _badness(found: Json) -> tuple[int, str]:
     name = str(found["name"])
     return (WORST_FIRST.index(name) if name in WORST_FIRST else len(WORST_FIRST), name)

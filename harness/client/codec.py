@@ -1,7 +1,7 @@
 """Asks brokers by Kafka's requests, with kafka-python's codec. Produce 9, the most frequent one, is coded by
 hand.
 
-The highest version that both sides support is used, up to Fetch 12 and Metadata 9 (later ones have topic ids
+The highest version that both sides support is used, up to those in VERSIONS (from 13 on Fetch has topic ids
 instead of names). Fetch below 4 has no batches of format 2 and is refused.
 """
 

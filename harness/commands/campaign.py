@@ -206,7 +206,7 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
     runs = [(ledger.nights_with(entry)[-1:], entry.smallest) for entry in ledger.entries.values()
             if entry.signature.klass == BUG and entry.smallest is not None
             and case_of_json(entry.smallest.case).system in systems]
-    runs.sort(key=lambda run: [ledger.nights[night].began for night in run[0]], reverse=True)
+    runs.sort(key=lambda run: [ledger.nights[night].began_at for night in run[0]], reverse=True)
     return [{"case": dict(run.case), "seed": run.seed} for _, run in runs[: plan.bank]]
 
 

@@ -1,8 +1,9 @@
 """Parses EDN strictly, one form at a time, with memory only for that form.
 
 Rules
-1. Invalid EDN is an EdnError with line and column: also a key that occurs twice, a number like 007, and
-   brackets that do not match. Accepted in addition, because Clojure prints them: ##Inf, 0x1f, :33%.
+1. Invalid EDN is an EdnError with line and column: also a key that occurs twice (1, 1.0 and true are one), a
+   number like 007, and brackets that do not match. Accepted in addition, because Clojure reads them: ##Inf,
+   0x1f, :33%.
 2. A text that is one vector or list is read as its elements, so that a file of ten million forms needs no
    more memory than its largest one. A form that is too large (LARGEST, LONGEST) is an error too.
 

@@ -1,10 +1,11 @@
-"""Reads the rows of a dump (logs/NODE.jsonl) and a replica's state from a Kafka log directory.
+"""Makes the rows of a dump (logs/NODE.jsonl), and describes a replica's state, from a Kafka log directory.
 
 Rules
 1. Rows are ordered by partition and offset, from log_start. A record that this run sent has a value
-   (recognized as signature.py describes); any other record has value null.
-2. A tail that is not a batch is left out and counted as torn bytes. For a node that was not running, so is a
-   last batch with a wrong CRC, because recovery would remove it. Any other wrong CRC is reported.
+   (recognized as harness/signature.py describes); any other record has value null.
+2. A tail of the log that is not a batch is left out and counted as torn bytes. For a node that was not
+   running, so is a last batch with a wrong CRC, because recovery would remove it. Any other wrong CRC is
+   reported.
 3. A log that cannot be read is a FloodmarkError, never an empty log: a missing record would be judged as a
    loss.
 4. `resent` are the values that their own producer repeated under another producer id or epoch. A broker
@@ -34,7 +35,7 @@ from floodmark.harness.record_batches import (
 from floodmark.harness.signature import header_ending, value_of
 
 
-class Place(Protocol):
+class Partition(Protocol):
     """A partition: its key in the history and its folder's name (protocols.PartitionSpec is one)."""
 
     @property
@@ -57,7 +58,7 @@ class LogState:
     checkpointed_hw: int  # 0 if none was written yet
 
 
-def dump(log_dir: Path, partitions: Sequence[Place], run_id: str, node: str, *,
+def dump(log_dir: Path, partitions: Sequence[Partition], run_id: str, node: str, *,
          running: bool = True, resent: set[int] | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of logs/NODE.jsonl, in order. A partition without a folder here has no rows. resent: the
     values of rule 4 are added to it."""
@@ -71,7 +72,7 @@ def dump(log_dir: Path, partitions: Sequence[Place], run_id: str, node: str, *,
                 yield {"node": node, "partition": spec.key, **row}
 
 
-def describe(log_dir: Path, spec: Place, *, running: bool = True) -> LogState:
+def describe(log_dir: Path, spec: Partition, *, running: bool = True) -> LogState:
     """Read the state of one replica. Only the last segment is read, for the LEO and a torn tail."""
     folder = _folder(log_dir, spec)
     segments = segments_of(folder)
@@ -110,8 +111,7 @@ def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resent: _Resen
     ending = header_ending(run_id)
     transactions: Transactions | None = None
     for segment in segments:
-        last = segment is segments[-1]
-        for data, at, size in batches_of(segment, drop_bad_last=last and not running):
+        for data, at, size in batches_of(segment, is_last=segment is segments[-1], drop_bad_last=not running):
             own = read_own_batch(data, at, size, ending)
             if own is not None:
                 for offset, value in enumerate(own.values, own.base_offset):
@@ -150,15 +150,15 @@ def _have_epochs(segments: Sequence[Segment]) -> bool:
     """Whether the records of these segments have leader epochs, as those of the first formats have not."""
     return any((header := frame(data, at)) is not None and header.epoch >= 0
                for segment in reversed(segments)
-               for data, at, _ in batches_of(segment, drop_bad_last=False))
+               for data, at, _ in batches_of(segment))
 
 
-# -- places -------------------------------------------------------------------------------------------------
+# -- folders ------------------------------------------------------------------------------------------------
 
-def _folder(log_dir: Path, spec: Place) -> Path:
+def _folder(log_dir: Path, spec: Partition) -> Path:
     return log_dir / f"{spec.topic}-{spec.partition}"
 
 
-def _log_start(segments: Sequence[Segment], starts: Mapping[tuple[str, int], int], spec: Place) -> int:
+def _log_start(segments: Sequence[Segment], starts: Mapping[tuple[str, int], int], spec: Partition) -> int:
     first = segments[0].base_offset if segments else 0
     return max(first, starts.get((spec.topic, spec.partition), 0))

@@ -1,14 +1,17 @@
 """Finds a partition's log segments, and the batches in them.
 
-A tail that is not a batch is torn; the log ends before it. For a node that was not running, so is a last
-batch with a wrong CRC, because recovery would remove it.
+A tail of the last segment that is not a batch is torn; the log ends before it. For a node that was not
+running, so is a last batch with a wrong CRC, because recovery would remove it. Before another segment no
+tail is torn: nobody knows what stood there, and the log cannot be read.
 
 The log cleaner writes a file with the suffix .cleaned; when it is complete it has the suffix .swap until it
 replaces the segments that it was made from. A broker that was killed in between replaces them at its next
-start. So a .swap counts, and the segments that begin inside it do not.
+start. So a .swap counts, and the segments that begin inside it do not. A .swap that begins at or after a
+.cleaned one is of an incomplete split: the broker deletes it (KAFKA-6264).
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -37,7 +40,11 @@ def segments_of(folder: Path) -> list[Segment]:
     except OSError as error:
         raise FloodmarkError(f"the log folder {folder} cannot be read: {error}") from error
     segments = _named(paths, SUFFIX)
+    cleaned = [int(path.name[:20]) for path in paths
+               if path.suffix == ".cleaned" and path.name[:20].isdecimal()]
     for swapped in _named(paths, SUFFIX + ".swap"):
+        if cleaned and swapped.base_offset >= min(cleaned):
+            continue
         end, _ = end_of(swapped, running=True)
         segments = [one for one in segments if not swapped.base_offset <= one.base_offset < end]
         segments = [*(one for one in segments if one.base_offset != swapped.base_offset), swapped]
@@ -51,7 +58,7 @@ def why_no_log(folder: Path) -> str | None:
     if not segments:
         return f"it has no {folder.name}/*{SUFFIX}"
     for segment in segments:
-        with segment.path.open("rb") as file:
+        with _reading(segment), segment.path.open("rb") as file:
             head = file.read(MAGIC_AT + 1)
         if len(head) > MAGIC_AT and any(head) and (head[MAGIC_AT] > MAGIC or not (
                 0 <= int.from_bytes(head[:8], "big") - segment.base_offset < 1 << 32)):
@@ -65,29 +72,35 @@ def _named(paths: Sequence[Path], suffix: str) -> list[Segment]:
             if path.name.endswith(suffix) and (stem := path.name.removesuffix(suffix)).isdecimal()]
 
 
-def batches_of(segment: Segment, *, drop_bad_last: bool) -> Iterator[tuple[bytes, int, int]]:
-    """Yield each batch as (window, position in it, size), up to the first bytes that are not a batch."""
+def batches_of(segment: Segment, *, is_last: bool = True, drop_bad_last: bool = False
+               ) -> Iterator[tuple[bytes, int, int]]:
+    """Yield each batch as (window, position in it, size), up to the first bytes that are not a batch; they
+    are refused if another segment follows."""
+    with _reading(segment), segment.path.open("rb") as file:
+        data, at = file.read(WINDOW_BYTES), 0
+        left = segment.path.stat().st_size - len(data)
+        while (size := size_of(data, at)) is not None:
+            if size and at + size <= len(data):
+                if is_last and drop_bad_last and left <= 0 and _bad_last(data, at, size):
+                    return
+                yield data, at, size
+                at += size
+                continue
+            more = file.read(max(WINDOW_BYTES, size)) if size <= left + len(data) - at else b""
+            if not more:
+                break
+            left -= len(more)
+            data, at = data[at:] + more, 0
+    if not is_last and (torn := left + len(data) - at) > 0:
+        refuse(segment.path, f"its last {torn} bytes are no batch, and another segment follows")
+
+
+@contextmanager
+def _reading(segment: Segment) -> Iterator[None]:
     try:
-        with segment.path.open("rb") as file:
-            data, at = file.read(WINDOW_BYTES), 0
-            left = segment.path.stat().st_size - len(data)
-            while True:
-                size = size_of(data, at)
-                if size is None:
-                    return
-                if size and at + size <= len(data):
-                    if drop_bad_last and left <= 0 and _bad_last(data, at, size):
-                        return
-                    yield data, at, size
-                    at += size
-                    continue
-                more = file.read(max(WINDOW_BYTES, size)) if size <= left + len(data) - at else b""
-                if not more:
-                    return
-                left -= len(more)
-                data, at = data[at:] + more, 0
+        yield
     except OSError as error:
-        raise FloodmarkError(f"the log segment {segment.path} cannot be read: {error}") from error
+        refuse(segment.path, str(error))
 
 
 def _bad_last(data: bytes, at: int, size: int) -> bool:
@@ -97,12 +110,13 @@ def _bad_last(data: bytes, at: int, size: int) -> bool:
 
 
 def end_of(segment: Segment, *, running: bool) -> tuple[int, int]:
-    """The LEO by the last segment, and the number of its torn bytes."""
+    """The LEO by this segment, if it is the last, and the number of its torn bytes."""
     leo, valid_bytes = segment.base_offset, 0
     for data, at, size in batches_of(segment, drop_bad_last=not running):
         leo = last_offset(data, at) + 1
         valid_bytes += size
-    return leo, segment.path.stat().st_size - valid_bytes
+    with _reading(segment):
+        return leo, segment.path.stat().st_size - valid_bytes
 
 
 def refuse(path: Path, why: str) -> NoReturn:

@@ -51,7 +51,7 @@ def transactions_of(segments: Sequence[Segment], *, running: bool) -> Transactio
     """Read all markers of a log, and the indexes of its segments."""
     markers: dict[int, list[tuple[int, bool]]] = {}
     for segment in segments:
-        for data, at, _ in batches_of(segment, drop_bad_last=segment is segments[-1] and not running):
+        for data, at, _ in batches_of(segment, is_last=segment is segments[-1], drop_bad_last=not running):
             header = frame(data, at)
             if header is not None and header.control and header.crc_ok:
                 for record in records(data, at, header):

@@ -34,7 +34,7 @@ from floodmark.checkers.text.explain import EXPLANATIONS, PERMISSIONS
 from floodmark.harness import __version__, runtime
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign import plan, state
-from floodmark.harness.campaign.ledger import Entry, Ledger
+from floodmark.harness.campaign.ledger import Entry, Ledger, instant
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import RunState, judged_by_system, runs_by_signature
 from floodmark.harness.errors import UsageError
@@ -265,7 +265,7 @@ def results_of(journal: state.State, ledger: Ledger, about: Mapping[str, Any], m
     runs, (why_ended, early) = tuple(journal.runs()), journal.end
     if early:
         trouble = trouble or str(why_ended)
-    elif not any(run.done for run in runs):
+    elif why_ended is not None and not any(run.done for run in runs):
         trouble = trouble or f"no run was made ({why_ended})"
     by_case: dict[RunSpec, list[RunState]] = {case: [] for case in matrix}
     for run in runs:  # those of an earlier campaign's finding may have cases of their own
@@ -355,9 +355,9 @@ def causes_of(runs: Sequence[RunState], ledger: Ledger, about: Mapping[str, Any]
 def earlier_nights(ledger: Ledger, about: Mapping[str, Any]) -> list[str]:
     """The campaigns in the ledger that began before this one, the earliest first. All trends have a point for
     each of them, so they share one time axis."""
-    id_, began = str(about.get("id", "")), str(about.get("began", ""))
-    names = [name for name, night in ledger.nights.items() if name != id_ and night.began <= began]
-    return sorted(names, key=lambda name: (ledger.nights[name].began, name))
+    id_, began = str(about.get("id", "")), instant(str(about.get("began", "")))
+    names = [name for name, night in ledger.nights.items() if name != id_ and night.began_at <= began]
+    return sorted(names, key=lambda name: (ledger.nights[name].began_at, name))
 
 
 # -- reports ------------------------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
     rows = [(one.entry.id, one.signature.system, text, f"{len(one.showing)} of {one.of}",
              one.rate.replace(" per 100 runs", ""), one.reproduced_text, one.standing_text)
             for one, text in zip(causes, texts, strict=True)]
-    heads = ("signature", "system", title, "runs", "per 100", "again", "seen")
+    heads = ("signature", "system", title, "runs", "per 100", "reproduced", "seen")
     return [*table(heads, rows).splitlines(), *below]
 
 

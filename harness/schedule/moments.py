@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 from floodmark.harness.schedule import fields as read_as
 from floodmark.harness.schedule.failpoints import POINTS
 from floodmark.harness.schedule.fields import ANYTHING, Known, Read, fields_of, one_of, refuse
-from floodmark.harness.schedule.stage import Stage, needs_view, players
+from floodmark.harness.schedule.stage import Stage, needs_view, nodes_with_role
 from floodmark.harness.schedule.states import (
     Condition,
     Healthy,
@@ -209,7 +209,7 @@ def _of_partition(partition: int | None) -> str:
 
 async def _nodes_of(name: str, partition: int, sight: Sight, stage: Callable[[], Stage]) -> tuple[str, ...]:
     view = await sight.view() if needs_view([name]) else None
-    return players(name, partition, view, stage())
+    return nodes_with_role(name, partition, view, stage())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +299,7 @@ class Failpoint(Moment):
 
     def matches(self, node: str, met: Sequence[Met], stage: Stage) -> list[Met]:
         """The times that the node reached the point, since it was last armed for that."""
-        since_ns = max((one.began_ns for one in stage.ledger.armed
+        since_ns = max((one.began_ns for one in stage.faults.armed
                         if one.node == node and self.may_be(one.point)), default=None)
         return sorted((one for one in met if since_ns is not None and one.time_ns >= since_ns
                        and all(getattr(one, key) == value for key, value in self.asked_for.items())),
@@ -310,7 +310,7 @@ class Failpoint(Moment):
 
     def reasons(self, stage: Stage) -> Iterator[str]:
         node, name = self.node, self.name
-        arms = [one for one in stage.ledger.armed if one.node == node and self.may_be(one.point)]
+        arms = [one for one in stage.faults.armed if one.node == node and self.may_be(one.point)]
         if not arms:
             yield (f"nothing is armed at {name} in {node}: a step such as `hold {node} at {name}` must come "
                    "before")

@@ -1,5 +1,5 @@
-"""What a view of the cluster lacks: the assignment, the faults in force, the armed failpoints; and the nodes
-that have a role. Pure.
+"""Finds the nodes that a role means: from a view of the cluster, the assignment, the faults in force and the
+armed failpoints. Pure.
 
 ActiveFaults is a value; `after` returns the next one. harness/faults.py says which act undoes which fault. An
 armed failpoint is no fault in force: it harms nobody until a node reaches it.
@@ -29,7 +29,8 @@ class Armed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveFaults:
-    """The lasting faults as (f, node), in the order of the strikes, none twice; and every arming so far."""
+    """The lasting faults as (f, node, or of links the kind of cut), in the order of the strikes, none twice;
+    and every arming so far."""
 
     lasting: tuple[tuple[str, str], ...] = ()
     armed: tuple[Armed, ...] = ()
@@ -90,9 +91,11 @@ def _disarms(armed: Mapping[str, Any], released: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
+    """What resolves roles, besides a view."""
+
     replicas: Mapping[int, tuple[str, ...]]  # partition -> its assignment, preferred leader first
-    ledger: ActiveFaults = field(default_factory=ActiveFaults)
-    besides: tuple[str, ...] = ()  # nodes that count though they may have no replica
+    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    besides: tuple[str, ...] = ()  # nodes that must be up too, though they may have no replica
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -105,7 +108,7 @@ def needs_view(names: Sequence[str]) -> bool:
     return any(name in ROLES - {"controller", "down", "paused"} for name in names)
 
 
-def players(name: str, partition: int, view: View | None, stage: Stage) -> tuple[str, ...]:
+def nodes_with_role(name: str, partition: int, view: View | None, stage: Stage) -> tuple[str, ...]:
     """The nodes that a name or a role of this partition means. Empty: no node has the role now."""
     assigned = stage.replicas.get(partition, ())
     if name not in ROLES:
@@ -113,7 +116,7 @@ def players(name: str, partition: int, view: View | None, stage: Stage) -> tuple
     if name == "controller":
         return (CONTROLLER,)
     if name in ("down", "paused"):
-        return stage.ledger.down if name == "down" else stage.ledger.paused
+        return stage.faults.down if name == "down" else stage.faults.paused
     assert view is not None, f"{name} needs a view of the cluster"
     seen = view.partitions.get(partition)
     if seen is not None and name == "last-in-isr":
@@ -126,5 +129,5 @@ def players(name: str, partition: int, view: View | None, stage: Stage) -> tuple
 
 def resolve(names: Sequence[str], partition: int, view: View | None, stage: Stage) -> tuple[str, ...] | None:
     """All nodes that these names and roles mean, each once, in order. None: no node has one of the roles."""
-    found = [players(name, partition, view, stage) for name in names]
+    found = [nodes_with_role(name, partition, view, stage) for name in names]
     return tuple(dict.fromkeys(node for nodes in found for node in nodes)) if all(found) else None

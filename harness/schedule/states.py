@@ -14,7 +14,7 @@ from typing import Any
 
 from floodmark.harness.schedule import fields as read_as
 from floodmark.harness.schedule.fields import Known, Read, fields_of, one_of, refuse, value_that
-from floodmark.harness.schedule.stage import EVERY, Stage, players
+from floodmark.harness.schedule.stage import EVERY, Stage, nodes_with_role
 from floodmark.harness.schedule.views import UNKNOWN, View
 
 NUMBERS = ("leo", "hw", "epoch", "checkpointed_hw")
@@ -64,7 +64,7 @@ class Observation:
 
     def nodes(self, view: View, stage: Stage) -> tuple[str, ...]:
         """The nodes whose replicas it names."""
-        return () if self.replica is None else players(self.replica, self.partition or 0, view, stage)
+        return () if self.replica is None else nodes_with_role(self.replica, self.partition or 0, view, stage)
 
     @property
     def needs_answer(self) -> bool:
@@ -145,7 +145,7 @@ class Healthy:
         return "healthy"
 
     def holds(self, view: View, stage: Stage) -> bool:
-        return (not stage.ledger.lasting and {*stage.nodes} <= view.running & view.unfenced
+        return (not stage.faults.lasting and {*stage.nodes} <= view.running & view.unfenced
                 and all(_isr_is_stable(partition, replicas, view)
                         for partition, replicas in stage.replicas.items()))
 

@@ -44,7 +44,7 @@ from floodmark.harness.spec import RunSpec
 from floodmark.nemesis.moment_watch import describe_partition
 from floodmark.nemesis.strikes import Strikes, refuse_schedule, unavailable
 
-STAGE = Stage(replicas={0: SPEC.replicas}, ledger=ActiveFaults())
+STAGE = Stage(replicas={0: SPEC.replicas}, faults=ActiveFaults())
 
 
 class Bare:

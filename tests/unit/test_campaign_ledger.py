@@ -20,7 +20,7 @@ LOST = Signature(system="kip-101", guarantees="acks=all", finding="lost-write", 
 ACK = Signature(system="kip-320", guarantees="acks=all", finding="ack-rule", klass="bug", permitted_by="",
                 how="isr", step="ack")
 NIGHT = Night(began="2026-01-02T03:04:05+00:00", version="1", commit=None, runs={"kip-101": 20, "kip-320": 5})
-LATER = Night(began="2026-01-03T03:04:05+00:00", version="2", commit="abc", runs={"kip-101": 30})
+LATER = Night(began="2026-01-02T02:04:05-02:00", version="2", commit="abc", runs={"kip-101": 30})
 RUN = Smallest(folder="runs/1", size_bytes=1000, case={"rules": "kip-101"}, seed=7)
 
 

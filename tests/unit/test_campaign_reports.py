@@ -108,7 +108,9 @@ def test_a_report_has_failures_exactly_if_the_exit_code_is_not_0(first: str, sec
     assert (failed > 0) == (night_results.exit_code != 0)
 
 
-def test_a_campaign_without_a_run_exits_4() -> None:
+def test_a_campaign_without_a_run_exits_4_once_it_has_ended() -> None:
+    assert not results(night((CRASH, "not made", ()), why=None)).trouble
+    assert not results(night(why=None)).trouble
     state = night()
     assert results(state).exit_code == 4
     assert outcome(cases(results(state))["floodmark.campaign: the campaign came to its end"]) == (

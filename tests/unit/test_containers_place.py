@@ -135,3 +135,22 @@ def test_during_teardown_no_exit_is_a_death(place: ContainersPlace) -> None:
     ended(place, place._lab.broker("n1"))
     place._lose("the Docker engine ended its stream of events")
     assert [one.name for one in place.deaths] == []
+
+
+def test_a_part_that_cannot_be_mended_keeps_no_other_fault(
+        place: ContainersPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail() -> list[str]:
+        raise FloodmarkError("the engine has no such container: n1")
+
+    freed: list[str] = []
+
+    async def free() -> list[str]:
+        freed.append("n2")
+        return []
+
+    monkeypatch.setattr(place.clocks, "mend", fail)
+    monkeypatch.setattr(place.limits, "mend", free)
+    for part in (place.network, place.disks):
+        monkeypatch.setattr(part, "mend", free)
+    assert asyncio.run(place.mend()) == ["the engine has no such container: n1"]
+    assert len(freed) == 3

@@ -297,9 +297,33 @@ def test_an_interrupted_compaction(tmp_path: Path) -> None:
     assert offsets_and_values(tmp_path) == [(1, 1), (3, 3), (4, 4)]
     (folder / f"{0:020d}.log").rename(folder / f"{0:020d}.log.deleted")
     assert offsets_and_values(tmp_path) == [(1, 1), (3, 3), (4, 4)]
+    (folder / f"{0:020d}.index.cleaned").write_bytes(b"")  # of a split that was interrupted: it is undone
+    (folder / f"{0:020d}.log.deleted").rename(folder / f"{0:020d}.log")
+    assert offsets_and_values(tmp_path) == [(n, n) for n in range(5)]
+    (folder / f"{0:020d}.index.cleaned").unlink()
     (folder / f"{0:020d}.log.swap").write_bytes(b"")
     assert offsets_and_values(tmp_path) == [(2, 2), (3, 3), (4, 4)]
     assert describe(tmp_path, SPEC).leo == 5
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_torn_segment_before_another_is_refused(tmp_path: Path, running: bool) -> None:
+    """What is gone there would be judged as a loss."""
+    path = put(tmp_path, batch(0, [b"0"]), batch(1, [b"1"])[:-1])
+    put(tmp_path, batch(2, [b"2"]), base=2)
+
+    with pytest.raises(FloodmarkError, match=f"{path.name} cannot be read: its last .* no batch"):
+        rows(tmp_path, running=running)
+
+
+def test_a_segment_that_cannot_be_opened_is_an_error_with_its_name(tmp_path: Path) -> None:
+    path = put(tmp_path, batch(0, [b"0"]))
+    path.unlink()
+    path.mkdir()
+
+    for read in (lambda: rows(tmp_path), lambda: why_no_log(path.parent), lambda: describe(tmp_path, SPEC)):
+        with pytest.raises(FloodmarkError, match=f"{path.name} cannot be read: .*directory"):
+            read()
 
 
 def test_a_batch_larger_than_a_window(tmp_path: Path) -> None:

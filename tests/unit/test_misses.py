@@ -36,7 +36,7 @@ def after(*acts: tuple[str, str], point: dict[str, Any] | None = None) -> Stage:
     for f, node in acts:
         assert f in FAULTS
         ledger = ledger.after(f, [node], point=point)
-    return Stage(replicas={0: NODES}, ledger=ledger)
+    return Stage(replicas={0: NODES}, faults=ledger)
 
 
 def reasons(text: str, view: View, stage: Stage, *held: Met) -> list[str]:

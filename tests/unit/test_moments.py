@@ -107,7 +107,7 @@ def test_a_role_without_a_node_fulfils_no_condition() -> None:
     (look(own={"leader": None, "epoch": 3}), STAGE),
     (look(own={"epoch": 2}), STAGE),
     (look(own={"proposing": True}), STAGE),
-    (look(), Stage(replicas=STAGE.replicas, ledger=ActiveFaults(lasting=(("cut", "halves"),)))),
+    (look(), Stage(replicas=STAGE.replicas, faults=ActiveFaults(lasting=(("cut", "halves"),)))),
     (look(), Stage(replicas={**STAGE.replicas, 9: ("n1",)})),
 ])
 def test_near_misses_of_healthy(view: View, stage: Stage) -> None:
@@ -122,7 +122,7 @@ def test_near_misses_of_healthy(view: View, stage: Stage) -> None:
 ])
 def test_roles(name: str, expected: tuple[str, ...]) -> None:
     """Each role of partition 0."""
-    stage = Stage(replicas=STAGE.replicas, ledger=ActiveFaults(lasting=(("power_cut", "n3"),
+    stage = Stage(replicas=STAGE.replicas, faults=ActiveFaults(lasting=(("power_cut", "n3"),
                                                                         ("pause", "n2"))))
 
     assert resolve([name], 0, look(), stage) == expected

@@ -29,9 +29,9 @@ from docker.types import Mount
 import docker
 from floodmark.harness.cluster.containers.engine_client import (
     address,
-    asked,
     engine_errors,
     in_daemon_thread,
+    refusal_of,
     run_alone,
 )
 from floodmark.harness.cluster.containers.images import (
@@ -290,7 +290,7 @@ def facts(client: docker.DockerClient) -> Facts:
         about, version = client.info(), client.version()
         base = found_base(client)
         wanted = base or os.environ.get(BASE_VARIABLE) or OFFICIAL_BASE
-        said = None if base else asked(lambda: client.images.get_registry_data(wanted), REGISTRY_S)
+        said = None if base else refusal_of(lambda: client.images.get_registry_data(wanted), REGISTRY_S)
         return Facts(
             name=f"Docker {version.get('Version', '?')}, API {version.get('ApiVersion', '?')}",
             storage=f"{about.get('Driver', '?')}, control groups v{about.get('CgroupVersion', '1')}",

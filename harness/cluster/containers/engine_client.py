@@ -72,7 +72,7 @@ def in_daemon_thread(act: Callable[[], T], name: str = "docker-call") -> "Future
     return outcome
 
 
-def asked(act: Callable[[], object], timeout_s: float) -> str | None:
+def refusal_of(act: Callable[[], object], timeout_s: float) -> str | None:
     """Why the engine, or the registry that it asks, refuses this; None: it does not."""
     try:
         in_daemon_thread(act).result(timeout_s)
@@ -94,7 +94,8 @@ def run_alone(client: docker.DockerClient, image: str, argv: Sequence[str], labe
             log_config=LogConfig(type="json-file"), **host))["Id"]
     try:
         api.start(made)
-        return api.wait(made)["StatusCode"], api.logs(made).decode(errors="replace")
+        code: int = api.wait(made, timeout=2 * REQUEST_TIMEOUT_S)["StatusCode"]
+        return code, api.logs(made).decode(errors="replace")
     finally:
         with contextlib.suppress(NotFound):
             api.remove_container(made, force=True, v=True)

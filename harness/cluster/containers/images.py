@@ -26,7 +26,7 @@ from pathlib import Path
 from docker.errors import ImageNotFound
 
 import docker
-from floodmark.harness.cluster.containers.engine_client import asked, engine_errors
+from floodmark.harness.cluster.containers.engine_client import engine_errors, refusal_of
 from floodmark.harness.cluster.containers.without_registry import (
     JAVA,
     PLAIN,
@@ -150,7 +150,7 @@ def base_image(client: docker.DockerClient, say: Say, stand_in: StandIn = PLAIN)
         return found
     wanted = os.environ.get(BASE_VARIABLE) or OFFICIAL_BASE
     say(f"fetching the image {wanted}")
-    why = asked(lambda: client.images.pull(wanted), _PULL_TIMEOUT_S)
+    why = refusal_of(lambda: client.images.pull(wanted), _PULL_TIMEOUT_S)
     if why is None:
         return wanted
     if os.environ.get(BASE_VARIABLE):
@@ -228,7 +228,7 @@ def _named(client: docker.DockerClient, name: str, say: Say) -> str:
         if _id(client, name):
             return name
         say(f"fetching the image {name}")
-        why = asked(lambda: client.images.pull(name), _PULL_TIMEOUT_S)
+        why = refusal_of(lambda: client.images.pull(name), _PULL_TIMEOUT_S)
         if why is None:
             return name
     version = name.rpartition(":")[2]

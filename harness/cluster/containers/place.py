@@ -132,8 +132,13 @@ class ContainersPlace:
         await gather_all([disks, *(self._begin_one(name, disks) for name in self.layout.names)])
 
     async def mend(self) -> list[str]:
-        return [line for part in (self.network, self.disks, self.clocks, self.limits)
-                for line in await part.mend()]
+        residue: list[str] = []
+        for part in (self.network, self.disks, self.clocks, self.limits):
+            try:
+                residue += await part.mend()
+            except FloodmarkError as error:  # the other faults end all the same
+                residue.append(str(error))
+        return residue
 
     async def close(self) -> None:
         """Removes everything, the keeper last. If the engine is gone, and `lost` says so, the rest is left to

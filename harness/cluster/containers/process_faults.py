@@ -1,10 +1,10 @@
 """Faults of single processes in containers: their wall clocks are shifted, their memory is limited.
 
 Rules
-1. Every process preloads libfaketime, which reads the offset from FOLDER/work/NAME.clock whenever the process
-   asks for the time: a bump takes effect at once and outlives the broker. The file is replaced atomically: a
-   process never reads half an offset. Monotonic clocks do not change: sessions, time-outs and the trace use
-   them. The machine's own clock is never set.
+1. Where clocks can be bumped (not with Apache Kafka) every process preloads libfaketime, which reads the
+   offset from FOLDER/work/NAME.clock whenever the process asks for the time: a bump takes effect at once and
+   outlives the broker. The file is replaced atomically: a process never reads half an offset. Monotonic
+   clocks do not change: sessions, time-outs and the trace use them. The machine's own clock is never set.
 2. The kernel kills a broker that needs more than its limit; while the limit is in force such an end is
    excused. The broker may be started again under the limit.
 3. A limit below the memory in use ends the broker too. With control groups v2 the kernel kills it; with v1
@@ -25,9 +25,9 @@ from floodmark.harness.cluster.containers.engine_resources import EngineResource
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run_location import replacing
 
-RIGHT_MS = 900  # tolerance: on a busy machine two readings may lie this far apart
+TOLERANCE_MS = 900  # on a busy machine two readings may lie this far apart
 # The time in ns as processes with and without the library see it.
-_LOOK = ("sh", "-c", "date +%s%N; LD_PRELOAD= date +%s%N")
+_READ_BOTH_CLOCKS = ("sh", "-c", "date +%s%N; LD_PRELOAD= date +%s%N")
 WHY = "memory limit"
 LEAST_MB = 6  # Docker's own
 KILL_S = 10
@@ -56,7 +56,7 @@ class Clocks:
         for node in bumped:
             await self.bump(node, 0)
         offsets = dict(zip(bumped, await asyncio.gather(*map(self._offset_ms, bumped)), strict=True))
-        self._bumped = {node for node, offset_ms in offsets.items() if abs(offset_ms) >= RIGHT_MS}
+        self._bumped = {node for node, offset_ms in offsets.items() if abs(offset_ms) >= TOLERANCE_MS}
         return [f"the clock of {node} is off by {offsets[node]} ms" for node in sorted(self._bumped)]
 
     async def _offset_ms(self, node: str) -> int:
@@ -64,7 +64,8 @@ class Clocks:
         file."""
         if not (await self._lab.inspect(node))["State"]["Running"]:
             return round(float(self._file(node).read_text(encoding="ascii")) * 1000)
-        shifted_ns, true_ns = map(int, (await self._lab.exec(self._lab.broker(node), _LOOK)).split())
+        both = await self._lab.exec(self._lab.broker(node), _READ_BOTH_CLOCKS)
+        shifted_ns, true_ns = map(int, both.split())
         return (shifted_ns - true_ns) // 1_000_000
 
     def _file(self, node: str) -> Path:

@@ -1,4 +1,5 @@
-"""Simulates a power cut on the files of a dead broker: each file loses what was not durable.
+"""Simulates a power cut on the files of a dead reference broker: each file loses what was not durable
+(cluster.system.PowerLoss; kafka/cut_logs.py is Kafka's).
 
 A killed process loses nothing that it has written; a machine that loses power loses what was not fsynced. The
 broker records in a side file what is durable (its format: docker/broker/storage/durability_side_file.py;
@@ -107,7 +108,7 @@ def _read_notes(durable_file: Path) -> dict[str, _Note] | None:
         raw = content[slot + 8:slot + 8 + length]
         if length and zlib.crc32(raw) == name_crc:
             newest = max(_valid_notes(content, slot, name_crc), default=(0, -1, 0))
-            if newest[1] >= 0:
+            if newest[1] >= 0:  # -1: the note was removed
                 notes[raw.decode()] = _Note(length=newest[1], kept=newest[2])
     return notes
 

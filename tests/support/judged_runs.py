@@ -1,10 +1,16 @@
-"""Saved runs with the judge's verdicts, for tests of reports and statistics, without a judge."""
+"""Saved runs with the judge's verdicts, for tests of gates and reports; and a stand-in for the judge."""
 
 import json
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import pytest
 from command_line import GOLDEN
+
+from floodmark.harness import catalog
+from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
 VERDICTS = Path(__file__).parents[1] / "golden" / "accounts"
 VALID = {
@@ -23,3 +29,26 @@ def judged(parent: Path, name: str) -> Path:
     saved = VERDICTS / f"{name}.json"
     (folder / "verdict.json").write_text(saved.read_text() if saved.exists() else json.dumps(VALID))
     return folder
+
+
+def saved_verdict(folder: Path) -> Verdict:
+    saved: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
+    return Verdict(
+        valid=saved["valid"], counts=saved["counts"],
+        findings=tuple(Finding(
+            name=one["name"], klass=one["class"], permitted_by=one["permitted_by"], count=one["count"],
+            examples=tuple(one["examples"])) for one in saved["findings"]),
+        unknown=tuple(Unknown(names=tuple(one["names"]), reason=one["reason"]) for one in saved["unknown"]),
+        not_made=tuple(NotMade(names=tuple(one["names"]), reason=one["reason"])
+                       for one in saved.get("not_made") or ()))  # fmt: skip
+
+
+def judge_by(monkeypatch: pytest.MonkeyPatch, verdict_of: Callable[[Path], Verdict]) -> None:
+    """Until the test ends `check` and `rejudge` get these verdicts, without Spark and background work."""
+
+    class Judge:
+        def judge(self, chosen: Sequence[Path]) -> list[Verdict]:
+            return [verdict_of(folder) for folder in chosen]
+
+    monkeypatch.setattr(catalog, "judge", lambda *_: Judge())
+    monkeypatch.setattr(catalog, "prepare_next_judge", lambda: False)

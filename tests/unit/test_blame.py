@@ -1,6 +1,7 @@
 """Who is to blame for a finding: the node with the first wrong step, or nobody if no line shows it."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,54 +21,22 @@ Json = dict[str, Any]
 UNDECIDED = "nobody can tell"
 
 
-class JudgedStories:
-    """For each story the worst example of each bug, by name, with `line`: the line to blame."""
+@dataclass(frozen=True, kw_only=True)
+class Blamed:
+    """What the worst example of the finding says."""
 
-    def __init__(self) -> None:
-        self.tales: dict[str, Tale] = {}
-        self.verdicts: dict[str, Verdict] = {}
-        self.root = Path()
-
-    def add(self, name: str, story: Story) -> None:
-        assert name not in self.tales
-        self.tales[name] = Tale().acked(1)
-        self.tales[name].trace = story.lines
-
-    def judge(self, root: Path) -> None:
-        """All in one unit."""
-        self.root = root
-        folders = [tale.write(root / name) for name, tale in self.tales.items()]
-        self.verdicts = dict(zip(self.tales, judge(folders), strict=True))
-
-    def __getitem__(self, name: str) -> dict[str, Json]:
-        verdict = self.verdicts[name]
-        assert verdict.failure is None
-        worst = {one.name: dict(one.examples[0]) for one in verdict.findings if one.klass == "bug"}
-        for example in worst.values():
-            example["line"] = (self.tales[name].trace or [])[example["event"]] if "event" in example else {}
-        return worst
+    finding: str
+    line: tuple[str, str] | None  # that it quotes: node and event; None: whichever
+    words: str  # how the blame begins; "": nobody is named
 
 
-STORIES = JudgedStories()
-
-
-@pytest.fixture(scope="module", name="judged")
-def judged_together(tmp_path_factory: pytest.TempPathFactory) -> JudgedStories:
-    STORIES.judge(tmp_path_factory.mktemp("stories"))
-    return STORIES
-
-
-def blame(example: Json) -> str:
-    return str(example["blame"]["text"]) if "blame" in example else ""
-
-
-def ends(end: int, epoch: int = 0) -> dict[str, Any]:
-    """Fields of a truncation by this answer."""
-    return {"cause": "epoch", "answer": {"epoch": epoch, "end": end}}
-
-
-def new_story() -> Story:
+def begun() -> Story:
     return Story().begin()
+
+
+def produced_by_two() -> Story:
+    """n1 and n2 have offset 1, n3 does not."""
+    return begun().produce(1).append("n1").append("n2")
 
 
 def fetch(story: Story, follower: str, offset: int) -> Story:
@@ -75,117 +44,33 @@ def fetch(story: Story, follower: str, offset: int) -> Story:
     return story.say(story.leader, "fetch", follower=follower, offset=offset, follower_epoch=story.epoch)
 
 
+def ends(end: int, epoch: int = 0) -> Json:
+    """Fields of a truncation by this answer."""
+    return {"cause": "epoch", "answer": {"epoch": epoch, "end": end}}
+
+
 def truncate_after_an_early_hw(early: bool) -> Story:
     """n1 commits offset 1, n3 is elected without it, n1 truncates; `early`: n3 never appended it."""
-    story = new_story().produce(1)
-    story.append("n1").append("n2")
+    story = produced_by_two()
     if not early:
         story.append("n3")
     story.commit().ack(1)
     if not early:
         story.truncate("n3", 1, "hw")
-    story.elect("n3", "n3", "n1", "n2")
-    return story.truncate("n1", 1, **ends(1))
-
-
-STORIES.add("an early HW", truncate_after_an_early_hw(early=True))
-STORIES.add("truncated for no reason", truncate_after_an_early_hw(early=False))
-
-
-def test_a_leader_that_moves_its_hw_too_early_is_to_blame_not_the_truncating_follower(
-        judged: JudgedStories) -> None:
-    worst = judged["an early HW"]
-    for name in ("unsafe-truncation", "leader-incomplete", "candidate-incomplete"):
-        line = worst[name]["line"]
-        assert (line["node"], line["event"], line["hw"]) == ("n1", "hw", 2), name
-        assert blame(worst[name]) == (
-            "n1, which as the leader moved its HW over offset 1 before n3 of its ISR had appended it.")
-
-
-def test_if_all_isr_members_had_the_record_the_leader_is_not_to_blame(judged: JudgedStories) -> None:
-    """n3 truncated it by itself: that is the first wrong step."""
-    worst = judged["truncated for no reason"]
-    line = worst["leader-incomplete"]["line"]
-    assert (line["node"], line["event"]) == ("n3", "truncate")
-    assert blame(worst["leader-incomplete"]) == "n3, which truncated its log to 1 and cut the record."
-
-
-def n3_fetches(offset: int) -> Story:
-    story = new_story().produce(1)
-    return fetch(story.append("n1").append("n2"), "n3", offset).commit()
-
-
-STORIES.add("fetches above its LEO", n3_fetches(2))
-STORIES.add("fetches from its LEO", n3_fetches(1))
-
-
-def test_a_follower_that_fetches_above_its_leo_is_to_blame(judged: JudgedStories) -> None:
-    """The leader counted the fetch offset as appended."""
-    worst = judged["fetches above its LEO"]
-    line = worst["candidate-incomplete"]["line"]
-    assert (line["event"], line["follower"], line["offset"]) == ("fetch", "n3", 2)
-    assert blame(worst["candidate-incomplete"]).startswith("n3, which asked its leader n1")
-
-
-def test_a_follower_that_fetches_from_its_leo_is_not_to_blame(judged: JudgedStories) -> None:
-    worst = judged["fetches from its LEO"]
-    assert blame(worst["candidate-incomplete"]).startswith("n1, which as the leader moved")
+    return story.elect("n3", "n3", "n1", "n2").truncate("n1", 1, **ends(1))
 
 
 def committed_without_n3() -> Story:
-    story = new_story().produce(1).append("n1").append("n2")
+    story = produced_by_two()
     story.ruling("isr", ["n1", "n2"], cause="alter").say("n1", "isr", isr=["n1", "n2"], leader="n1")
     return story.commit().ruling("isr", ["n1", "n2", "n3"], cause="alter")
 
 
-STORIES.add("committed without n3", committed_without_n3())
-
-
-def test_the_leader_is_not_to_blame_for_a_replica_outside_its_isr(judged: JudgedStories) -> None:
-    """The leader applied the smaller ISR before it moved its HW, so n3 did not count."""
-    assert "moved its HW" not in blame(judged["committed without n3"]["candidate-incomplete"])
-
-
-TRUNCATIONS: list[tuple[str, int, dict[str, Any], str]] = [
-    ("as answered", 1, ends(1), f"{UNDECIDED}: n1 held the record, and n2 cut it by the answer that epoch 0"),
-    ("below the answer", 0, ends(2), "n2, which truncated offset 0 though n1 had answered that epoch 0 ends"),
-    ("below it by one", 0, ends(1), "n2, which truncated offset 0 though n1 had answered that epoch 0 ends"),
-    ("below an answer without an epoch", 0, ends(2, epoch=-1),
-     "n2, which truncated offset 0 though n1 had answered that its log ends at 2."),
-    # records of a later epoch than the answered one have to go, wherever that ends (KIP-279)
-    ("by an answer of an older epoch", 3, ends(9, epoch=0), f"{UNDECIDED}: n1 held the record, "),
-    ("to its HW", 1, {"cause": "hw"}, ""),  # its own decision, as the finding says
-    ("by an unknown answer", 1, {"cause": "epoch"},
-     f"{UNDECIDED}: n2 truncated its log to 1, and no line shows what n1 had answered"),
-    ("in an old file", 1, {"cause": None, "why": "epoch 0 ends at 9 on the leader"},
-     f"{UNDECIDED}: n2 truncated its log to 1, and no line shows what n1 had answered"),
-]
-for how, to, fields, _ in TRUNCATIONS:
-    truncated = new_story().produce(2)
-    if how == "by an answer of an older epoch":
-        truncated.elect("n1", "n1", "n2", "n3").produce(2)
-    STORIES.add(f"truncated {how}", truncated.truncate("n2", to, **fields))
-
-
-@pytest.mark.parametrize(("how", "to", "fields", "blamed"), TRUNCATIONS)
-def test_a_follower_that_truncates_what_its_leader_has(
-        judged: JudgedStories, how: str, to: int, fields: dict[str, Any], blamed: str) -> None:
-    example = judged[f"truncated {how}"]["unsafe-truncation"]
-    assert (example["line"]["node"], example["line"]["event"]) == ("n2", "truncate")
-    assert blame(example).startswith(blamed)
-    assert bool(blame(example)) == bool(blamed)
-    assert example.get("blame", {}).get("known") == (None if not blamed else UNDECIDED not in blamed)
-
-
-TWO_TRUNCATIONS = new_story().produce(2).truncate("n3", 1).append("n3")
-STORIES.add("two truncations", TWO_TRUNCATIONS.truncate("n2", 1))
-
-
-def test_an_earlier_truncation_of_another_follower_is_not_to_blame(judged: JudgedStories) -> None:
-    """n3 fetched again what it had truncated; then n2 truncates what its leader still has."""
-    (found,) = (one for one in judged.verdicts["two truncations"].findings if one.name == "unsafe-truncation")
-    assert [one["nodes"] for one in found.examples] == [["n2"], ["n3"]]
-    assert [[TWO_TRUNCATIONS.lines[one["event"]]["node"]] for one in found.examples] == [["n2"], ["n3"]]
+def truncated(to: int, *, again: bool = False, **fields: Any) -> Story:
+    story = begun().produce(2)
+    if again:
+        story.elect("n1", "n1", "n2", "n3").produce(2)
+    return story.truncate("n2", to, **fields)
 
 
 def n2_elected_with_hw_2(story: Story) -> Story:
@@ -193,115 +78,150 @@ def n2_elected_with_hw_2(story: Story) -> Story:
     return story.elect("n2", "n2", "n3")
 
 
-STORIES.add("an HW above all", n2_elected_with_hw_2(new_story().produce(1).append("n1").append("n2")))
-STORIES.add(
-    "a fetched HW", n2_elected_with_hw_2(new_story().produce(1).append("n1").append("n2").commit()))
-
-
-def test_a_new_leader_with_an_hw_above_every_earlier_leaders_is_undecided(judged: JudgedStories) -> None:
-    """Its leader may have sent that HW."""
-    worst = judged["an HW above all"]["candidate-incomplete"]
-    assert (worst["line"]["node"], worst["line"]["event"]) == ("n2", "become_leader")
-    assert blame(worst).startswith(
-        f"{UNDECIDED}: n2 began to lead with an HW of 2 when no leader's HW had been above 1;")
-
-
-def test_a_new_leader_that_fetched_its_hw_is_not_to_blame(judged: JudgedStories) -> None:
-    worst = judged["a fetched HW"]["candidate-incomplete"]
-    assert blame(worst).startswith("n1, which as the leader moved its HW")
-
-
-STORIES.add("diverging", fetch(
-    new_story().produce(1).append("n3", epoch=0).elect("n2", "n2", "n3").append("n2"), "n3", 2).commit())
-
-
-def test_between_a_diverging_member_and_its_leader_is_undecided(judged: JudgedStories) -> None:
-    """n3 has another record at offset 1, and fetches from offset 2."""
-    worst = judged["diverging"]["candidate-incomplete"]
-    assert (worst["line"]["node"], worst["line"]["event"]) == ("n2", "hw")
-    assert blame(worst).startswith(f"{UNDECIDED}: n2 moved its HW over offset 1 by a fetch of n3")
-
-
 def restarted_without_record(*, fetched_again: bool) -> Story:
-    story = new_story().produce(2).restart("n3", leo=1, epochs=[[0, 0]])
+    story = begun().produce(2).restart("n3", leo=1, epochs=[[0, 0]])
     if fetched_again:
         story.append("n3")
     for event in ("register", "unfence"):
         story.say("controller", event, broker="n3", broker_epoch=2, clean=False, alone=True)
     story.take_role("n3")
-    if fetched_again:
-        story.append("n1").append("n2").commit()
-    return story
-
-
-for again in (False, True):
-    STORIES.add(f"restarted; fetched again: {again}", restarted_without_record(fetched_again=again))
-
-
-@pytest.mark.parametrize("fetched_again", [False, True])
-def test_a_member_that_restarts_without_the_record_is_named_with_its_start(
-        judged: JudgedStories, fetched_again: bool) -> None:
-    """Undecided whether its disk should have had it. A record that it fetched later was not lost that way."""
-    worst = judged[f"restarted; fetched again: {fetched_again}"]["candidate-incomplete"]
-    if fetched_again:
-        assert blame(worst).startswith("n1, which as the leader moved its HW over offset 2")
-    else:
-        assert (worst["line"]["node"], worst["line"]["event"]) == ("n3", "start")
-        assert blame(worst).startswith(f"{UNDECIDED}: n3 started with LEO 1, without the record")
+    return story.append("n1").append("n2").commit() if fetched_again else story
 
 
 def added_to_isr(*, proposed: bool, restarted: bool = False) -> Story:
     """n3 is added to the ISR while behind the HW."""
-    story = new_story().produce(1)
+    story = begun().produce(1)
     story.ruling("isr", ["n1", "n2"], cause="alter").say("n1", "isr", isr=["n1", "n2"], leader="n1")
     story.produce(2)
-    builds_on = story.partition_epoch
     story.say("n1", "isr_proposed", isr=["n1", "n2", "n3"] if proposed else ["n1"],
-              partition_epoch=builds_on)
+              partition_epoch=story.partition_epoch)
     if restarted:
         story.restart("n3", leo=0).register("n3")
     return story.ruling("isr", ["n1", "n2", "n3"], cause="alter")
 
 
-STORIES.add("proposed", added_to_isr(proposed=True))
-STORIES.add("not proposed", added_to_isr(proposed=False))
-STORIES.add("proposed, restarted", added_to_isr(proposed=True, restarted=True))
+EARLY = "n1, which as the leader moved its HW over offset 1 before n3 of its ISR had appended it."
+MOVED = "n1, which as the leader moved its HW over offset "
+NO_ANSWER = f"{UNDECIDED}: n2 truncated its log to 1, and no line shows what n1 had answered"
+CUT = ("n2", "truncate")
+CASES: dict[str, tuple[Story, list[Blamed]]] = {
+    "a leader that moves its HW too early, not the follower that truncates": (
+        truncate_after_an_early_hw(early=True),
+        [Blamed(finding=name, line=("n1", "hw"), words=EARLY)
+         for name in ("unsafe-truncation", "leader-incomplete", "candidate-incomplete")]),
+    "not the leader if all of the ISR had it, but who truncated it": (
+        truncate_after_an_early_hw(early=False),
+        [Blamed(finding="leader-incomplete", line=("n3", "truncate"),
+                words="n3, which truncated its log to 1 and cut the record.")]),
+} | {title: (story, [Blamed(finding=name, line=line, words=words)]) for title, story, name, line, words in (
+    ("who fetches above its LEO: the leader counted the offset as appended",
+     fetch(produced_by_two(), "n3", 2).commit(),
+     "candidate-incomplete", ("n1", "fetch"), "n3, which asked its leader n1"),
+    ("not who fetches from its LEO",
+     fetch(produced_by_two(), "n3", 1).commit(), "candidate-incomplete", None, MOVED),
+    ("not the leader for a replica that was outside of its ISR when it moved its HW",
+     committed_without_n3(), "candidate-incomplete", None, f"{UNDECIDED}: the leader may have proposed"),
+    ("who truncates as answered: undecided", truncated(1, **ends(1)), "unsafe-truncation", CUT,
+     f"{UNDECIDED}: n1 held the record, and n2 cut it by the answer that epoch 0"),
+    ("who truncates below the answer", truncated(0, **ends(2)), "unsafe-truncation", CUT,
+     "n2, which truncated offset 0 though n1 had answered that epoch 0 ends"),
+    ("below it by one", truncated(0, **ends(1)), "unsafe-truncation", CUT,
+     "n2, which truncated offset 0 though n1 had answered that epoch 0 ends"),
+    ("below an answer without an epoch", truncated(0, **ends(2, epoch=-1)), "unsafe-truncation", CUT,
+     "n2, which truncated offset 0 though n1 had answered that its log ends at 2."),
+    ("records of a later epoch than the answered one have to go, wherever that ends (KIP-279)",
+     truncated(3, again=True, **ends(9)), "unsafe-truncation", CUT, f"{UNDECIDED}: n1 held the record"),
+    ("to its HW: its own decision", truncated(1, cause="hw"), "unsafe-truncation", CUT, ""),
+    ("by an unknown answer", truncated(1, cause="epoch"), "unsafe-truncation", CUT, NO_ANSWER),
+    ("in an old file", truncated(1, cause=None, why="epoch 0 ends at 9 on the leader"),
+     "unsafe-truncation", CUT, NO_ANSWER),
+    ("a new leader with an HW above every earlier leader's: its leader may have sent it",
+     n2_elected_with_hw_2(produced_by_two()), "candidate-incomplete", ("n2", "become_leader"),
+     f"{UNDECIDED}: n2 began to lead with an HW of 2 when no leader's HW had been above 1;"),
+    ("not a new leader that fetched its HW",
+     n2_elected_with_hw_2(produced_by_two().commit()), "candidate-incomplete", None, MOVED),
+    ("a member with another record at the offset, or its leader: undecided",
+     fetch(begun().produce(1).append("n3", epoch=0).elect("n2", "n2", "n3").append("n2"), "n3", 2).commit(),
+     "candidate-incomplete", ("n2", "hw"), f"{UNDECIDED}: n2 moved its HW over offset 1 by a fetch of n3"),
+    ("a member that restarts without the record: should its disk have had it?",
+     restarted_without_record(fetched_again=False), "candidate-incomplete", ("n3", "start"),
+     f"{UNDECIDED}: n3 started with LEO 1, without the record"),
+    ("not that restart if it fetched the record later",
+     restarted_without_record(fetched_again=True), "candidate-incomplete", None, f"{MOVED}2"),
+    ("the leader that proposed a replica behind the HW", added_to_isr(proposed=True), "unsafe-isr",
+     ("n1", "isr_proposed"), "n1, which as the leader proposed an ISR with n3, which was behind the HW."),
+    ("the controller that adds a replica nobody proposed", added_to_isr(proposed=False), "unsafe-isr",
+     ("controller", "isr"), "the controller, which took into the ISR"),
+    ("leader or controller, for a replica that was restarted: undecided",
+     added_to_isr(proposed=True, restarted=True), "unsafe-isr", None, UNDECIDED),
+)}
+TWO_TRUNCATIONS = "not the earlier truncation of another follower, which fetched the record again"
+STORIES = {title: story for title, (story, _) in CASES.items()} | {
+    TWO_TRUNCATIONS: begun().produce(2).truncate("n3", 1).append("n3").truncate("n2", 1)}
 
 
-def test_the_leader_that_proposed_a_replica_behind_the_hw_is_to_blame(judged: JudgedStories) -> None:
-    worst = judged["proposed"]["unsafe-isr"]
-    assert (worst["line"]["node"], worst["line"]["event"]) == ("n1", "isr_proposed")
-    assert blame(worst) == "n1, which as the leader proposed an ISR with n3, which was behind the HW."
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stories")
 
 
-def test_the_controller_that_adds_an_unproposed_replica_is_to_blame(judged: JudgedStories) -> None:
-    worst = judged["not proposed"]["unsafe-isr"]
-    assert (worst["line"]["node"], worst["line"]["event"]) == ("controller", "isr")
-    assert blame(worst).startswith("the controller, which took into the ISR")
+@pytest.fixture(scope="module")
+def verdicts(folder: Path) -> dict[str, Verdict]:
+    """Of each story; all are judged in one call, and one without a trace."""
+    folders = []
+    for number, story in enumerate(STORIES.values()):
+        tale = Tale().acked(1)
+        tale.trace = story.lines
+        folders.append(tale.write(folder / str(number)))
+    untraced = Tale().acked(1)
+    untraced.logs["n1"] = []
+    folders.append(untraced.write(folder / "untraced"))
+    return dict(zip([*STORIES, "untraced"], judge(folders), strict=True))
 
 
-def test_between_leader_and_controller_is_undecided_for_a_restarted_replica(judged: JudgedStories) -> None:
-    assert UNDECIDED in blame(judged["proposed, restarted"]["unsafe-isr"])
+def blame(example: Json) -> str:
+    return str(example["blame"]["text"]) if "blame" in example else ""
 
 
-def test_without_a_trace_no_finding_names_blame(tmp_path: Path) -> None:
-    tale = Tale().acked(1)
-    tale.logs["n1"] = []
-    (verdict,) = judge([tale.write(tmp_path)])
-    assert verdict.valid is False
-    assert not any("blame" in example for one in verdict.findings for example in one.examples)
+@pytest.mark.parametrize(("title", "blamed"), [
+    pytest.param(title, one, id=f"{title}; {one.finding}")
+    for title, (_, several) in CASES.items() for one in several])
+def test_who_is_to_blame(verdicts: dict[str, Verdict], title: str, blamed: Blamed) -> None:
+    """And it is known whether anybody is."""
+    worst = {one.name: dict(one.examples[0]) for one in verdicts[title].findings if one.klass == "bug"}
+    example = worst[blamed.finding]
+    if blamed.line is not None:
+        line = STORIES[title].lines[example["event"]]
+        assert (line["node"], line["event"]) == blamed.line
+    assert blame(example).startswith(blamed.words)
+    assert bool(blame(example)) == bool(blamed.words)
+    known = UNDECIDED not in blamed.words if blamed.words else None
+    assert example.get("blame", {}).get("known") == known
 
 
-@pytest.mark.parametrize(("how", "head"), [("to its HW", "guilty"), ("as answered", "event")])
+def test_of_two_truncations_each_has_its_own_line(verdicts: dict[str, Verdict]) -> None:
+    (found,) = (one for one in verdicts[TWO_TRUNCATIONS].findings if one.name == "unsafe-truncation")
+    assert [one["nodes"] for one in found.examples] == [["n2"], ["n3"]]
+    lines = STORIES[TWO_TRUNCATIONS].lines
+    assert [[lines[one["event"]]["node"]] for one in found.examples] == [["n2"], ["n3"]]
+
+
+def test_without_a_trace_no_finding_names_blame(verdicts: dict[str, Verdict]) -> None:
+    assert verdicts["untraced"].valid is False
+    assert not any("blame" in example for one in verdicts["untraced"].findings for example in one.examples)
+
+
+@pytest.mark.parametrize(("title", "head"), [
+    ("to its HW: its own decision", "guilty"),
+    ("who truncates as answered: undecided", "event")])
 def test_the_report_has_a_guilty_event_only_if_it_is_decided(
-        judged: JudgedStories, how: str, head: str) -> None:
+        verdicts: dict[str, Verdict], folder: Path, title: str, head: str) -> None:
     """Its first sentence names who is to blame, or says that it is undecided."""
-    tale, verdict = judged.tales[f"truncated {how}"], judged.verdicts[f"truncated {how}"]
     found = [{"name": one.name, "class": one.klass, "permitted_by": one.permitted_by, "count": one.count,
-              "examples": list(one.examples)} for one in verdict.findings]
+              "examples": list(one.examples)} for one in verdicts[title].findings]
+    run = folder / str(list(STORIES).index(title))
     first, *_ = verdict_text.reading_of(
-        judged.root / f"truncated {how}", {"valid": False, "findings": found, "unknown": []},
-        tale.run
+        run, {"valid": False, "findings": found, "unknown": []}, json.loads((run / "run.json").read_text())
     ).accounts
     parts = dict(first.parts)
     assert first.found["name"] == "unsafe-truncation"

@@ -1,19 +1,15 @@
 """The ledger of causes, which never counts twice; and the differences between two nights."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import orjson
 import pytest
-from nights import empty_state
 
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, save
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.report.night import GONE, LESS, MORE, NEW, NOT_RUN, SAME, Results, changes
-from floodmark.harness.report.rates import p_same, per_100, wilson
-from floodmark.harness.spec import RunSpec
+from floodmark.harness.report.rates import p_same
 
 LOST = Signature(system="kip-101", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",
                  how="overwritten", step="")
@@ -111,43 +107,6 @@ def test_an_entry_is_found_by_the_beginning_of_its_id() -> None:
 # -- differences between nights -----------------------------------------------------------------------------
 
 
-def night(*, of: tuple[str, ...] = ("kip-101", "kip-320"), **found: int) -> Results:
-    """A night with 100 runs of each of these systems."""
-    signatures, state = {"kip-101": ("lost", LOST), "kip-320": ("ack", ACK)}, empty_state()
-    for system in of:
-        name, signature = signatures[system]
-        for number in range(100):
-            at = len(state.select("SELECT 1 FROM runs"))
-            state.begin(at, 1, RunSpec(rules=system), "runs/1")
-            shown = [asdict(signature)] if number < found.get(name, 0) else []
-            state.judge(at, {"kind": "", "signatures": shown}, None)
-    return Results(runs=tuple(state.runs()), spent_s=1.0)
-
-
-def test_new_and_gone_signatures() -> None:
-    differences = changes(night(lost=3), night(ack=2))
-    assert [(one.signature, one.kind, one.is_new_bug) for one in differences] == [
-        (ACK, NEW, True), (LOST, GONE, False)]
-
-
-def test_a_signature_of_a_system_that_was_not_run_is_not_gone() -> None:
-    (change,) = changes(night(lost=3), night(of=("kip-320",)))
-    assert (change.kind, change.after) == (NOT_RUN, (0, 0))
-
-
-@pytest.mark.parametrize(
-    ("then", "now", "kind"), [(10, 12, SAME), (10, 40, MORE), (40, 10, LESS), (5, 5, SAME)])
-def test_more_and_less_often_by_an_exact_test(then: int, now: int, kind: str) -> None:
-    (change,) = changes(night(lost=then), night(lost=now))
-    assert (change.kind, change.before, change.after) == (kind, (then, 100), (now, 100))
-
-
 def test_fishers_exact_test_gives_the_textbook_value() -> None:
     """The lady tasting tea: 3 of 4 cups right."""
     assert p_same((3, 4), (1, 4)) == pytest.approx(0.4857, abs=1e-4)
-
-
-def test_a_rate_is_given_with_its_interval() -> None:
-    assert per_100(12, 100) == "12 per 100 runs (7 to 20)"
-    assert per_100(0, 0) == "no run"
-    assert wilson(0, 10)[0] == 0

@@ -110,13 +110,6 @@ def test_presets_can_be_read(name: str) -> None:
     assert all(one.case.faults for one in plan.cases)
 
 
-def test_the_presets() -> None:
-    assert presets() == ("nightly", "simulated", "smoke", "soak", "zoo")
-    assert presets("4.3.1") == ("nightly", "smoke")
-    assert "nightly, simulated, smoke, soak or zoo" in floodmark("campaign", "run", "--help").out
-    assert "nightly, simulated, smoke, soak, zoo" in floodmark("campaign", "plan", "--help").out
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -11,7 +11,7 @@ from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, at, ni
 
 from floodmark.harness.campaign.ledger import Ledger, with_findings
 from floodmark.harness.commands import campaign
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.night import Results, night_junit, night_markdown, results_of, summary
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
@@ -47,15 +47,6 @@ def test_a_new_bug_is_a_failure_with_all_that_is_needed_to_reproduce_it() -> Non
                   "floodmark reproduce nights/monday/runs/3"):
         assert text in message
     assert outcome(found["floodmark.campaign: the campaign came to its end"])[0] is None
-
-
-def test_stuck_clusters_and_runs_not_made_are_separate_test_cases() -> None:
-    found = cases(results(MIXED))
-    assert outcome(found[f"floodmark.stuck: {HUNG.sentence}"])[0] == "failure"
-    kind, message = outcome(found["floodmark.case: kip-279 cut"])
-    assert (kind, message) == (
-        "error", "1 not made of 2 runs; nights/monday/runs/5 (seed 105): not made: n1 did not start its log")
-    assert outcome(found["floodmark.case: kip-279 crash"]) == (None, "3 runs: 2 invalid, 1 valid")
 
 
 def test_a_known_bug_is_skipped_with_its_reason_and_an_earlier_unmarked_one_fails() -> None:
@@ -142,12 +133,6 @@ def test_a_page_begins_with_a_summary_and_keeps_kinds_apart() -> None:
     assert "floodmark reproduce nights/monday/runs/1\n" not in rest  # it is known
 
 
-def test_a_night_that_found_nothing_is_one_line() -> None:
-    page = night_markdown(results(night((CRASH, "valid", ())))).decode()
-    assert page == ("## floodmark: nothing found; 1 run: 1 valid; 1,000 acked writes, 2 faults, 1 min 40 s; "
-                    "the time is over\n")
-
-
 def test_text_of_a_run_is_escaped_and_a_page_has_a_limit() -> None:
     hostile = replace(LOST, how="<script>alert(1)</script> | ![x](http://x)\x1b[31m\nnext")
     night_results = results(night((CRASH, "invalid", (hostile,))))
@@ -193,11 +178,6 @@ def test_a_report_that_cannot_be_written_is_no_success(
     (tmp_path / "file").touch()
     assert campaign.resume_campaign(folder, junit_file=tmp_path / "file" / "junit.xml") == 4
     assert "junit.xml" in capsys.readouterr().err
-
-
-def test_a_folder_is_no_file_for_a_report(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--junit"):
-        campaign.resume_campaign(tmp_path, junit_file=tmp_path)
 
 
 def test_a_campaign_that_ended_early_is_no_success_and_gives_the_reason_once() -> None:

@@ -95,15 +95,6 @@ def test_another_ledger_gets_all_findings_and_is_kept_for_the_campaign(
     assert (again.code, "known: KAFKA-1" in again.out) == (0, True), again
 
 
-def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path, judge: list[list[str]]) -> None:
-    folder = written(tmp_path / "night", night((CRASH, "valid", ()), why=None), Ledger(), plan=PLAN)
-    before = about_of(folder)
-    (tmp_path / "newer.json").write_text('{"format": 2}')
-    result = floodmark("campaign", "resume", folder, "--ledger", tmp_path / "newer.json")
-    assert (result.code, "a newer version of floodmark wrote it" in result.err) == (4, True), result
-    assert about_of(folder) == before
-
-
 def test_new_limits_of_time_and_runs_are_kept(tmp_path: Path, judge: list[list[str]]) -> None:
     folder = written(tmp_path / "night", night((CRASH, "valid", ())), Ledger(), plan=PLAN)
     assert floodmark("campaign", "resume", folder, "--for", "2h", "--runs", 1).code == 0

@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 import pytest
-from command_line import floodmark
 from disk import files_no_larger_than
 from nights import CRASH, LOST, at, empty_state
 
@@ -16,14 +15,13 @@ from floodmark.harness.campaign.state import (
     DATABASE,
     JOURNAL,
     State,
-    about_of,
     alone,
     judged_by_system,
     smallest,
     state_of,
     writable_state,
 )
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.spec import RunSpec
 
 KIP_320 = RunSpec(rules="kip-320")
@@ -186,15 +184,3 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         raise AssertionError("two at once")
     with alone(tmp_path):
         pass
-
-
-def test_a_folder_that_is_no_campaign_is_an_error(tmp_path: Path) -> None:
-
-    with pytest.raises(UsageError, match="does not exist"):
-        about_of(tmp_path / "none")
-    with pytest.raises(FloodmarkError, match=r"it has no campaign\.json"):
-        about_of(tmp_path)
-    (tmp_path / "campaign.json").write_text('{"format": 3}')
-    with pytest.raises(FloodmarkError, match="not of format 2"):
-        about_of(tmp_path)
-    assert floodmark("campaign", "resume", tmp_path).code == 4

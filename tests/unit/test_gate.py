@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain, combinations, product
+from itertools import chain, combinations
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ from floodmark.harness.commands import check, run
 from floodmark.harness.commands.folder_arguments import chosen, chosen_runs
 from floodmark.harness.errors import UsageError
 from floodmark.harness.pipeline import shrink
-from floodmark.harness.report.gate_outcomes import outcome_of
 from floodmark.harness.run import RUNS
 from floodmark.harness.verdict import (
     EXIT_HARNESS,
@@ -25,26 +24,12 @@ from floodmark.harness.verdict import (
     Finding,
     NotMade,
     Policy,
-    Unknown,
     Verdict,
     worst,
 )
 
-BUG = Finding(name="lost-write", klass="bug", permitted_by=None, count=1)
 PERMITTED = Finding(name="duplicate", klass="permitted", permitted_by="retries", count=1)
-UNSEEN = Unknown(names=("unseen",), reason="no final reads of partition 0")
 COUNTS = {"ops": 5}
-POLICIES = [
-    Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown)
-    for strict, allow_unknown in product((False, True), repeat=2)
-    for allow in ((), ("lost-write",), ("duplicate",), ("lost-write", "duplicate"))
-]
-VERDICTS = [
-    Verdict(valid=False if BUG in findings else "unknown" if unknown else True, findings=findings,
-            unknown=unknown, counts=COUNTS)
-    for findings in ((), (BUG,), (PERMITTED,), (PERMITTED, BUG))
-    for unknown in ((), (UNSEEN,))
-]
 
 
 # -- the folders of a call ----------------------------------------------------------------------------------
@@ -175,51 +160,6 @@ def saved(folder: Path, **about: object) -> Path:
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps({"format": 1, "nodes": ["n1"], "ended": "done", **about}))
     return folder
-
-
-def spelt(policy: Policy) -> str:
-    words = [name for name in ("strict", "allow_unknown") if getattr(policy, name)]
-    return "+".join([*words, *sorted(policy.allow)]) or "plain"
-
-
-@pytest.mark.parametrize("policy", POLICIES, ids=spelt)
-def test_for_one_folder_a_bug_outranks_the_harness_and_that_an_unknown(
-        tmp_path: Path, policy: Policy) -> None:
-    """Whatever the options let through; the findings shown as failing are those that make the code 1."""
-    good, early = saved(tmp_path / "good"), saved(tmp_path / "early", ended="n1 would not start")
-    for verdict in VERDICTS:
-        outcome = outcome_of(good, verdict, policy)
-        counted = {found.name for found in verdict.findings
-                   if found.name not in policy.allow and (policy.strict or found.klass == "bug")}
-        assert {found["name"] for found in outcome.failing} == counted
-        otherwise = EXIT_UNKNOWN if verdict.unknown and not policy.allow_unknown else EXIT_VALID
-        assert outcome.code == (EXIT_INVALID if counted else otherwise)
-        assert outcome_of(early, verdict, policy).code == (EXIT_INVALID if counted else EXIT_HARNESS)
-
-
-@pytest.mark.parametrize(("about", "message"), [
-    ({"ended": "interrupted"}, "the run ended early: interrupted"),
-    ({"ended": "n1 would not start"}, "the run ended early: n1 would not start"),
-    ({"died": 5}, "has no list"),
-    ({"schedule": "none"}, "has no list"),
-    ({"format": 2}, "is missing"),
-])
-def test_no_option_lets_a_harness_failure_through(
-        tmp_path: Path, about: dict[str, object], message: str) -> None:
-    """A saved run gets the same answer as when it was made; a bug in it is still a bug."""
-    folder = saved(tmp_path / "run", **about)
-    lenient = Policy(allow_unknown=True)
-    for verdict in VERDICTS:
-        outcome = outcome_of(folder, verdict, lenient)
-        assert outcome.code == (EXIT_INVALID if BUG in verdict.findings else EXIT_HARNESS)
-        assert message in outcome.ruling.harness[0]
-
-
-def test_a_run_without_ended_is_judged_as_it_is(tmp_path: Path) -> None:
-    """It was killed and its run.json has no `ended`: the judge makes it unknown, the gate adds nothing."""
-    folder = saved(tmp_path / "run")
-    (folder / "run.json").write_text('{"format":1,"nodes":["n1"]}')
-    assert outcome_of(folder, VERDICTS[0], Policy()).code == EXIT_VALID
 
 
 # -- the options --------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import html
 import json
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from judged_runs import judge_by
 
-from floodmark.checkers.judge import report
 from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import check
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.report import verdict_text
 from floodmark.harness.report.gate_outcomes import LIMIT, Outcome, junit, markdown, seconds_of
 from floodmark.harness.report.run_outcome import Ruling
 from floodmark.harness.report.safe_text import harmless
@@ -57,19 +55,17 @@ def run_folder(parent: Path, name: str, **about: Any) -> Path:
     return folder
 
 
-class Judge:
-    """Gives each folder the verdict of its name; fails for `broken`."""
-
-    def judge(self, chosen: Sequence[Path]) -> list[Verdict]:
-        if any(folder.name == "broken" for folder in chosen):
-            raise FloodmarkError("Spark cannot start")
-        return [VERDICTS[folder.name] for folder in chosen]
+def verdict_of(folder: Path) -> Verdict:
+    """That of its name; the judge fails for `broken`."""
+    if folder.name == "broken":
+        raise FloodmarkError("Spark cannot start")
+    return VERDICTS[folder.name]
 
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of each kind, and a judge that knows them."""
-    monkeypatch.setattr(catalog, "judge", lambda *_: Judge())
+    judge_by(monkeypatch, verdict_of)
     for name in VERDICTS:
         run_folder(tmp_path / "runs", name)
     return tmp_path / "runs"
@@ -126,27 +122,6 @@ def outcome_in(case: ElementTree.Element) -> tuple[str, str] | None:
     return (found[0].tag, found[0].get("type", "")) if found else None
 
 
-def test_a_failure_has_the_finding_and_the_suite_the_run(runs: Path, tmp_path: Path) -> None:
-    """Name, class, count and the first sentence in the message; the whole report in the text."""
-    check.check_folders([runs / "invalid"], gate(junit_file=tmp_path / "junit.xml"))
-    suite = read((tmp_path / "junit.xml").read_bytes())
-    case = suite.find("testcase")
-    assert case is not None
-    assert (case.get("classname"), case.get("name"), case.get("time")) == (
-        "floodmark", "nemesis crash,cut, local cluster of 1, kip-320", "1.500")
-    failure = case.find("failure")
-    assert failure is not None
-    assert failure.get("message") == "lost-write: 7 findings, a bug. It was acked, and is gone."
-    for words in ("duplicate: 2 findings, permitted by retries", "So is this.", "no final reads",
-                  f"floodmark show {runs / 'invalid'} --finding lost-write"):
-        assert words in (failure.text or "")
-    properties = {one.get("name"): one.get("value") for one in suite.iter("property")}
-    assert {name: properties[f"{case.get('name')}: {name}"] for name in (
-        "folder", "id", "seed", "rules", "cluster")} == {
-            "folder": str(runs / "invalid"), "id": "00ff", "seed": "7", "rules": "kip-320",
-            "cluster": "local"}
-
-
 def test_every_report_names_the_checks_not_made_in_one_line(
         runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -179,13 +154,6 @@ def test_the_report_is_xml_whatever_is_in_it(words: str, folder: str) -> None:
     assert shown in (failure.text or "")
 
 
-def test_characters_that_xml_cannot_hold_are_escaped() -> None:
-    """Control characters, half a surrogate pair; colours are removed."""
-    report = junit([outcome_with("a\x00b\x1b[31mred\x1b[0m\x1b\x7f\ud800\ufffe\r.\N{BEETLE}")], NOW)
-    text = read(report).findtext("testcase/failure") or ""
-    assert r"a\x00bred\x1b\x7f\ud800\ufffe\r." + "\N{BEETLE}" in text
-
-
 def test_a_long_report_is_cut_and_states_by_how_much() -> None:
     failure = read(junit([outcome_with("x" * 100_000)], NOW)).find("testcase/failure")
     assert failure is not None
@@ -206,15 +174,6 @@ def test_the_seconds_of_a_run_are_those_of_its_last_whole_line(
     if history is not None:
         (tmp_path / "history.jsonl").write_bytes(history)
     assert seconds_of(tmp_path) == seconds
-
-
-def test_a_message_has_the_worst_finding_first_and_names_the_others() -> None:
-    """A list of tests shows the beginning."""
-    verdict = report.as_json(VERDICTS["invalid"])
-    failing = tuple(reversed(verdict["findings"]))
-    outcome = Outcome(folder=Path("a"), ruling=BAD, verdict=verdict, failing=failing)
-    assert outcome.why == (
-        "lost-write: 7 findings, a bug. It was acked, and is gone. Besides: duplicate 2.")
 
 
 def test_a_name_is_the_same_every_night_and_equal_names_are_numbered(
@@ -273,15 +232,6 @@ def test_the_page_has_a_row_for_each_run_and_a_section_for_each_that_fails(
         assert line in invalid.splitlines()
 
 
-def test_the_page_shows_how_to_reproduce_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the folder has what that needs."""
-    monkeypatch.setattr(verdict_text, "reproduce_command", lambda folder,
-                        *_: f"floodmark reproduce {folder}")
-    verdict = {"valid": False, "unknown": [], "findings": [{**outcome_with("").failing[0]}]}
-    outcome = Outcome(folder=Path("a"), ruling=BAD, verdict=verdict, about={"nodes": []})
-    assert "\nfloodmark reproduce a\n```" in markdown([outcome]).decode()
-
-
 @example("|")
 @example("```sh\n````")
 @example("1. one\n- two\n# three\n<b>four</b>")
@@ -301,12 +251,6 @@ def test_words_of_a_run_are_never_markup(words: str) -> None:
         assert line.count("*") in (0, 4)
         assert line.count("|") in (0, 6)
         assert not re.match(r"\s*- ([-+=]|\d+[.)])", line)
-
-
-def test_words_on_the_page_read_back_unchanged() -> None:
-    words = "a|b <script> `c` *d* _e_ [f](g) #1 ~~h~~ $i$ &amp; \\j"
-    page = markdown([outcome_with(words)]).decode()
-    assert f"  - {words}" in html.unescape(page).splitlines()
 
 
 @pytest.mark.parametrize("limit", [LIMIT, 5_000])
@@ -393,11 +337,6 @@ def test_a_path_that_a_report_cannot_replace_is_refused_at_once(tmp_path: Path, 
             gate(**{option: there})
     (tmp_path / "file").write_text("of the last call")
     assert getattr(gate(**{option: tmp_path / "file"}), option) == tmp_path / "file"
-
-
-def test_two_reports_need_two_files(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a file of its own"):
-        gate(junit_file=tmp_path / "report", markdown_file=tmp_path / "." / "report")
 
 
 # -- the cache for the next call ---------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from floodmark.broker.protocol.messages import (
     AlterPartitionResponse,
     Batch,
     CreateTopic,
-    Elect,
     EpochEnd,
     Expire,
     Fetch,
@@ -32,12 +31,9 @@ from floodmark.broker.protocol.messages import (
 from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from floodmark.broker.testing.bugs import rules_for
 from floodmark.broker.testing.trace_events import (
-    RecoveredLogSummary,
-    checkpoint_line,
     controller_lines,
     missing_lines,
     replica_lines,
-    start_lines,
     take_snapshot,
 )
 
@@ -94,26 +90,6 @@ def response_of(one: Replica, *batches: Batch, hw: int = 0, diverging: EpochEnd 
     )
 
 
-def test_an_append_shows_the_old_hw_and_is_followed_by_the_hw_move_and_the_ack() -> None:
-    one = replica()
-    traced(one, leads())
-    assert brief(traced(one, produce(2))) == [("append", 2, 0)]
-    assert brief(traced(one, fetch(2, 2))) == [("fetch", 2, 0)]
-    lines = traced(one, fetch(3, 2))
-    assert brief(lines) == [("fetch", 2, 0), ("hw", 2, 2), ("ack", 2, 2)]
-    assert (lines[0]["follower"], lines[0]["offset"], lines[0]["follower_epoch"]) == (3, 2, 1)
-    assert (lines[2]["offset"], lines[2]["acks"], lines[2]["isr"]) == (1, "all", ISR)
-
-
-@pytest.mark.parametrize(("acks", "word"), [(0, "0"), (1, "1")])
-def test_an_ack_by_the_leader_alone_shows_its_acks_and_the_hw_of_the_leader(acks: int, word: str) -> None:
-    one = replica()
-    traced(one, leads())
-    append, ack = traced(one, produce(3, acks))
-    assert (append["offset"], append["count"], append["epochs"]) == (0, 3, [(1, 0)])
-    assert (ack["event"], ack["offset"], ack["acks"], ack["hw"]) == ("ack", 2, word, 0)
-
-
 def test_a_retry_of_an_appended_batch_is_acked_with_its_own_last_offset() -> None:
     one = replica()
     traced(one, leads())
@@ -142,39 +118,6 @@ def test_an_event_without_effect_is_not_traced(event: ReplicaEvent) -> None:
     one = replica((0, 0, 0))
     traced(one, leads())
     assert traced(one, event) == []
-
-
-def test_a_produce_that_fails_is_no_ack() -> None:
-    """It waits in purgatory, then another node leads: its records stay, and no ack is traced."""
-    one = replica()
-    traced(one, leads())
-    traced(one, produce())
-    assert brief(traced(one, leads(epoch=2, leader=2))) == [("become_follower", 1, 0)]
-
-
-def test_a_follower_appends_then_moves_its_hw_and_shows_the_epochs_of_the_records() -> None:
-    one = replica((0, 1, 0), hw=1)
-    assert brief(traced(one, leads(epoch=5, leader=2))) == [("become_follower", 2, 1)]
-    batches = [Batch(base_offset=2, last_offset=4, epoch=3), Batch(base_offset=5, last_offset=5, epoch=5)]
-    lines = traced(one, response_of(one, *batches, hw=4))
-    assert brief(lines) == [("checkpoint", 2, 1), ("append", 6, 1), ("hw", 6, 4)]
-    assert lines[1]["epochs"] == [(3, 2), (5, 5)]
-    assert lines[2]["role"] == "follower"
-
-
-def test_an_unchanged_hw_is_not_traced() -> None:
-    one = replica((0, 1, 0), hw=2)
-    traced(one, leads(leader=2))
-    assert traced(one, response_of(one, hw=2)) == []
-
-
-def test_a_follower_that_diverges_truncates_and_its_hw_falls_with_its_log() -> None:
-    """The truncation itself shows the HW; no line of its own follows."""
-    one = replica((0, 1, 0), (2, 4, 0), hw=5)
-    traced(one, leads(epoch=2, leader=2))
-    lines = traced(one, response_of(one, diverging=EpochEnd(epoch=0, end_offset=2)))
-    assert brief(lines) == [("truncate", 2, 2)]
-    assert (lines[0]["from"], lines[0]["to"]) == (5, 2)
 
 
 def test_a_diverging_fetch_is_traced_with_where_it_diverges() -> None:
@@ -231,30 +174,6 @@ def test_an_isr_is_proposed_after_the_fetch_that_causes_it_and_learnt_before_the
     assert traced(one, answer) == []
 
 
-def test_an_ack_names_the_isr_as_its_leader_counts_it() -> None:
-    """With an expansion in flight that is the larger one (KIP-497)."""
-    one = replica()
-    traced(one, leads(isr=(1, 2)))
-    traced(one, fetch(3, 0))
-    traced(one, produce())
-    traced(one, fetch(2, 1))
-    assert traced(one, fetch(3, 1))[-1]["isr"] == ISR
-
-
-def test_a_start_is_traced_for_the_process_and_for_every_recovered_log() -> None:
-    batches = [Batch(base_offset=0, last_offset=2, epoch=1), Batch(base_offset=3, last_offset=3, epoch=4)]
-    found = RecoveredLogSummary(topic="log", partition=2, log_start=0, leo=4, hw=3, batches=batches)
-    process, log = start_lines(True, [found])
-    assert process == {"event": "start", "clean": True}
-    assert (log["topic"], log["partition"], log["leo"], log["hw"], log["clean"]) == ("log", 2, 4, 3, True)
-    assert log["epochs"] == [(1, 0), (4, 3)]
-
-
-def test_a_checkpoint_line_has_the_state_in_which_it_was_written() -> None:
-    line = checkpoint_line("hw", 2, take_snapshot(replica((0, 4, 0), hw=3)))
-    assert (line["what"], line["value"], line["leo"], line["hw"]) == ("hw", 2, 5, 3)
-
-
 # -- the controller ---------------------------------------------------------------------------------------
 
 
@@ -298,43 +217,6 @@ class TracedController:
 
 def events(lines: Sequence[dict[str, Any]]) -> list[str]:
     return [line["event"] for line in lines]
-
-
-def test_a_registration_is_traced_with_its_epoch_and_begins_fenced() -> None:
-    controller = TracedController()
-    (line,) = controller.register(2, clean=True)
-    assert (line["event"], line["broker"], line["broker_epoch"], line["clean"]) == ("register", 2, 0, True)
-    assert controller.register(2) == []  # the same incarnation again
-    heartbeat = Heartbeat(now_ms=0, token=None, broker=2, broker_epoch=0, metadata_version=9, stopping=False)
-    assert events(controller.step(heartbeat)) == ["unfence"]
-
-
-def test_the_first_leader_of_a_partition_is_an_election_too() -> None:
-    (line,) = TracedController().create()
-    assert (line["event"], line["leader"], line["epoch"], line["clean"]) == ("elect", 1, 0, True)
-    assert (line["isr"], line["partition_epoch"], line["cause"]) == (ISR, 0, "created")
-
-
-def test_a_session_that_ends_fences_then_takes_the_leadership_away() -> None:
-    controller = TracedController()
-    controller.create()
-    lines = controller.expire(1)
-    assert events(lines) == ["fence", "elect"]
-    assert (lines[1]["leader"], lines[1]["isr"], lines[1]["epoch"]) == (2, (2, 3), 1)
-    assert lines[1]["clean"]
-    assert events(controller.expire(3)) == ["fence", "isr"]
-    gone = controller.expire(2)[-1]
-    assert (gone["event"], gone["leader"], gone["isr"], gone["epoch"]) == ("isr", -1, (2,), 2)
-
-
-def test_a_leader_from_outside_the_isr_is_not_clean() -> None:
-    controller = TracedController()
-    controller.create()
-    for broker in (1, 3, 2):
-        controller.expire(broker)
-    controller.heartbeat(3)
-    (elect,) = controller.step(Elect(now_ms=0, token=None, partitions=(("log", 0),), unclean=True))
-    assert (elect["event"], elect["leader"], elect["isr"], elect["clean"]) == ("elect", 3, (3,), False)
 
 
 def test_a_bounce_that_is_overlooked_is_a_registration_that_is_not_fenced() -> None:

@@ -229,14 +229,6 @@ def test_a_square_counts_all_workloads_of_a_system_under_a_nemesis() -> None:
         ("kip-101", "crash"): square()}
 
 
-def test_a_known_finding_is_not_red_and_a_permitted_one_is_not_counted() -> None:
-    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1)
-    before = before.changed(GONE.id, known={"reason": "KAFKA-1", "since": "2026"})
-    state = night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (GONE, LOST)), (CRASH, "valid", (ALLOWED,)))
-
-    assert coverage(state, before)["kip-279", "crash"] == square(runs=3, found=1, known=1)
-
-
 def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards(tmp_path: Path) -> None:
     other, third = replace(CRASH, rules="kip-101"), replace(CUT, rules="kip-320")
     before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1)

@@ -12,7 +12,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.op import NEMESIS, Op, Send, Type
 from floodmark.harness.run import create
 from floodmark.harness.runner import _initial_about
-from floodmark.harness.saved_run import read_saved, read_schedule
+from floodmark.harness.saved_run import read_saved
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.moments import HEALTHY, Ack, After, Failpoint, InTurn, Time
@@ -93,14 +93,6 @@ def test_nodes_of_different_configuration_are_refused() -> None:
     about = {**ABOUT, "config": {"n1": {}, "n2": {"min.insync.replicas": 2}}}
     with pytest.raises(FloodmarkError, match="n1 and n2 were configured differently"):
         read_saved(about, "f")
-
-
-def test_damage_is_refused_with_an_error_message() -> None:
-    """Not with a traceback."""
-    with pytest.raises(FloodmarkError, match="0 of partitions is 5, should be an object with topic"):
-        read_saved({**ABOUT, "partitions": {"0": 5}}, "f")
-    with pytest.raises(FloodmarkError, match="explode"):
-        read_schedule([{"f": "explode"}], read_saved(ABOUT, "f"), "f")
 
 
 # -- which line belongs to which entry ----------------------------------------------------------------------

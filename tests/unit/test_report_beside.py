@@ -1,54 +1,22 @@
 """The page that `check` writes into an invalid run: printed before the folder, never another exit code."""
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from command_line import floodmark
-from judged_runs import judged
+from judged_runs import judge_by, judged, saved_verdict
 
-from floodmark.harness import catalog
+from floodmark.harness.cli import main
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report import run_page
-from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
 LOST, FINE = "double-failover", "traced-and-in-order"
 
 
-def verdict_of(folder: Path) -> Verdict:
-    """The saved verdict."""
-    saved: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
-    return Verdict(
-        valid=saved["valid"], counts=saved["counts"],
-        findings=tuple(Finding(
-            name=one["name"], klass=one["class"], permitted_by=one["permitted_by"], count=one["count"],
-            examples=tuple(one["examples"])) for one in saved["findings"]),
-        unknown=tuple(Unknown(names=tuple(one["names"]), reason=one["reason"]) for one in saved["unknown"]),
-        not_made=tuple(NotMade(names=tuple(one["names"]), reason=one["reason"])
-                       for one in saved.get("not_made") or ()))  # fmt: skip
-
-
-class Judge:
-    def judge(self, chosen: Sequence[Path]) -> list[Verdict]:
-        return [verdict_of(folder) for folder in chosen]
-
-
 @pytest.fixture(autouse=True)
 def _judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "judge", lambda *_: Judge())
-    monkeypatch.setattr(catalog, "prepare_next_judge", lambda: False)
-
-
-def test_an_invalid_run_gets_its_page_on_the_line_before_its_folder(tmp_path: Path) -> None:
-    folder = judged(tmp_path, LOST)
-
-    answer = floodmark("check", folder)
-
-    assert answer.code == 1
-    assert answer.out.splitlines()[-2:] == [f"  page       {folder / 'report.html'}", str(folder)]
-    assert "<title>invalid: 1 lost write" in (folder / "report.html").read_text()
+    judge_by(monkeypatch, saved_verdict)
 
 
 def test_a_valid_run_gets_no_page_and_each_of_several_its_own(tmp_path: Path) -> None:
@@ -80,12 +48,7 @@ def test_a_page_that_cannot_be_made_is_reported_and_fails_nothing(
         raise error
 
     monkeypatch.setattr(run_page, "page_of", fail)
-    # Not by `floodmark`, which fails at any bug of our own: this one is made on purpose.
-    from click.testing import CliRunner
-
-    from floodmark.harness.cli import main
-
-    ran = CliRunner().invoke(main, ["check", str(folder)])
+    ran = CliRunner().invoke(main, ["check", str(folder)])  # `floodmark` would fail at a bug of our own
 
     assert ran.exit_code == 1
     assert ran.stdout.splitlines()[-1] == str(folder)

@@ -17,9 +17,8 @@ from timed_runs import TimedRun
 from floodmark.harness.campaign.plan import case_to_json
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.op import NEMESIS, Op, Type
-from floodmark.harness.report.render import TEMPLATES
 from floodmark.harness.report.run_page import write_report
-from floodmark.harness.report.timeline import ReplicaLog, spans_of, stretches, without
+from floodmark.harness.report.timeline import ReplicaLog, spans_of
 from floodmark.harness.spec import RunSpec
 
 LOST = "double-failover"
@@ -117,18 +116,6 @@ def test_every_saved_run_has_its_page(tmp_path: Path, name: str) -> None:
         assert 0 <= story["opens"] <= max(0, len(story["steps"]) - 1)
 
 
-def test_a_run_without_a_trace_is_shown_as_it_ended(folder: Path) -> None:
-    (folder / "trace.jsonl").unlink()
-
-    story = data(page(folder))["stories"][0]
-
-    assert not story["traced"]
-    assert story["steps"] == story["events"] == []
-    leader = next(one for one in story["replicas"] if one["role"] == "leader")
-    assert leader["leo"] == 5
-    assert leader["log"][0] == [0, 0, 3]
-
-
 def test_the_page_of_a_valid_run_shows_what_was_checked(tmp_path: Path) -> None:
     folder = judged(tmp_path, "traced-and-in-order")
 
@@ -174,14 +161,6 @@ def test_numbers_beyond_64_bits_and_times_out_of_order_make_a_page(folder: Path)
             lines[-1].replace('"time":', '"time":-5, "was":'), lines[0]])
 
     assert "invalid" in page(folder)
-
-
-def test_malformed_counts_are_skipped(folder: Path) -> None:
-    verdict = json.loads((folder / "verdict.json").read_text())
-    verdict["counts"] |= {"acked": "x", "records": [1]}
-    (folder / "verdict.json").write_text(json.dumps(verdict))
-
-    assert "invalid: 1 lost write" in page(folder)
 
 
 def test_dumps_that_are_gone_and_a_mistyped_run_json_still_make_a_page(folder: Path) -> None:
@@ -275,12 +254,6 @@ def test_a_log_is_replayed_and_truncated_records_are_kept_until_they_are_back() 
     assert (log.log, log.cut) == ([(0, 0, 4)], [(1, 3, 4)])  # offset 3 is there, but of another epoch
 
 
-def test_epochs_of_an_append_may_begin_before_it() -> None:
-    assert stretches([[0, 0], [2, 5]], 3, 7) == [(0, 3, 5), (2, 5, 7)]
-    assert stretches([], 3, 5) == [(-1, 3, 5)]
-    assert without([(0, 0, 9)], (0, 3, 5)) == [(0, 0, 3), (0, 5, 9)]
-
-
 def test_a_fault_lasts_until_it_is_undone_on_its_node() -> None:
     kill, pause = act(10, "kill", ["n1"], began=8), act(12, "pause", ["n2"])
 
@@ -316,12 +289,6 @@ def test_availability_is_shown_as_measured(tmp_path: Path) -> None:
         ["pause n2", "15.800 s", "200.0 ms, to the end", "none failed", "5.000 s in p1", "-"]]
 
 
-def test_the_page_gives_the_reason_why_nothing_can_be_measured(folder: Path) -> None:
-    (folder / "run.json").unlink()
-
-    assert "Nothing is measured: " in page(folder)
-
-
 def test_reproductions_are_shown_from_the_campaign_and_the_ledger(tmp_path: Path) -> None:
     night, cause = tmp_path / "night", {
         "system": "high-watermark", "guarantees": "acks=all", "finding": "unsafe-truncation", "klass": "bug",
@@ -353,12 +320,3 @@ def test_reproductions_are_shown_from_the_campaign_and_the_ledger(tmp_path: Path
 
 
 # -- colours ------------------------------------------------------------------------------------------------
-
-CSS = (TEMPLATES / "page.css").read_text()
-
-
-def colours(scheme: str) -> dict[str, str]:
-    """The variables of a scheme; dark is light with some of them replaced."""
-    light, dark = CSS.split("@media screen and (prefers-color-scheme: dark)")
-    variables = dict(re.findall(r"(--[\w-]+): (#\w+)", light))
-    return variables | (dict(re.findall(r"(--[\w-]+): (#\w+)", dark)) if scheme == "dark" else {})

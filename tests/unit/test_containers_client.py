@@ -1,10 +1,7 @@
 """The message for a user when no container engine can be used: each reason has its own sentence."""
 
 import json
-import os
 import socketserver
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -62,36 +59,21 @@ def refusal() -> str:
     return str(error.value)
 
 
-def test_a_current_engine_is_accepted(engine: Engine) -> None:
-    """Without a message."""
-    client = engine_client.connect()
-    try:
-        assert client.version()["Version"] == "20.10.24"
-        assert client.api.timeout == engine_client.REQUEST_TIMEOUT_S
-    finally:
-        client.close()
-
-
-@pytest.mark.parametrize(
-    ("version", "message"),
-    [
-        ({"Version": "19.03.5", "ApiVersion": "1.40"}, "is too old: version 19.03.5, API 1.40; 20.10, API"),
-        ({"Version": "1.9", "ApiVersion": "1.21"}, "is too old"),
-        ({"Os": "windows"}, "runs containers of windows: switch it to Linux containers"),
-    ],
-)
-def test_an_unsuitable_engine_is_refused(engine: Engine, version: dict[str, str], message: str) -> None:
+@pytest.mark.parametrize(("version", "message"), [
+    ({"Version": "19.03.5", "ApiVersion": "1.40"}, "is too old: version 19.03.5, API 1.40; 20.10, API"),
+    ({"Version": "1.9", "ApiVersion": "1.21"}, "is too old"),
+    ({"Os": "windows"}, "runs containers of windows: switch it to Linux containers"),
+    ({}, None), ({"ApiVersion": "1.100"}, None),  # which is more than 1.41
+])
+def test_an_unsuitable_engine_is_refused(
+        engine: Engine, version: dict[str, str], message: str | None) -> None:
     """Its version, and the required one."""
     engine.version_info = {**GOOD, **version}
 
-    assert message in refusal()
-
-
-def test_a_newer_engine_is_accepted(engine: Engine) -> None:
-    """1.100 is more than 1.41: numbers, not text."""
-    engine.version_info = {**GOOD, "ApiVersion": "1.100"}
-
-    engine_client.connect().close()
+    if message is None:
+        engine_client.connect().close()
+    else:
+        assert message in refusal()
 
 
 def test_no_engine_at_the_address_of_docker_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -115,27 +97,20 @@ def test_no_engine_at_the_usual_address(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "set DOCKER_HOST, because the docker command's contexts are not read" in message
 
 
-def test_a_refused_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts as no engine."""
-    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
-
-    assert refusal().startswith("no container engine answers at tcp://127.0.0.1:1: DOCKER_HOST names")
-
-
-@pytest.mark.parametrize("address", ["tcp://192.0.2.1:2375", "ssh://somebody@elsewhere"])
-def test_an_engine_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    """Before anything is sent there."""
+@pytest.mark.parametrize(("address", "message"), [
+    ("tcp://127.0.0.1:1", "no container engine answers at tcp://127.0.0.1:1: DOCKER_HOST names"),
+    ("tcp://192.0.2.1:2375", "the container engine at tcp://192.0.2.1:2375 is on another machine"),
+    ("ssh://somebody@elsewhere", "the container engine at ssh://somebody@elsewhere is on another machine"),
+    ("somewhere", "DOCKER_HOST=somewhere is no engine's address: unix:///PATH is wanted"),
+    ("unix//x", "DOCKER_HOST=unix//x is no engine's address"),
+    ("tcp://[::1", "DOCKER_HOST=tcp://[::1 is no engine's address"),
+])
+def test_an_address_where_no_engine_can_be_used_is_named(
+        monkeypatch: pytest.MonkeyPatch, address: str, message: str) -> None:
+    """Another machine's before anything is sent there."""
     monkeypatch.setenv("DOCKER_HOST", address)
 
-    assert refusal().startswith(f"the container engine at {address} is on another machine")
-
-
-@pytest.mark.parametrize("address", ["somewhere", "unix//x", "tcp://[::1"])
-def test_a_malformed_address_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    """The message shows the expected form."""
-    monkeypatch.setenv("DOCKER_HOST", address)
-
-    assert refusal() == f"DOCKER_HOST={address} is no engine's address: unix:///PATH is wanted"
+    assert refusal().startswith(message)
 
 
 def wrapped(error: Exception) -> DockerException:
@@ -162,20 +137,3 @@ def wrapped(error: Exception) -> DockerException:
 def test_the_innermost_error_decides(error: Exception, message: str) -> None:
     """The outermost error has few details."""
     assert engine_client.why_not(wrapped(error), "unix://x").startswith(message)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without permissions")
-def test_no_permission(engine: Engine) -> None:
-    """As another user, on a socket that is root's."""
-    path = Path(os.environ["DOCKER_HOST"].removeprefix("unix://"))
-    path.chmod(0o600)
-    path.parent.chmod(0o755)
-    # What it needs is imported before: another user may not read the files.
-    code = ("import os; from floodmark.harness.cluster.containers.engine_client import connect; "
-            "os.setuid(65534); connect()")
-
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-
-    assert "FloodmarkError: no permission to use the container engine at unix://" in ran.stderr

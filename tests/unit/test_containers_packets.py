@@ -42,65 +42,39 @@ def rules(node: str, **force: Any) -> list[str]:
 # -- the wanted rules ------------------------------------------------------------------------------------
 
 
-def test_nothing_in_force_is_an_empty_table() -> None:
-    """Loading it removes every rule."""
-    assert wanted("n1") == packets.QUIET == WantedRules(rules=EMPTY)
-
-
-def test_a_cut_is_a_rule_of_the_receiver_alone() -> None:
-    """In one direction: the sender's namespace is not touched."""
-    cuts = {("n1", "n2"): False}
-
-    assert rules("n2", cuts=cuts) == ["-A INPUT -s 10.9.0.11 -j DROP"]
-    assert all(wanted(node, cuts=cuts) == packets.QUIET for node in ("n1", "n3", CONTROLLER))
-
-
-def test_clients_are_cut_at_the_brokers_port_both_ways() -> None:
-    """At the node, either way; no rule affects the control socket, which the same address uses."""
-    assert rules("n2", cuts={(CLIENTS, "n2"): False}) == ["-A INPUT -s 10.9.0.1 -p tcp --dport 9092 -j DROP"]
-    assert rules("n2", cuts={("n2", CLIENTS): False}) == ["-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j DROP"]
-    both = {(CLIENTS, "n2"): False, ("n2", CLIENTS): False}
-    assert len(rules("n2", cuts=both)) == 2
-    assert rules("n1", cuts=both) == []
-
-
-def test_a_reset_acts_on_both_directions_and_at_both_ends() -> None:
-    """Every packet is answered with a reset; the answer itself may leave, and enter through lo."""
-    cuts = {("n1", "n2"): True, ("n2", "n1"): False}
-
-    assert rules("n2", cuts=cuts) == [
-        "-A INPUT -s 10.9.0.11 ! -i lo -p tcp -j REJECT --reject-with tcp-reset",
-        "-A INPUT -s 10.9.0.11 ! -i lo -j DROP",
-        "-A OUTPUT -d 10.9.0.11 -p tcp --tcp-flags RST RST -j ACCEPT",
-        "-A OUTPUT -d 10.9.0.11 -p tcp -j REJECT --reject-with tcp-reset",
-    ]
-    assert rules("n1", cuts=cuts) == [line.replace("9.0.11", "9.0.12") for line in rules("n2", cuts=cuts)]
-
-
-def test_clients_are_reset_at_the_brokers_port() -> None:
-    """No other traffic from there, in whichever direction the fault is given."""
-    cuts = {(CLIENTS, "n2"): True}
-
-    assert rules("n2", cuts=cuts) == rules("n2", cuts={("n2", CLIENTS): True}) == [
+@pytest.mark.parametrize(("node", "cuts", "lines"), [
+    ("n1", {}, []),
+    ("n2", {("n1", "n2"): False}, ["-A INPUT -s 10.9.0.11 -j DROP"]),
+    ("n1", {("n1", "n2"): False}, []),  # the sender's namespace is not touched
+    # never the control socket, which the same address uses
+    ("n2", {(CLIENTS, "n2"): False}, ["-A INPUT -s 10.9.0.1 -p tcp --dport 9092 -j DROP"]),
+    ("n2", {("n2", CLIENTS): False}, ["-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j DROP"]),
+    # both directions, at both ends; the answer itself may leave, and enter through lo
+    *((node, {("n1", "n2"): True, ("n2", "n1"): False}, [
+        f"-A INPUT -s {other} ! -i lo -p tcp -j REJECT --reject-with tcp-reset",
+        f"-A INPUT -s {other} ! -i lo -j DROP",
+        f"-A OUTPUT -d {other} -p tcp --tcp-flags RST RST -j ACCEPT",
+        f"-A OUTPUT -d {other} -p tcp -j REJECT --reject-with tcp-reset",
+    ]) for node, other in (("n1", "10.9.0.12"), ("n2", "10.9.0.11"))),
+    *(("n2", {pair: True}, [
         "-A INPUT -s 10.9.0.1 ! -i lo -p tcp --dport 9092 -j REJECT --reject-with tcp-reset",
         "-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 --tcp-flags RST RST -j ACCEPT",
         "-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j REJECT --reject-with tcp-reset",
-    ]
-
-
-def test_loss_needs_no_queue() -> None:
-    """The firewall drops at random by itself."""
-    node = wanted("n2", qualities={("n1", "n2"): {"loss": 0.25}})
-
-    assert node.rules.splitlines()[4:-1] == [
-        "-A INPUT -s 10.9.0.11 -m statistic --mode random --probability 0.25 -j DROP"]
-    assert (node.queues, node.shaping) == ((), "")
+    ]) for pair in ((CLIENTS, "n2"), ("n2", CLIENTS))),
+])
+def test_cuts(node: str, cuts: Mapping[Pair, bool], lines: list[str]) -> None:
+    """Silent ones are rules of the receiver alone, in one direction."""
+    assert rules(node, cuts=cuts) == lines
+    assert lines or wanted(node, cuts=cuts) == packets.QUIET
 
 
 def test_slowness_without_netem_uses_queues_at_the_receiver() -> None:
-    """One for each sender. A released packet passes no queue again, but cuts, which come first."""
+    """One for each sender; loss alone needs none. A released packet passes no queue again, but cuts, which
+    come first; one to clients is sent again, for queued in its own namespace TCP would hardly send."""
     node = wanted("n2", cuts={("n3", "n2"): False}, qualities={
         ("n1", "n2"): {"delay_ms": 100, "jitter_ms": 20, "loss": 0.1},
+        (CONTROLLER, "n2"): {"loss": 0.25},
+        ("n2", CLIENTS): {"delay_ms": 50},
         (CLIENTS, "n2"): {"rate_kbit": 256},
         ("n2", "n1"): {"delay_ms": 7},
     })
@@ -108,23 +82,15 @@ def test_slowness_without_netem_uses_queues_at_the_receiver() -> None:
     assert node.rules.splitlines()[4:-1] == [
         "-A INPUT -s 10.9.0.13 -j DROP",
         "-A INPUT -m mark --mark 0xf10d -j ACCEPT",
+        "-A OUTPUT -m mark --mark 0xf10d -j ACCEPT",
         "-A INPUT -s 10.9.0.1 -p tcp --dport 9092 -j NFQUEUE --queue-num 100 --queue-bypass",
+        "-A INPUT -s 10.9.0.14 -m statistic --mode random --probability 0.25 -j DROP",
         "-A INPUT -s 10.9.0.11 -m statistic --mode random --probability 0.1 -j DROP",
         "-A INPUT -s 10.9.0.11 -j NFQUEUE --queue-num 101 --queue-bypass",
+        "-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j NFQUEUE --queue-num 102 --queue-bypass",
     ]
-    assert node.queues == ("100,rate_kbit=256", "101,delay_ms=100,jitter_ms=20")
+    assert node.queues == ("100,rate_kbit=256", "101,delay_ms=100,jitter_ms=20", "102,delay_ms=50,resend=1")
     assert node.shaping == ""
-
-
-def test_delayed_packets_to_clients_are_sent_again() -> None:
-    """If they were queued in the sender's own namespace, TCP would hardly send."""
-    node = wanted("n2", qualities={("n2", CLIENTS): {"delay_ms": 50}})
-
-    assert node.rules.splitlines()[4:-1] == [
-        "-A OUTPUT -m mark --mark 0xf10d -j ACCEPT",
-        "-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j NFQUEUE --queue-num 100 --queue-bypass",
-    ]
-    assert node.queues == ("100,delay_ms=50,resend=1",)
 
 
 def test_netem_shapes_at_the_sender() -> None:
@@ -175,13 +141,9 @@ def test_what_the_kernel_is_missing_is_named() -> None:
     why = str(packets.refusal(from_clients, late, frozenset({NETEM})))
     assert "delay_ms from clients to n2" in why
     assert "lacks packet queues" in why
-
-
-@pytest.mark.parametrize(("quality", "word"), [
-    ({"colour": 1.0}, "'colour'"), ({"loss": 1.5}, "loss=1.5"), ({"delay_ms": -1.0}, "delay_ms=-1")])
-def test_an_invalid_quality_is_refused(quality: Mapping[str, float], word: str) -> None:
-    """By its name."""
-    assert word in str(packets.refusal([("n1", "n2")], quality, HERE))
+    for name, value, word in (("colour", 1, "'colour'"), ("loss", 1.5, "loss=1.5"),
+                              ("delay_ms", -1, "delay_ms=-1")):
+        assert word in str(packets.refusal(nodes, {name: value}, HERE))
 
 
 def test_pairs_of_a_grudge() -> None:

@@ -41,7 +41,8 @@ def of_kernel(place: ContainersPlace, name: str) -> None:
 
 
 def test_an_unrequested_exit_is_a_death(place: ContainersPlace) -> None:
-    """A requested one is not."""
+    """A requested one is not, nor that of a helper's container."""
+    ended(place, place._lab.broker("disks"))
     ended(place, place._lab.broker("n1"), 70)
     place.processes.alive["n2"].wanted = True
     ended(place, place._lab.broker("n2"))
@@ -100,13 +101,6 @@ def test_a_kill_by_the_memory_limit_may_be_reported_after_the_limit(
         of_kernel(place, "n1")
     ended(place, place._lab.broker("n1"))
     assert [one.name for one in place.deaths] == ([] if by_kernel else ["n1"])
-
-
-def test_other_containers_of_the_run_may_exit(place: ContainersPlace) -> None:
-    """Helper containers do."""
-    ended(place, place._lab.broker("disks"))
-    assert [one.name for one in place.deaths] == []
-    assert place.lives("n1")
 
 
 @pytest.mark.parametrize("lost", ["keeper", "net", "stream"])

@@ -84,29 +84,21 @@ def test_one_error_makes_one_ability_missing(
     assert offers(found) == offered
 
 
-def test_a_second_means_is_used() -> None:
-    """Without netem, queues; also for loss, without the firewall's statistic match."""
-    found = abilities_of(network(netem="unknown", loss="no dice"), disks())
-
-    assert missing(found) == {}
-    assert found[DELAY].how == found[RATE].how == found[LOSS].how == "packet queues"
-
-
-def test_without_any_means_all_reasons_are_named() -> None:
-    found = abilities_of(network(netem="unknown", queue="forbidden", loss="no dice"), disks())
-
-    assert missing(found) == {
+@pytest.mark.parametrize(("errors", "lacking", "how"), [
+    ({"netem": "unknown", "loss": "no dice"}, {}, {LOSS: "packet queues", DELAY: "packet queues"}),
+    ({"netem": "unknown", "queue": "forbidden"},
+     dict.fromkeys((DELAY, RATE), "netem: unknown; packet queues: forbidden"), {LOSS: "the firewall"}),
+    ({"netem": "unknown", "queue": "forbidden", "loss": "no dice"}, {
         LOSS: "the firewall: no dice; netem: unknown; packet queues: forbidden",
-        DELAY: "netem: unknown; packet queues: forbidden",
-        RATE: "netem: unknown; packet queues: forbidden",
-    }
-    assert offers(found) == EVERYTHING - {"packet"}
+        **dict.fromkeys((DELAY, RATE), "netem: unknown; packet queues: forbidden")}, {}),
+])
+def test_another_means_is_used_or_all_reasons_are_named(
+        errors: dict[str, str], lacking: dict[str, str], how: dict[str, str]) -> None:
+    found = abilities_of(network(**errors), disks())
 
-
-def test_loss_needs_no_delay() -> None:
-    found = abilities_of(network(netem="unknown", queue="forbidden"), disks())
-
-    assert set(missing(found)) == {DELAY, RATE}
+    assert missing(found) == lacking
+    assert {name: found[name].how for name in how} == how
+    assert offers(found) == (EVERYTHING - {"packet"} if lacking else EVERYTHING)
 
 
 def test_an_engine_that_refuses_such_containers() -> None:

@@ -2,20 +2,26 @@
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from random import Random
 from typing import Any
 
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.producer import InitProducerIdResponse, ProduceRequest, ProduceResponse
 
+from floodmark.harness.client import batch
+from floodmark.harness.client.client import Client
+from floodmark.harness.client.settings import ClientSettings
+
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 2, 3, 18, 22
 SERVED = {PRODUCE: (0, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (0, 9), API_VERSIONS: (0, 3),
           INIT_PRODUCER_ID: (0, 4)}
 TOPIC = "log"
+RUN = "0123456789abcdef"
 
 
 class Act(Enum):
@@ -82,6 +88,7 @@ class CannedBroker:
     greets: bool = True  # answers ApiVersions
     asked: list[tuple[int, int, Any]] = field(default_factory=list)  # (api, version, request)
     ports: dict[int, int] = field(default_factory=dict)  # node id -> port in metadata; 1 is this one
+    beside: dict[str, int] = field(default_factory=dict)  # node -> port: others that `run_story`'s client knows
     partitions: int = 1
     connections: int = 0
     on_asked: Callable[[int, bytes], None] | None = None  # (api, frame), called before the answer
@@ -215,3 +222,27 @@ async def canned_broker() -> AsyncIterator[CannedBroker]:
         for task in list(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def run_story(story: Callable[[CannedBroker, Client], Awaitable[Any]], **changes: Any) -> Any:
+    """What the story returns, told with a broker and a client of it. Partition 7 of the history is
+    partition 0 of the topic."""
+    async def run() -> Any:
+        async with canned_broker() as broker:
+            settings = ClientSettings(**{
+                "run_id": RUN, "keys": {7: (TOPIC, 0)}, "pause_s": (0.0, 0.0), "request_timeout_s": 5.0,
+                **changes})
+            client = Client(settings, lambda: {node: ("127.0.0.1", port) for node, port in {
+                "n1": broker.port, **broker.beside}.items()}, Random(1))
+            try:
+                return await story(broker, client)
+            finally:
+                await client.close()
+
+    return asyncio.run(run())
+
+
+def stamped(values: list[int], base_offset: int, epoch: int) -> bytes:
+    """A batch of these values as a leader has it in its log."""
+    data = batch.encode(values, RUN, 1)
+    return base_offset.to_bytes(8, "big") + data[8:12] + epoch.to_bytes(4, "big") + data[16:]

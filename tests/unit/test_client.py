@@ -1,8 +1,6 @@
 """The client of record and a broker of canned answers on a real socket: requests and outcomes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from random import Random
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ from canned_broker import (
     LIST_OFFSETS,
     METADATA,
     PRODUCE,
+    RUN,
     TOPIC,
     Act,
     CannedBroker,
@@ -18,86 +17,51 @@ from canned_broker import (
     Fetched,
     Led,
     Produced,
+    run_story,
+    stamped,
 )
 from canned_broker import canned_broker as canned
 
 from floodmark.harness.client import batch
 from floodmark.harness.client.client import Client
-from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.op import LogOffset, Outcome, Read, Send, Type, Unreadable
 
-RUN = "0123456789abcdef"
 SENDS = (Send(partition=7, value=17), Send(partition=7, value=18))
-Story = Callable[[CannedBroker, Client], Awaitable[Any]]
-
-
-def new_client(broker: CannedBroker, **changes: Any) -> Client:
-    """Partition 7 of the history is partition 0 of the topic."""
-    settings = ClientSettings(**{
-        "run_id": RUN, "keys": {7: (TOPIC, 0)}, "pause_s": (0.0, 0.0), "request_timeout_s": 5.0, **changes})
-    return Client(settings, lambda: {"n1": ("127.0.0.1", broker.port)}, Random(1))
-
-
-def run_story(story: Story, **changes: Any) -> Any:
-    async def run() -> Any:
-        async with canned() as broker:
-            client = new_client(broker, **changes)
-            try:
-                return await story(broker, client)
-            finally:
-                await client.close()
-
-    return asyncio.run(run())
-
-
-def stamped(values: list[int], base_offset: int, epoch: int) -> bytes:
-    data = batch.encode(values, RUN, 1)
-    return base_offset.to_bytes(8, "big") + data[8:12] + epoch.to_bytes(4, "big") + data[16:]
+Answers = list[Fetched | Act]
 
 
 # -- sends --------------------------------------------------------------------------------------------------
 
 def test_an_acked_send_is_ok_with_its_offsets_and_the_request_has_its_values() -> None:
-    async def story(broker: CannedBroker, client: Client) -> Outcome:
+    async def story(broker: CannedBroker, client: Client) -> None:
         broker.produce = [Produced(base_offset=40)]
         outcome = await client.send(SENDS)
         [request] = broker.of(PRODUCE)
-        assert (request.acks, request.timeout_ms) == (-1, 1000)
         [partition] = request.topic_data[0].partition_data
-        assert (request.topic_data[0].name, partition.index) == (TOPIC, 0)
         [sent] = batch.decode(bytes(partition.records), RUN)
+        assert (request.acks, request.timeout_ms) == (-1, 1000)
+        assert (request.topic_data[0].name, partition.index) == (TOPIC, 0)
         assert [value for _, value in sent.values] == [17, 18]
-        return outcome
+        assert (outcome.type, [(send.partition, send.value, send.offset) for send in outcome.sends]) == (
+            Type.OK, [(7, 17, 40), (7, 18, 41)])
 
-    outcome = run_story(story)
-    assert outcome.type is Type.OK
-    assert [(send.partition, send.value, send.offset) for send in outcome.sends] == [(7, 17, 40), (7, 18, 41)]
+    run_story(story)
 
 
 @pytest.mark.parametrize(("answer", "expected"), [
     (Produced(error=6, base_offset=-1), Type.FAIL),
     (Produced(error=6, base_offset=40), Type.INFO),  # appended, then the leader was deposed
-    (Produced(error=19, base_offset=-1), Type.FAIL),
-    (Produced(error=20, base_offset=40), Type.INFO),
-    (Produced(error=7, base_offset=40), Type.INFO),
     (Act.DROP, Type.INFO),
     (Act.GARBAGE, Type.INFO),
 ])
-def test_what_an_answer_to_a_send_proves(answer: Produced | Act, expected: Type) -> None:
-    async def story(broker: CannedBroker, client: Client) -> Outcome:
+def test_a_send_is_attempted_once_whatever_the_answer(answer: Produced | Act, expected: Type) -> None:
+    """What each error proves: test_classify.py."""
+    async def story(broker: CannedBroker, client: Client) -> None:
         broker.produce = [answer]
-        return await client.send(SENDS)
+        assert (await client.send(SENDS)).type is expected
+        assert len(broker.of(PRODUCE)) == 1
 
-    assert run_story(story).type is expected
-
-
-def test_a_send_is_attempted_once_whatever_the_answer() -> None:
-    async def story(broker: CannedBroker, client: Client) -> int:
-        broker.produce = [Produced(error=6, base_offset=-1)]
-        await client.send(SENDS)
-        return len(broker.of(PRODUCE))
-
-    assert run_story(story) == 1
+    run_story(story)
 
 
 def test_a_send_without_an_answer_in_time_is_info_and_its_connection_is_given_up() -> None:
@@ -112,41 +76,29 @@ def test_a_send_without_an_answer_in_time_is_info_and_its_connection_is_given_up
     run_story(story, request_timeout_s=0.2)
 
 
-def test_a_connection_that_closes_before_its_handshake_is_a_definite_failure() -> None:
-    """As with a proxy in front of a dead broker: it accepts, and closes at once."""
-
-    async def story(broker: CannedBroker, client: Client) -> Outcome:
+@pytest.mark.parametrize(("trouble", "error"), [
+    ("a proxy before a dead broker", "CONNECTION"), ("a closed port", "CONNECTION"),
+    ("no leader", "LEADER_NOT_AVAILABLE"), ("no batches of format 2", "UNSUPPORTED_VERSION")])
+def test_where_nothing_can_be_sent_it_is_a_definite_failure(trouble: str, error: str) -> None:
+    """A proxy accepts, and closes before the handshake. Metadata is requested once per op."""
+    async def story(broker: CannedBroker, client: Client) -> None:
         async with canned() as dead:
             dead.greets = False
-            broker.ports = {2: dead.port}
-            broker.metadata = [Led(leader=2)]
-            outcome = await client.send(SENDS)
-            assert not dead.of(PRODUCE)
-            return outcome
+            if trouble == "no leader":
+                broker.metadata = [Led(error=5, leader=-1)]
+            elif trouble == "no batches of format 2":
+                broker.served = {**broker.served, PRODUCE: (0, 2)}
+            else:
+                broker.ports, broker.metadata = {2: dead.port}, [Led(leader=2)]
+            if trouble != "a closed port":
+                assert await outcome_of(client) == (Type.FAIL, error)
+        assert await outcome_of(client) == (Type.FAIL, error)
+        assert broker.of(PRODUCE) == dead.of(PRODUCE) == []
+        assert trouble != "no leader" or len(broker.of(METADATA)) == 2
 
-    outcome = run_story(story)
-    assert (outcome.type, outcome.error) == (Type.FAIL, "CONNECTION")
-
-
-def test_a_leader_whose_port_is_closed_is_a_definite_failure() -> None:
-    async def story(broker: CannedBroker, client: Client) -> Outcome:
-        async with canned() as gone:
-            broker.ports = {2: gone.port}
-        broker.metadata = [Led(leader=2)]
-        return await client.send(SENDS)
-
-    outcome = run_story(story)
-    assert (outcome.type, outcome.error) == (Type.FAIL, "CONNECTION")
-
-
-def test_without_a_leader_nothing_is_sent_and_metadata_is_requested_once_per_op() -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
-        broker.metadata = [Led(error=5, leader=-1)]
-        for count in (1, 2, 3):
-            outcome = await client.send(SENDS)
-            assert (outcome.type, outcome.error) == (Type.FAIL, "LEADER_NOT_AVAILABLE")
-            assert len(broker.of(METADATA)) == count
-        assert not broker.of(PRODUCE)
+    async def outcome_of(client: Client) -> tuple[Type, str | None]:
+        outcome = await client.send(SENDS)
+        return outcome.type, outcome.error
 
     run_story(story)
 
@@ -159,8 +111,7 @@ def test_after_a_refusal_metadata_is_requested_again_and_the_new_leader_gets_the
             broker.metadata = [Led(leader=1, epoch=4), Led(leader=2, epoch=5)]
             other.metadata = [Led(leader=2, epoch=5)]
             broker.produce = [Produced(error=6, base_offset=-1)]
-            assert (await client.send(SENDS)).type is Type.FAIL
-            assert (await client.send(SENDS)).type is Type.OK
+            assert [(await client.send(SENDS)).type for _ in range(2)] == [Type.FAIL, Type.OK]
             assert len(other.of(PRODUCE)) == 1
 
     run_story(story)
@@ -168,40 +119,34 @@ def test_after_a_refusal_metadata_is_requested_again_and_the_new_leader_gets_the
 
 def test_a_lower_leader_epoch_than_seen_is_never_followed() -> None:
     """A broker with old metadata cannot send a process back to a zombie leader."""
-
     async def story(broker: CannedBroker, client: Client) -> None:
         broker.metadata = [Led(leader=1, epoch=5), Led(leader=1, epoch=4)]
         broker.produce = [Produced(error=6, base_offset=-1)]
-        await client.send(SENDS)
-        outcome = await client.send(SENDS)
-        assert (outcome.type, outcome.error) == (Type.FAIL, "LEADER_NOT_AVAILABLE")
+        assert [(await client.send(SENDS)).error for _ in range(2)] == [
+            "NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE"]
         assert len(broker.of(PRODUCE)) == 1
 
     run_story(story)
 
 
 def test_a_send_with_acks_0_is_never_answered_and_is_info() -> None:
-    async def story(broker: CannedBroker, client: Client) -> Outcome:
+    async def story(broker: CannedBroker, client: Client) -> None:
         outcome = await client.send(SENDS)
         await client.close()
         async with asyncio.timeout(5):
             while not broker.of(PRODUCE):
                 await asyncio.sleep(0)
-        assert broker.of(PRODUCE)[0].acks == 0
-        return outcome
+        assert (broker.of(PRODUCE)[0].acks, outcome.type, outcome.error) == (0, Type.INFO, None)
 
-    outcome = run_story(story, acks="0")
-    assert (outcome.type, outcome.error) == (Type.INFO, None)
+    run_story(story, acks="0")
 
 
 def test_an_older_broker_gets_requests_in_versions_it_serves() -> None:
     async def story(broker: CannedBroker, client: Client) -> None:
         broker.served = {PRODUCE: (0, 5), FETCH: (0, 6), LIST_OFFSETS: (0, 2), METADATA: (0, 4)}
-        broker.produce = [Produced(base_offset=2)]
+        broker.produce, broker.ends = [Produced(base_offset=2)], [Ended(offset=9)]
         broker.fetch = [Fetched(records=stamped([17], 0, 0))]
-        broker.ends = [Ended(offset=9)]
-        outcome = await client.send(SENDS)
-        assert (outcome.type, outcome.sends[0].offset) == (Type.OK, 2)
+        assert (await client.send(SENDS)).sends[0].offset == 2
         client.assign([7])
         assert [read.value for read in (await client.poll()).reads] == [17]
         assert (await client.list_offsets([7])).offsets == (LogOffset(7, 9),)
@@ -211,124 +156,72 @@ def test_an_older_broker_gets_requests_in_versions_it_serves() -> None:
     run_story(story)
 
 
-def test_a_broker_too_old_for_batches_of_format_2_is_refused_before_a_byte_is_sent() -> None:
-    async def story(broker: CannedBroker, client: Client) -> Outcome:
-        broker.served = {**broker.served, PRODUCE: (0, 2)}
-        return await client.send(SENDS)
-
-    outcome = run_story(story)
-    assert (outcome.type, outcome.error) == (Type.FAIL, "UNSUPPORTED_VERSION")
-
-
 # -- reads --------------------------------------------------------------------------------------------------
 
-def test_polls_advance_from_zero_and_send_the_epochs_they_know() -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
-        broker.metadata = [Led(epoch=3)]
-        broker.fetch = [
-            Fetched(records=stamped([10, 11], 0, 2)),
-            Fetched(records=stamped([10, 11], 0, 2) + stamped([12], 2, 3)),  # begins below the fetch offset
-            Fetched(),
-        ]
+def polled(answers: Answers, count: int, **changes: Any) -> tuple[list[Outcome], list[Any], bool]:
+    """The outcomes of so many polls, the partitions of the requests, and whether the process is over."""
+    async def story(broker: CannedBroker, client: Client) -> tuple[list[Outcome], list[Any], bool]:
+        broker.metadata, broker.fetch = [Led(epoch=3)], list(answers)
         client.assign([7])
-        first, second, third = [await client.poll() for _ in range(3)]
-        assert first.reads == (Read(partition=7, offset=0, value=10, epoch=2),
-                               Read(partition=7, offset=1, value=11, epoch=2))
-        assert second.reads == (Read(partition=7, offset=2, value=12, epoch=3),)
-        assert (third.type, third.reads) == (Type.OK, ())
-        fetches = [request.topics[0].partitions[0] for request in broker.of(FETCH)]
-        assert [(one.fetch_offset, one.current_leader_epoch, one.last_fetched_epoch) for one in fetches] == [
-            (0, 3, -1), (2, 3, 2), (3, 3, 3)]
+        outcomes = [await client.poll() for _ in range(count)]
+        return outcomes, [one.topics[0].partitions[0] for one in broker.of(FETCH)], client.over
 
-    run_story(story)
+    found: tuple[list[Outcome], list[Any], bool] = run_story(story, **changes)
+    return found
+
+
+def test_polls_advance_from_zero_and_send_the_epochs_they_know() -> None:
+    """Also over records that are not ours, and from within a batch."""
+    (first, second, third, fourth), fetches, _ = polled([
+        Fetched(records=stamped([10, 11], 0, 2)),
+        Fetched(records=stamped([10, 11], 0, 2) + stamped([12], 2, 3)),  # begins below the fetch offset
+        Fetched(),
+        Fetched(records=(theirs := batch.encode([5], "another run", 0))[:7] + b"\x03" + theirs[8:]),
+        Fetched(records=stamped([14], 4, 3)),
+    ], 4)
+    assert first.reads == (Read(partition=7, offset=0, value=10, epoch=2),
+                           Read(partition=7, offset=1, value=11, epoch=2))
+    assert second.reads == (Read(partition=7, offset=2, value=12, epoch=3),)
+    assert (third.type, third.reads) == (Type.OK, ())
+    assert [(read.offset, read.value) for read in fourth.reads] == [(4, 14)]
+    assert [(one.fetch_offset, one.current_leader_epoch, one.last_fetched_epoch) for one in fetches[:3]] == [
+        (0, 3, -1), (2, 3, 2), (3, 3, 3)]
 
 
 def test_a_partition_assigned_anew_is_read_from_zero_and_a_kept_one_continues() -> None:
     async def story(broker: CannedBroker, client: Client) -> list[int]:
         broker.fetch = [Fetched(records=stamped([10], 0, 0)), Fetched()]
-        client.assign([7])
-        await client.poll()
-        client.assign([7])
-        await client.poll()
-        client.assign([])
-        client.assign([7])
-        await client.poll()
+        for keys in ([7], [7], [], [7]):
+            client.assign(keys)
+            if keys:
+                await client.poll()
         return [request.topics[0].partitions[0].fetch_offset for request in broker.of(FETCH)]
 
     assert run_story(story) == [0, 1, 0]
 
 
-@pytest.mark.parametrize("answer", [Fetched(error=1), Fetched(diverging=(1, 4))])
-def test_a_log_that_diverged_from_what_was_read_ends_the_process(answer: Fetched) -> None:
-    async def story(broker: CannedBroker, client: Client) -> bool:
-        broker.fetch = [answer]
-        client.assign([7])
-        outcome = await client.poll()
-        assert (outcome.type, outcome.error) == (Type.FAIL, "OFFSET_OUT_OF_RANGE")
-        return client.over
-
-    assert run_story(story)
+RECORDS = stamped([10], 0, 0)
 
 
-@pytest.mark.parametrize(
-    "answer", [Fetched(error=74), Fetched(error=75), Fetched(error=6), Act.DROP, Act.GARBAGE])
-def test_other_errors_fail_a_poll_and_the_process_continues(answer: Fetched | Act) -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
-        broker.fetch = [answer, Fetched(records=stamped([10], 0, 0))]
-        client.assign([7])
-        assert (await client.poll()).type is Type.FAIL
-        assert not client.over
-        assert [read.value for read in (await client.poll()).reads] == [10]
-
-    run_story(story)
-
-
-@pytest.mark.parametrize(("answer", "error"), [
-    (Fetched(throttled_ms=50), "THROTTLING_QUOTA_EXCEEDED"), (Fetched(elsewhere=2), "REPLICA_NOT_AVAILABLE"),
-    (Fetched(records=stamped([10], 0, 0)[:-3]), "CORRUPT_MESSAGE"),
+@pytest.mark.parametrize(("answer", "error", "over"), [
+    (Fetched(error=1), "OFFSET_OUT_OF_RANGE", True),
+    (Fetched(diverging=(1, 4)), "OFFSET_OUT_OF_RANGE", True),  # of what was read before
+    (Fetched(error=74), "FENCED_LEADER_EPOCH", False), (Fetched(error=75), "UNKNOWN_LEADER_EPOCH", False),
+    (Fetched(error=6), "NOT_LEADER_OR_FOLLOWER", False),
+    (Act.DROP, "CONNECTION", False), (Act.GARBAGE, "CONNECTION", False),
+    (Fetched(throttled_ms=50), "THROTTLING_QUOTA_EXCEEDED", False),
+    (Fetched(elsewhere=2), "REPLICA_NOT_AVAILABLE", False),
+    (Fetched(records=RECORDS[:-3]), "CORRUPT_MESSAGE", False),
+    (Fetched(records=RECORDS[:-1] + bytes([RECORDS[-1] ^ 1])), "CORRUPT_MESSAGE", False),
 ])
-def test_an_answer_that_withholds_records_is_no_empty_one(answer: Fetched, error: str) -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
-        broker.fetch = [answer, Fetched(records=stamped([10], 0, 0), throttled_ms=50)]
-        client.assign([7])
-        outcome = await client.poll()
-        assert (outcome.type, outcome.error) == (Type.FAIL, error)
-        assert [read.value for read in (await client.poll()).reads] == [10]
+def test_an_error_or_withheld_records_fail_a_poll_and_only_another_log_ends_the_process(
+        answer: Fetched | Act, error: str, over: bool) -> None:
+    """An answer that withholds records is no empty one."""
+    outcomes, _, is_over = polled([answer, Fetched(records=RECORDS, throttled_ms=50)], 1 if over else 2)
 
-    run_story(story)
-
-
-def test_a_poll_reads_on_over_records_that_are_not_ours() -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
-        theirs = batch.encode([5], "another run", 0)
-        broker.fetch = [Fetched(records=theirs), Fetched(records=stamped([10], 1, 0)), Fetched()]
-        client.assign([7])
-        assert [(read.offset, read.value) for read in (await client.poll()).reads] == [(1, 10)]
-
-    run_story(story)
-
-
-def test_the_beginnings_are_listed_where_the_settings_say_so() -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
-        broker.ends = [Ended(offset=9), Ended(offset=4), Ended(offset=9), Ended(error=78, offset=-1)]
-        assert (await client.list_offsets([7])).starts == (LogOffset(7, 4),)
-        assert [one.topics[0].partitions[0].timestamp for one in broker.of(LIST_OFFSETS)] == [-1, -2]
-        outcome = await client.list_offsets([7])
-        assert (outcome.offsets, outcome.starts) == ((LogOffset(7, 9, 0),), ())
-
-    run_story(story, lists_starts=True)
-
-
-def test_a_damaged_batch_is_an_error_and_not_an_empty_answer() -> None:
-    async def story(broker: CannedBroker, client: Client) -> Outcome:
-        data = bytearray(stamped([10], 0, 0))
-        data[-1] ^= 1
-        broker.fetch = [Fetched(records=bytes(data))]
-        client.assign([7])
-        return await client.poll()
-
-    outcome = run_story(story)
-    assert (outcome.type, outcome.error) == (Type.FAIL, "CORRUPT_MESSAGE")
+    assert (outcomes[0].type, outcomes[0].error, is_over) == (Type.FAIL, error, over)
+    assert over or [read.value for read in outcomes[1].reads] == [10]
+    assert not any(one.corrupt for one in outcomes)
 
 
 def damaged(data: bytes, at: int, byte: int) -> bytes:
@@ -361,43 +254,39 @@ def test_a_first_batch_that_cannot_be_read_is_tried_three_times_and_then_passed(
     run_story(story)
 
 
-def test_a_later_batch_that_cannot_be_read_hides_none_before_it() -> None:
+def test_a_later_batch_that_cannot_be_read_hides_none_before_it_and_a_good_answer_in_between_is_no_damage(
+) -> None:
     """It may be the rest of an answer that was cut off; it is the first of the next answer."""
-    async def story(broker: CannedBroker, client: Client) -> None:
-        second = damaged(stamped([12], 2, 0), 16, 9)
-        broker.fetch = [Fetched(hw=3, records=stamped([10, 11], 0, 0) + second),
-                        Fetched(hw=3, records=second)]
-        client.assign([7])
-        outcome = await client.poll()
-        assert (outcome.type, [read.value for read in outcome.reads]) == (Type.OK, [10, 11])
-        polls = [await client.poll() for _ in range(4)]
-        assert [one.error for one in polls] == ["CORRUPT_MESSAGE"] * 2 + [None, "CORRUPT_MESSAGE"]
-        assert [one.corrupt for one in polls if one.corrupt] == [
-            (Unreadable(partition=7, offset=2, why="magic"),)]
+    second = damaged(stamped([12], 2, 0), 16, 9)
+    (first, *polls), _, _ = polled([Fetched(hw=3, records=stamped([10, 11], 0, 0) + second),
+                                    Fetched(hw=3, records=second)], 5)
+    assert (first.type, [read.value for read in first.reads]) == (Type.OK, [10, 11])
+    assert [one.error for one in polls] == ["CORRUPT_MESSAGE"] * 2 + [None, "CORRUPT_MESSAGE"]
+    assert [one.corrupt for one in polls if one.corrupt] == [
+        (Unreadable(partition=7, offset=2, why="magic"),)]
 
-    run_story(story)
-
-
-def test_a_good_answer_in_between_is_no_damage() -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
-        whole = stamped([10], 0, 0)
-        broker.fetch = [Fetched(records=damaged(whole, len(whole) - 1, 0xEE))] * 2 + [Fetched(records=whole)]
-        client.assign([7])
-        polls = [await client.poll() for _ in range(3)]
-        assert [read.value for read in polls[-1].reads] == [10]
-        assert not any(one.corrupt for one in polls)
-
-    run_story(story)
+    bad = damaged(RECORDS, len(RECORDS) - 1, 0xEE)
+    polls, _, _ = polled([Fetched(records=bad)] * 2 + [Fetched(records=RECORDS)], 3)
+    assert [read.value for read in polls[-1].reads] == [10]
+    assert not any(one.corrupt for one in polls)
 
 
-def test_list_offsets_sends_the_epoch_and_is_ok_only_if_answered() -> None:
+@pytest.mark.parametrize("starts", [False, True])
+def test_list_offsets_sends_the_epoch_and_is_ok_only_if_answered(starts: bool) -> None:
+    """The beginnings too, where the settings say so; those that no broker tells are left out."""
     async def story(broker: CannedBroker, client: Client) -> None:
         broker.metadata = [Led(epoch=3)]
-        broker.ends = [Ended(error=78, offset=-1), Ended(offset=9)]
+        first = [Ended(offset=4)] if starts else []
+        unknown = Ended(error=78, offset=-1)
+        broker.ends = [unknown, Ended(offset=9), *first, Ended(offset=9), unknown]
         refused = await client.list_offsets([7])
         assert (refused.type, refused.error) == (Type.FAIL, "OFFSET_NOT_AVAILABLE")
-        assert (await client.list_offsets([7])).offsets == (LogOffset(7, 9, 0),)
-        requested = broker.of(LIST_OFFSETS)[0].topics[0].partitions[0]
-        assert (requested.current_leader_epoch, requested.timestamp) == (3, -1)
+        for known in (True, False):
+            outcome = await client.list_offsets([7])
+            assert outcome.offsets == (LogOffset(7, 9, 0),)
+            assert outcome.starts == ((LogOffset(7, 4),) if starts and known else ())
+        requested = [one.topics[0].partitions[0] for one in broker.of(LIST_OFFSETS)]
+        assert {one.current_leader_epoch for one in requested} == {3}
+        assert [one.timestamp for one in requested] == [-1, -1, -2, -1, -2] if starts else [-1, -1, -1]
 
-    run_story(story)
+    run_story(story, lists_starts=starts)

@@ -6,14 +6,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from canned_broker import PRODUCE, TOPIC, Act, CannedBroker, Produced, canned_broker
+from canned_broker import PRODUCE, RUN, TOPIC, Act, CannedBroker, Produced, canned_broker
 
 from floodmark.harness.client import batch
 from floodmark.harness.client.client import Client, wire_clients
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.op import Outcome, Send, Type
 
-RUN = "0123456789abcdef"
 Story = Callable[[CannedBroker, list[Client]], Awaitable[Any]]
 
 
@@ -69,21 +68,18 @@ def test_sends_to_two_partitions_travel_in_one_request_and_each_gets_its_own_off
     run_story(story, 2)
 
 
-def test_a_request_has_one_batch_of_a_partition() -> None:
-    async def story(broker: CannedBroker, clients: list[Client]) -> None:
+def test_a_request_has_one_batch_of_a_partition_and_clients_may_send_alone() -> None:
+    async def shared(broker: CannedBroker, clients: list[Client]) -> None:
         outcomes = await all_send(clients, 7, 7, 8)
         assert sorted(places(broker), key=len) == [{0: [70]}, {0: [70], 1: [80]}]
         assert {one.type for one in outcomes} == {Type.OK}
 
-    run_story(story, 3)
-
-
-def test_clients_that_do_not_share_send_alone() -> None:
-    async def story(broker: CannedBroker, clients: list[Client]) -> None:
+    async def alone(broker: CannedBroker, clients: list[Client]) -> None:
         await all_send(clients, 7, 8)
         assert sorted(map(str, places(broker))) == ["{0: [70]}", "{1: [80]}"]
 
-    run_story(story, 2, shares_requests=False)
+    run_story(shared, 3)
+    run_story(alone, 2, shares_requests=False)
 
 
 @pytest.mark.parametrize(("answer", "expected"), [

@@ -88,7 +88,7 @@ class CannedBroker:
     greets: bool = True  # answers ApiVersions
     asked: list[tuple[int, int, Any]] = field(default_factory=list)  # (api, version, request)
     ports: dict[int, int] = field(default_factory=dict)  # node id -> port in metadata; 1 is this one
-    beside: dict[str, int] = field(default_factory=dict)  # node -> port: others that `run_story`'s client knows
+    beside: dict[str, int] = field(default_factory=dict)  # node -> port: others that its client knows
     partitions: int = 1
     connections: int = 0
     on_asked: Callable[[int, bytes], None] | None = None  # (api, frame), called before the answer

@@ -5,12 +5,7 @@ import os
 
 import pytest
 from hypothesis import settings
-from left_out import (
-    pytest_deselected,
-    pytest_sessionfinish,
-    pytest_terminal_summary,
-    pytest_testnodedown,
-)
+from left_out import pytest_deselected, pytest_sessionfinish, pytest_terminal_summary, pytest_testnodedown
 
 os.environ.setdefault("FLOODMARK_NO_CLASS_ARCHIVE", "1")  # no test leaves a process that works on behind it
 

@@ -1,6 +1,6 @@
 """Measures the cluster, the recorder and the judge, and prints the figures. `make bench`, on an idle machine.
 
-    make bench ARGS='--only cluster,trace,recorder,judge,stats,duckdb,luck,containers,kafka --seconds 8'
+    make bench ARGS='--only cluster,trace,recorder,judge,stats,duckdb,containers,kafka --seconds 8'
 
 Every figure is a median over --repeat runs, with its range. Nothing here passes or fails.
 """
@@ -19,7 +19,6 @@ import engine
 import judge_figures
 import judge_scale
 import kafka_figures
-import luck
 import orjson
 import stats_figures
 
@@ -30,7 +29,7 @@ from floodmark.harness.op import Intent, Outcome, Send, Type
 from floodmark.harness.pipeline import record
 from floodmark.harness.spec import RunSpec
 
-PARTS = ("cluster", "trace", "recorder", "judge", "stats", "duckdb", "luck", "containers", "kafka")
+PARTS = ("cluster", "trace", "recorder", "judge", "stats", "duckdb", "containers", "kafka")
 
 
 def main() -> None:
@@ -48,8 +47,6 @@ def main() -> None:
     parser.add_argument("--memory-ops", type=int, default=10_000_000)
     parser.add_argument("--memory-mb", type=int, help="of a worker's Python process")
     parser.add_argument("--folders", type=Path, help="where the judge's folders are kept, or found")
-    parser.add_argument("--luck-runs", type=int, default=3)
-    parser.add_argument("--luck-seconds", type=float, default=60.0)
     parser.add_argument("--kafka", default="2.8.2,3.9.2,4.3.1", metavar="VERSIONS")
     options = parser.parse_args()
     parts = [part for part in PARTS if part in options.only.split(",")]
@@ -78,8 +75,6 @@ def main() -> None:
             stats_figures.bench_stats(folders, options.stats_folders)
         if "duckdb" in parts:
             duck.bench_duckdb(folders, sizes_of(options.ops))
-        if "luck" in parts:
-            luck.bench_luck(scratch, options.luck_runs, options.luck_seconds)
         if "containers" in parts:
             engine.bench_containers(
                 scratch, options.repeat, say,
@@ -188,10 +183,8 @@ def bench_recorder(scratch: Path, repeat: int) -> None:
     """Ops recorded a second with a client that answers at once: the cost of the harness itself."""
     print("recorder: 20 processes, a client that does nothing", flush=True)
     say(
-        "invoke, write(2), complete",
-        [asyncio.run(recorded(scratch / "h.jsonl")) for _ in range(repeat)],
-        "op/s",
-    )
+        "invoke, write(2), complete", [asyncio.run(recorded(scratch / "h.jsonl")) for _ in range(repeat)],
+        "op/s")
 
 
 async def recorded(path: Path, processes: int = 20, each: int = 5_000) -> float:

@@ -277,11 +277,8 @@ def lines_in(path: Path) -> int:
 
 
 def checked(
-    folders: Sequence[Path],
-    words: Sequence[str] = (),
-    beside: Sequence[int] = (),
-    sample: Callable[[], object] | None = None,
-) -> Cost:
+        folders: Sequence[Path], words: Sequence[str] = (), beside: Sequence[int] = (),
+        sample: Callable[[], object] | None = None) -> Cost:
     """One call on these folders, measured. words: further words of its command line. beside: processes that
     work for it, which count with what they use from now on. sample: called with every sample."""
     command = [sys.executable, "-m", "floodmark.harness", "check", *words, *map(str, folders)]
@@ -294,11 +291,8 @@ def checked(
 
 
 def watched(
-    command: Sequence[str],
-    codes: Mapping[int, str],
-    beside: Sequence[int] = (),
-    sample: Callable[[], object] | None = None,
-) -> Cost:
+        command: Sequence[str], codes: Mapping[int, str], beside: Sequence[int] = (),
+        sample: Callable[[], object] | None = None) -> Cost:
     began_s = time.perf_counter()
     with (
         tempfile.TemporaryFile() as output,  # a pipe would fill

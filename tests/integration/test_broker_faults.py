@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from raw import Raw, batch, produce_body
+from raw import Raw, batch
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
 from floodmark.broker.protocol import errors
 from floodmark.broker.storage.durability_side_file import DurabilitySideFile, Note
-from floodmark.broker.wire.api_keys import PRODUCE
 from floodmark.harness.cluster.reference.power_loss import power_cut
 
 pytestmark = pytest.mark.cluster
@@ -83,32 +82,6 @@ def values_at(cluster: RealBrokers, topic: str, node: int) -> bytes:
             offset = part.high_watermark
 
 
-def test_a_killed_leader_is_replaced_and_comes_back(quick: RealBrokers) -> None:
-    """kill -9 of the leader: acked records are on the next one; the dead one recovers, follows, and joins the
-    ISR again with the same log."""
-    topic = made(quick, "replaced")
-    acked(quick, topic, 1, b"before-1", b"before-2")
-    quick.end(1)
-    wait_for("another leader", lambda: quick.partition(topic)["leader"] in (2, 3))
-    part = quick.wait_isr(topic, 2, 3)
-    acked(quick, topic, part["leader"], b"after-1")
-    quick.start(1)
-    quick.wait_isr(topic, 1, 2, 3)
-
-    log = values_at(quick, topic, part["leader"])
-    assert all(value in log for value in (b"before-1", b"before-2", b"after-1"))
-    wait_for(
-        "equal logs",
-        lambda: (
-            {(quick.replica(n, topic)["leo"], quick.replica(n, topic)["hw"]) for n in quick.brokers}
-            == {(3, 3)}
-        ),
-    )
-    segment = Path(f"{topic}-0") / "00000000000000000000.log"
-    assert len({(quick.log_dir(node) / segment).read_bytes() for node in quick.brokers}) == 1
-    assert not quick.replica(1, topic)["clean"]
-
-
 def test_a_broker_flushes_what_it_had_only_written_when_it_was_killed(cluster: RealBrokers) -> None:
     """Killed between the write and the fsync of a record (the side file is as it was before the fsync), it
     comes back into the ISR with that record: a power cut must not take it any more."""
@@ -150,23 +123,6 @@ def test_an_orderly_stop_moves_leadership_first(cluster: RealBrokers, topic: str
     assert cluster.replica(1, topic)["clean"]
 
 
-def test_all_killed_at_once_recover(cluster: RealBrokers, topic: str) -> None:
-    """kill -9 of every process, controller too: metadata, epochs and logs are as before."""
-    acked(cluster, topic, 1, b"kept-1", b"kept-2")
-    before = cluster.partition(topic)
-    for node in cluster.port:
-        cluster.end(node)
-    for node in cluster.port:
-        cluster.start(node)
-    cluster.wait_unfenced(*cluster.brokers)
-    after = cluster.wait_isr(topic, 1, 2, 3)
-
-    assert after["epoch"] > before["epoch"]
-    log = values_at(cluster, topic, after["leader"])
-    assert b"kept-1" in log
-    assert b"kept-2" in log
-
-
 def test_a_short_isr_refuses_and_a_parked_produce_times_out(cluster: RealBrokers, topic: str) -> None:
     """Both followers stopped: error 7 with its offset while they are in the ISR, 19 and -1 when they are not;
     acks=1 is still served."""
@@ -197,35 +153,6 @@ def test_a_new_leader_is_asked_at_once(patient: RealBrokers) -> None:
 
     acked(patient, topic, part["leader"], b"w")
     patient.wait_isr(topic, 1, 2, 3)
-
-
-def test_a_deposed_leader_answers_6_with_the_offset(patient: RealBrokers) -> None:
-    """Appended and parked, then an election moves the leader: error 6, with the real base offset. (Its
-    followers stay paused.)"""
-    patient.wait_unfenced(1, 2, 3)
-    topic = made(patient, "deposed")
-    offset = acked(patient, topic, 1, b"v")[0]
-    for node in (2, 3):
-        patient.pause(node)
-    with Raw(patient.port[1]) as raw:
-        number = raw.send(PRODUCE, 9, produce_body(topic, batch(b"parked"), -1, 0, 30_000, 9))
-        wait_for("the append", lambda: patient.replica(1, topic)["leo"] == offset + 2)
-        patient.expire(1)
-        part = raw.receive(PRODUCE, 9, number).responses[0].partition_responses[0]
-
-    assert (int(part.error_code), part.base_offset) == (errors.NOT_LEADER_OR_FOLLOWER, offset + 1)
-
-
-def test_expiry_fences_and_the_broker_comes_back(cluster: RealBrokers, topic: str) -> None:
-    """The session is ended by hand: out of the ISR, a new epoch; the living broker sends heartbeats and is
-    unfenced."""
-    before = cluster.partition(topic)
-    cluster.expire(1)
-    after = cluster.wait_isr(topic, 1, 2, 3)
-
-    assert after["epoch"] > before["epoch"]
-    with pytest.raises(AssertionError, match="BROKER_ID_NOT_REGISTERED"):
-        cluster.expire(9)
 
 
 def test_a_paused_controller_ends_nobodys_session(quick: RealBrokers) -> None:

@@ -2,19 +2,15 @@
 
 import random
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from raw import Raw, batch, produce_body
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
 from floodmark.broker.protocol import errors
-from floodmark.broker.server.api_versions import write_api_versions_response
-from floodmark.broker.wire.api_keys import API_VERSIONS, FIND_COORDINATOR, METADATA, PRODUCE
+from floodmark.broker.wire.api_keys import API_VERSIONS, METADATA, PRODUCE
 from floodmark.broker.wire.codec import make, milliseconds, request_parts
 
 pytestmark = pytest.mark.cluster
@@ -143,13 +139,8 @@ def test_a_parked_fetch_is_woken_by_a_commit(leader: Raw, cluster: RealBrokers) 
             1,
             12,
             make(
-                cls,
-                replica_id=-1,
-                max_wait=milliseconds(60_000),
-                min_bytes=1,
-                topics=(make(parts.FetchTopic, topic="t", partitions=(part,)),),
-                forgotten_topics_data=(),
-            ),
+                cls, replica_id=-1, max_wait=milliseconds(60_000), min_bytes=1,
+                topics=(make(parts.FetchTopic, topic="t", partitions=(part,)),), forgotten_topics_data=()),
         )
         assert leader.produce("t", batch(b"woken")) == (errors.NONE, end)
         answer = other.receive(1, 12, number).responses[0].partitions[0]
@@ -190,12 +181,8 @@ def test_topics_on_demand_and_by_name(cluster: RealBrokers, leader: Raw) -> None
 
     def ask(name: str, may: bool) -> int:
         body = make(
-            cls,
-            topics=(make(parts.MetadataRequestTopic, name=name),),
-            allow_auto_topic_creation=may,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-        )
+            cls, topics=(make(parts.MetadataRequestTopic, name=name),), allow_auto_topic_creation=may,
+            include_cluster_authorized_operations=False, include_topic_authorized_operations=False)
         return int(leader.ask(METADATA, 9, body).topics[0].error_code)
 
     assert ask("wished", False) == errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -204,19 +191,6 @@ def test_topics_on_demand_and_by_name(cluster: RealBrokers, leader: Raw) -> None
     assert leader.create("t", (1, 2, 3)) == errors.TOPIC_ALREADY_EXISTS
     assert leader.create("bad", (1, 2, 3), min_insync_replicas="many") == errors.INVALID_CONFIG
     assert leader.create("bad", (1, 9)) == errors.INVALID_REPLICA_ASSIGNMENT
-
-
-def test_small_answers(leader: Raw) -> None:
-    """An unknown version of ApiVersions gets version 0 with 35; there is a coordinator (group_requests)."""
-    leader.socket.sendall(struct.pack(">ihhih", 10, API_VERSIONS, 99, 5, -1))
-    size = struct.unpack(">i", leader.exactly(4))[0]
-    raw = leader.exactly(size)
-    cls, _ = request_parts(FIND_COORDINATOR, 2)
-
-    assert struct.unpack_from(">ih", raw) == (5, errors.UNSUPPORTED_VERSION)
-    found = leader.ask(FIND_COORDINATOR, 2, make(cls, key="g"))
-    assert (int(found.error_code), found.node_id) == (errors.NONE, 1)
-    assert write_api_versions_response(3, {API_VERSIONS: (0, 3)}).api_keys
 
 
 @pytest.mark.parametrize(
@@ -260,13 +234,8 @@ def test_noise_and_half_frames(cluster: RealBrokers, leader: Raw) -> None:
             body = chance.randbytes(chance.randrange(80))
             mad.socket.sendall(
                 struct.pack(
-                    ">ihhih",
-                    len(body) + 10,
-                    chance.choice((0, 1, 2, 3, 18, 19, 22, 56, 62)),
-                    chance.randrange(10),
-                    1,
-                    -1,
-                )
+                    ">ihhih", len(body) + 10, chance.choice((0, 1, 2, 3, 18, 19, 22, 56, 62)),
+                    chance.randrange(10), 1, -1)
                 + body
             )
     with Raw(cluster.port[1]) as slow:
@@ -277,17 +246,3 @@ def test_noise_and_half_frames(cluster: RealBrokers, leader: Raw) -> None:
 
     assert leader.produce("t", batch(b"after"))[0] == errors.NONE
     assert [cluster.running(node) for node in cluster.port] == [True] * 4
-
-
-def test_a_port_that_is_taken_is_reported(cluster: RealBrokers, tmp_path: Path) -> None:
-    """A second process on the same directory and port ends with a clear last line."""
-    done = subprocess.run(
-        [sys.executable, "-m", "floodmark.broker", "--config", str(cluster.folder / "n1.properties")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert done.returncode == 70
-    assert "in use by another process" in done.stdout.splitlines()[-1]

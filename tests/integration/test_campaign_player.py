@@ -18,7 +18,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.spec import DRAWN, RULES, RunSpec
 
 CASE = RunSpec(rules=RULES[-1], cluster=catalog.SIMULATED, rate=100.0, nemesis="all", settings=DRAWN,
-            duration=2.0)
+            duration=1.0)
 
 
 @asynccontextmanager

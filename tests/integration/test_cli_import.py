@@ -1,19 +1,13 @@
 """`floodmark import jepsen` and the judge: small histories written by hand, and the findings in each."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from command_line import GOLDEN, Answer, floodmark, verdict
-from jepsen_runs import history as told_by_jepsen
+from command_line import Answer, floodmark, verdict
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.harness import history
-from floodmark.harness.importers.jepsen_names import SPAN
-from floodmark.harness.op import NEMESIS, Op, Type
 
 # A history alone cannot show these, whatever is in it: these checks are not made.
 OF_LOGS = {name for name, law in names.LAWS.items() if law.needs and not law.imports_show}
@@ -208,89 +202,7 @@ def test_an_imported_run_can_be_shown(judged: Judged) -> None:
     assert floodmark("reproduce", judged.folder / "lost").code == 4
 
 
-@pytest.mark.spark
-def test_no_history_of_a_log_that_never_errs_has_a_bug(tmp_path: Path) -> None:
-    """Seeks, rebalances, aborts, reads without an offset: what the import cannot carry is no finding."""
-    of_clients = {"phantom", "G1a", "duplicate", "poll-skip", "nonmonotonic-poll", "realtime-order"}
-    folders = []
-    for seed in range(24):
-        text = told_by_jepsen(seed, txn=bool(seed % 2), subscribe=bool(seed // 2 % 2))
-        (tmp_path / f"{seed}.edn").write_text(text)
-        folders.append(tmp_path / f"run-{seed}")
-        assert floodmark("import", "jepsen", tmp_path / f"{seed}.edn", "--out", folders[-1]).code == 0
-
-    answer = floodmark("check", *folders, "--allow-unknown")
-
-    assert answer.code == 0, answer.out
-    imported = [json.loads((folder / "run.json").read_text())["imported"] for folder in folders]
-    assert {kind for each in imported for kind in each["changed"]} == {
-        "reads in a poll of their own: their partition was reassigned in the op",
-        "process in another life: it sought the beginning"}  # they occurred
-    assert sum("read without an offset" in each["left_out"] for each in imported) > 5
-    for folder in folders:  # and nothing is unknown that a history alone can show
-        unknown = {name for entry in verdict(folder)["unknown"] for name in entry["names"]}
-        assert not unknown & of_clients
-
-
 # -- without the judge --------------------------------------------------------------------------------------
-
-
-def in_edn(run: Iterable[Op]) -> str:
-    """One of our own histories in Jepsen's form. Jepsen's nemesis records an act twice."""
-    def value(op: Op) -> str:
-        sends = [f"[:send {send.partition} {place(send.offset, send.value % SPAN, op.type)}]"
-                 for send in op.sends or ()]
-        reads: dict[int, list[str]] = {}
-        for read in op.reads or ():
-            reads.setdefault(read.partition, []).append(f"[{read.offset} {read.value % SPAN}]")
-        pairs = " ".join(f"{key} [{' '.join(found)}]" for key, found in reads.items())
-        poll = "[:poll]" if op.type is Type.INVOKE else f"[:poll {{{pairs}}}]"
-        polls = [poll] if op.f == "poll" else []
-        return f"[{' '.join(sends + polls)}]" if op.f in ("send", "poll") else str(list(op.partitions or ()))
-
-    def place(offset: int | None, sent: int, kind: Type) -> str:
-        return str(sent) if kind is Type.INVOKE else f"[{'nil' if offset is None else offset} {sent}]"
-
-    lines = []
-    for op in run:
-        if op.process == NEMESIS:
-            nodes = json.dumps((op.fault or {}).get("nodes", []))
-            lines += [f"{{:process :nemesis, :type :info, :time {op.time}, :f :{op.f}, :value {nodes}}}"] * 2
-        elif op.f != "list_offsets":
-            lines.append(f"{{:process {op.process}, :type :{op.type}, :time {op.time}, :f :{op.f}, "
-                         f":value {value(op)}}}")
-    return "\n".join(lines)
-
-
-def gist(run: Iterable[Op]) -> list[Any]:
-    """What the import must keep: process, time, op, and which records in which order within their
-    partition."""
-    return [
-        (op.process, op.time, op.type, op.f, op.sends,
-         sorted(op.reads or (), key=lambda read: read.partition), sorted(op.partitions or ()))
-        for op in run if op.process != NEMESIS and op.f != "list_offsets"
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir() if path.is_dir()))
-def test_our_own_runs_written_as_jepsens_and_imported_are_what_they_were(tmp_path: Path, name: str) -> None:
-    """Values of partition 0 stay, those of p become p * 10^12 higher; Jepsen has no epochs."""
-    def plain(op: Op) -> Op:
-        def named(items: Any) -> Any:
-            return items and tuple(replace(
-                item, value=item.value % SPAN + item.partition * SPAN, epoch=None) for item in items)
-
-        return replace(op, sends=named(op.sends), reads=named(op.reads))
-
-    run = list(history.read(GOLDEN / name / "history.jsonl", on_bad=lambda _: None))
-    if not any(op.f in ("send", "poll", "txn") for op in run) or any(op.f == "txn" for op in run):
-        pytest.skip("no send or poll in it, or a txn")
-    (tmp_path / "history.edn").write_text(in_edn(run))
-
-    answer = floodmark("import", "jepsen", tmp_path / "history.edn", "--out", tmp_path / "run")
-
-    assert answer.code == 0, answer.err
-    assert gist(history.read(tmp_path / "run" / "history.jsonl")) == gist(map(plain, run))
 
 
 def test_bad_edn_is_a_wrong_call_with_file_line_and_column(tmp_path: Path) -> None:

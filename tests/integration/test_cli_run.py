@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Answer, floodmark, verdict
+from command_line import floodmark, verdict
 from run_processes import pid_of_broker, wait_until, wait_until_gone
 
 from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
@@ -75,39 +75,20 @@ def assert_it_can_be_had_again(folder: Path) -> None:
         key: spec["replicas"] for key, spec in about["partitions"].items()}
 
 
-def run_where_n2_is_ended_by(number: signal.Signals, folder: Path) -> Answer:
-    """A signal from outside ends n2 while clients are served."""
-    def end() -> None:
-        victim = pid_of_broker(folder, "n2")
-        assert victim is not None
-        os.kill(victim, number)
-
-    with once_it_goes_well(folder, end):
-        return floodmark("run", "--partitions", 1, "--concurrency", 2, "--rate", 200, "--duration", 2,
-                         "--out", folder)
-
-
-@pytest.mark.spark
-def test_a_broker_that_dies_by_itself_is_named_and_the_run_is_judged_all_the_same(tmp_path: Path) -> None:
-    """It aborts, as a native library does: it ended by itself, which is a bug."""
-    folder = tmp_path / "run"
-    answer = run_where_n2_is_ended_by(signal.SIGABRT, folder)
-    assert answer.code == 1, answer.out + answer.err
-    assert run_json(folder)["died"] == ["n2"]
-    assert run_json(folder)["ended"] == "done"
-    assert [found["name"] for found in verdict(folder)["findings"]] == ["broker-died"]
-    assert "The process of n2 ended by itself" in answer.out
-    assert answer.last == str(folder)
-    assert (folder / "nodes" / "n2").is_dir()  # kept because something failed
-    wait_until_gone(folder)
-
-
 @pytest.mark.spark
 def test_a_broker_that_somebody_kills_is_not_the_clusters_bug(tmp_path: Path) -> None:
     """No process sends itself SIGKILL: the kernel did, for lack of memory, or a person. Exit 4, with that
-    sentence."""
+    sentence. (One that ends by itself: test_broker_died.py.)"""
     folder = tmp_path / "run"
-    answer = run_where_n2_is_ended_by(signal.SIGKILL, folder)
+
+    def end() -> None:
+        victim = pid_of_broker(folder, "n2")
+        assert victim is not None
+        os.kill(victim, signal.SIGKILL)
+
+    with once_it_goes_well(folder, end):
+        answer = floodmark("run", "--partitions", 1, "--concurrency", 2, "--rate", 200, "--duration", 2,
+                           "--out", folder)
     assert answer.code == 4, answer.out + answer.err
     about = run_json(folder)
     assert (about["died"], verdict(folder)["findings"]) == ([], [])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from command_line import floodmark
-from run_processes import wait_until_gone
 
 from floodmark.harness import pipeline
 from floodmark.harness.commands.broker_questions import scenario_words
@@ -52,14 +51,6 @@ def own(folder: Path, text: str = OWN) -> Path:
     file = folder / "own.toml"
     file.write_text(text)
     return file
-
-
-def test_scenarios_are_listed_by_zoo_and_name() -> None:
-    answer = floodmark("scenario", "list")
-    assert answer.code == 0
-    zoo = [line.split()[1] for line in answer.out.splitlines()[2:]]
-    assert zoo == sorted(zoo)
-    assert "an acknowledged write vanishes" in answer.out
 
 
 @pytest.mark.parametrize("name", ["double-failover", "Z02", "z02"])
@@ -109,35 +100,13 @@ def test_a_file_that_is_none_is_refused_with_file_and_line(tmp_path: Path) -> No
 
 
 @pytest.mark.spark
-def test_rows_are_played_side_by_side_and_compared_one_by_one(tmp_path: Path) -> None:
-    """Two rows come out as expected and one does not; the table, the exit code and the JSON show it."""
-    parent = tmp_path / "out"
-    answer = floodmark("scenario", "run", own(tmp_path), "--cluster", "simulated", "--out", parent)
-    assert answer.code == 1, answer.out + answer.err
-    assert answer.last == str(parent)
-    rows = [line for line in answer.out.splitlines() if line.startswith("own ")]
-    assert ["NOT as expected" in row for row in rows] == [False, False, True]
-    (complaint,) = (line for line in answer.out.splitlines() if line.startswith("NOT as expected: "))
-    assert complaint.startswith("NOT as expected: own on high-watermark: permitted ")
-    assert "permitted lost-write besides" in complaint
-    assert "3 rows, 2 as expected" in answer.out
-    saved = json.loads((parent / "scenarios.json").read_text())
-    assert [(row["rules"], bool(row["off"]), row["valid"], row["tries"]) for row in saved] == [
-        ("kip-320", False, True, 1), ("kip-320", False, True, 1), ("high-watermark", True, True, 1)]
-    assert sorted(path.name for path in parent.iterdir()) == sorted(
-        [*(row["folder"] for row in saved), "scenarios.json"])
-    assert [(parent / row["folder"] / "verdict.json").is_file() for row in saved] == [True] * 3
-    assert answer.err.index("[1/3]") < answer.err.index("[3/3]") < answer.err.index("judging 3 runs")
-    wait_until_gone(parent)
-
-
-@pytest.mark.spark
 def test_each_row_is_played_as_often_as_asked_and_counted(tmp_path: Path) -> None:
-    """Three rows twice: a line for each row, a folder for each play, a complaint for each that is wrong."""
+    """Three rows twice, at the same time: a line for each row, a folder for each play, a complaint for each
+    that is not as expected; the exit code, the JSON and the folders show it."""
     parent = tmp_path / "out"
     answer = floodmark("scenario", "run", own(tmp_path), "--times", "2", "--cluster", "simulated",
                        "--out", parent)
-    assert answer.code == 1, answer.out + answer.err
+    assert (answer.code, answer.last) == (1, str(parent)), answer.out + answer.err
     rows = [line for line in answer.out.splitlines() if line.startswith("own ")]
     ends = [row.rstrip().endswith(end) for row, end in zip(rows, ENDS_OF_TWO, strict=True)]
     assert ends == [True] * 3, rows
@@ -146,8 +115,13 @@ def test_each_row_is_played_as_often_as_asked_and_counted(tmp_path: Path) -> Non
         "NOT as expected: own on high-watermark", "NOT as expected: own on high-watermark, time 2"]
     assert "6 plays, 4 as expected" in answer.out
     saved = json.loads((parent / "scenarios.json").read_text())
-    assert [row["time"] for row in saved] == [1, 1, 1, 2, 2, 2]
-    assert len({row["folder"] for row in saved}) == 6
+    assert [(row["rules"], bool(row["off"]), row["valid"], row["tries"], row["time"]) for row in saved] == [
+        (rules, rules != "kip-320", True, 1, time)
+        for time in (1, 2) for rules in ("kip-320", "kip-320", "high-watermark")]
+    assert sorted(path.name for path in parent.iterdir()) == sorted(
+        [*{row["folder"] for row in saved}, "scenarios.json"])
+    assert [(parent / row["folder"] / "verdict.json").is_file() for row in saved] == [True] * 6
+    assert answer.err.index("[1/6]") < answer.err.index("[6/6]") < answer.err.index("judging 6 runs")
 
 
 def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(

@@ -56,20 +56,6 @@ def test_a_run_at_a_glance(overwritten: Path) -> None:
     assert answer.last == str(overwritten)
 
 
-def test_a_run_not_judged_yet_is_shown_and_says_how_to_judge_it(tmp_path: Path) -> None:
-    folder = golden(tmp_path, SEVERAL)
-    answer = floodmark("show", folder)
-    assert answer.code == 0
-    assert f"{SEVERAL}: not judged yet" in answer.out
-    assert f"floodmark check {folder}" in answer.out
-
-
-def test_a_finding_of_a_run_not_judged_yet_cannot_be_shown(tmp_path: Path) -> None:
-    answer = floodmark("show", golden(tmp_path, SEVERAL), "--finding", "lost-write")
-    assert answer.code == 4
-    assert "was not judged yet: floodmark check" in answer.err
-
-
 @pytest.mark.parametrize("text", ["", "[]", '{"format":1}', '{"format":1,"valid":true,"findings":[{}]}'])
 def test_a_verdict_that_is_none_is_reported(tmp_path: Path, text: str) -> None:
     folder = golden(tmp_path, SEVERAL)
@@ -79,9 +65,42 @@ def test_a_verdict_that_is_none_is_reported(tmp_path: Path, text: str) -> None:
     assert "judge again: floodmark check" in answer.err
 
 
-def test_a_killed_run_and_one_where_a_node_died_say_so(tmp_path: Path) -> None:
-    """The second one with the end of that node's log."""
-    assert "the harness was killed" in floodmark("show", golden(tmp_path, "the-harness-was-killed")).out
+@pytest.mark.parametrize(("name", "words", "code", "shown"), [
+    (SEVERAL, (), 0, f"{SEVERAL}: not judged yet"),
+    (SEVERAL, (), 0, "floodmark check /"),
+    (SEVERAL, ("--finding", "lost-write"), 4, "was not judged yet: floodmark check"),
+    ("the-harness-was-killed", (), 0, "the harness was killed"),
+    ("a-member-is-behind", ("--offset", 2), 0, "<- not in n3"),
+    (PARTED, ("--offset", 4711), 0, "no replica's dump has offset 4711"),
+    (SEVERAL, ("--offset", 1), 2, "--offset needs --partition; this run has: 0, 1"),
+    (SEVERAL, ("--partition", 7, "--offset", 1), 2, "no partition 7; this run has: 0, 1"),
+    (SEVERAL, ("--partition", 1), 2, "--partition needs --offset"),
+    (SEVERAL, ("--partition", -1, "--offset", 1), 2, "Invalid value for '--partition'"),
+])
+def test_a_saved_run_without_a_verdict(
+        tmp_path: Path, name: str, words: tuple[object, ...], code: int, shown: str) -> None:
+    answer = floodmark("show", golden(tmp_path, name), *words)
+    assert (answer.code, shown in answer.out + answer.err) == (code, True), answer
+
+
+def test_what_is_permitted_is_nobodys_fault(tmp_path: Path) -> None:
+    folder = judged(golden(tmp_path, OVERWRITTEN), finding("lost-write", LOST, by="fault budget"))
+    out = floodmark("show", folder, "--finding", "lost-write").out
+    assert "permitted by fault budget" in out
+    assert "whose fault: nobody's: more copies lost their data" in out
+
+
+def test_probes_are_shown_and_what_may_have_been_missed(tmp_path: Path) -> None:
+    unseen = {"names": ["unseen"], "reason": "no final reads"}
+    found = finding("stuck", {"partition": 0, "how": "no_ack"})
+    folder = judged(golden(tmp_path, STUCK), found, unknown=(unseen,))
+    assert "settling: no probe of partition 0 was acked in 30 s" in floodmark(
+        "show", folder, "--finding", "stuck").out
+    assert "unseen: cannot tell whether there is any: no final reads" in floodmark(
+        "show", folder, "--finding", "unseen").out
+
+
+def test_a_node_that_died_is_shown_with_the_end_of_its_log(tmp_path: Path) -> None:
     folder = edit_run(golden(tmp_path, SEVERAL), died=["n2"])
     (folder / "work").mkdir()
     (folder / "work" / "n2.log").write_text("all is well\nout of memory\n")
@@ -161,28 +180,6 @@ def test_a_finding_of_the_logs_alone_shows_them_side_by_side_once(tmp_path: Path
     assert "2. diverged it is." in out
 
 
-def test_what_is_permitted_is_nobodys_fault(tmp_path: Path) -> None:
-    folder = judged(golden(tmp_path, OVERWRITTEN), finding("lost-write", LOST, by="fault budget"))
-    out = floodmark("show", folder, "--finding", "lost-write").out
-    assert "permitted by fault budget" in out
-    assert "whose fault: nobody's: more copies lost their data" in out
-
-
-def test_a_finding_of_a_partition_shows_the_probes(tmp_path: Path) -> None:
-    folder = judged(golden(tmp_path, STUCK), finding("stuck", {"partition": 0, "how": "no_ack"}))
-    answer = floodmark("show", folder, "--finding", "stuck")
-    assert answer.code == 0
-    assert "settling: no probe of partition 0 was acked in 30 s" in answer.out
-    assert "final logs" not in answer.out
-
-
-def test_a_check_that_found_nothing_and_may_have_missed_something_says_so(tmp_path: Path) -> None:
-    folder = judged(golden(tmp_path, SEVERAL), unknown=({"names": ["unseen"], "reason": "no final reads"},))
-    answer = floodmark("show", folder, "--finding", "unseen")
-    assert answer.code == 0
-    assert "unseen: cannot tell whether there is any: no final reads" in answer.out
-
-
 @pytest.mark.parametrize(("name", "message"), [
     ("diverged", "has no finding 'diverged'; it has: lost-write"),
     ("lost", "no finding is called 'lost'; valid names: G0"),
@@ -229,11 +226,6 @@ def test_the_logs_side_by_side_at_an_offset(tmp_path: Path) -> None:
         "LEO", "HW"]
 
 
-def test_a_record_that_a_replica_lacks_is_remarked(tmp_path: Path) -> None:
-    out = floodmark("show", golden(tmp_path, "a-member-is-behind"), "--offset", 2).out
-    assert "<- not in n3" in out
-
-
 def test_a_dump_in_parquet_is_read_as_well(tmp_path: Path) -> None:
     """The same columns, the same picture."""
     folder = golden(tmp_path, PARTED)
@@ -248,11 +240,6 @@ def test_a_dump_in_parquet_is_read_as_well(tmp_path: Path) -> None:
     assert (damaged.code, "cannot read" in damaged.err) == (0, True)
 
 
-def test_an_offset_that_nobody_holds_is_reported(tmp_path: Path) -> None:
-    out = floodmark("show", golden(tmp_path, PARTED), "--offset", 4711).out
-    assert "no replica's dump has offset 4711" in out
-
-
 def test_a_dump_that_is_missing_is_reported_and_the_others_are_shown(tmp_path: Path) -> None:
     folder = golden(tmp_path, PARTED)
     (folder / "logs" / "n2.jsonl").unlink()
@@ -260,18 +247,6 @@ def test_a_dump_that_is_missing_is_reported_and_the_others_are_shown(tmp_path: P
     assert answer.code == 0
     assert "n2.jsonl is missing" in answer.err
     assert "they differ" in answer.out
-
-
-@pytest.mark.parametrize(("words", "message"), [
-    (("--offset", 1), "--offset needs --partition; this run has: 0, 1"),
-    (("--partition", 7, "--offset", 1), "no partition 7; this run has: 0, 1"),
-    (("--partition", 1), "--partition needs --offset"),
-    (("--partition", -1, "--offset", 1), "Invalid value for '--partition'"),
-])
-def test_a_place_that_is_none_is_usage(tmp_path: Path, words: tuple[object, ...], message: str) -> None:
-    answer = floodmark("show", golden(tmp_path, SEVERAL), *words)
-    assert answer.code == 2
-    assert message in answer.err
 
 
 # -- explain ------------------------------------------------------------------------------------------------

@@ -57,27 +57,15 @@ class Compose:
 
     def __call__(self, *arguments: str, timeout_s: int = 120) -> str:
         ran = subprocess.run(
-            [*self.words, *arguments],
-            cwd=self.folder,
-            env={**os.environ, **self.environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+            [*self.words, *arguments], cwd=self.folder, env={**os.environ, **self.environment},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False)
         assert ran.returncode == 0, f"{arguments}: {ran.stdout}{ran.stderr}"
         return ran.stdout
 
     def kcat(self, port: int, *arguments: str, text: str = "") -> str:
         ran = subprocess.run(
-            ["kcat", "-b", f"127.0.0.1:{port}", *arguments],
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+            ["kcat", "-b", f"127.0.0.1:{port}", *arguments], input=text, capture_output=True, text=True,
+            timeout=60, check=False)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
 

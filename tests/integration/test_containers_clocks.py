@@ -4,17 +4,15 @@ import asyncio
 import datetime
 import re
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from container_stage import Stage, stage_of_one
 
-from floodmark.harness import catalog
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.containers.place import ContainersPlace
 from floodmark.harness.cluster.containers.process_faults import HIGHEST, WHY, Clocks
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import PartitionSpec
@@ -28,59 +26,42 @@ NEAR_S = 60.0  # how close a clock must be: far from an hour, with time for a bu
 SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=("n1",)),)
 
 
-class Stage:
-    """A cluster of one broker that is up, with its parts."""
-
-    def __init__(self, cluster: BrokerCluster, folder: Path) -> None:
-        self.cluster = cluster
-        self.folder = folder
-        assert isinstance(cluster.place, ContainersPlace)
-        self.place = cluster.place
-        self.clocks, self.limits = self.place.clocks, self.place.limits
-        self.lab: EngineResources = self.clocks._lab
-
-    def ahead_s(self, name: str) -> float:
-        """How far ahead the clock was that stamped the last line of its log; now, if the line is new."""
-        text = (self.folder / "work" / f"{name}.log").read_text()
-        stamps = re.findall(r"^(\d{4}-\S+) ", text, re.MULTILINE)
-        return datetime.datetime.fromisoformat(f"{stamps[-1]}+00:00").timestamp() - time.time()
-
-    async def until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not condition():
-            assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}"
-            await asyncio.sleep(0.02)
-
-    async def says_something(self, name: str) -> None:
-        """Makes the living broker write a line: it learns that its session has ended."""
-        log = self.folder / "work" / f"{name}.log"
-        before = log.stat().st_size
-        await self.cluster.runs.expire("n1")
-        await self.until(lambda: log.stat().st_size > before, f"{name} to write into its log")
-
-    async def kernel_limit(self, name: str) -> int:
-        """The kernel's limit of its memory, in bytes."""
-        limit = await self._memory(name, "memory/memory.limit_in_bytes", "memory.max")
-        return HIGHEST if limit == "max" else int(limit)
-
-    async def kernel_usage(self, name: str) -> int:
-        return int(await self._memory(name, "memory/memory.usage_in_bytes", "memory.current"))
-
-    async def _memory(self, name: str, *files: str) -> str:
-        """The first of these files that exists: of control groups v1, or v2."""
-        cat = f"cd /sys/fs/cgroup; for file in {' '.join(files)}; do cat $file 2>/dev/null && exit; done"
-        return (await self.lab.exec(self.lab.broker(name), ["sh", "-c", cat])).strip()
+def ahead_s(on: Stage, name: str) -> float:
+    """How far ahead the clock was that stamped the last line of its log; now, if the line is new."""
+    text = (on.folder / "work" / f"{name}.log").read_text()
+    stamps = re.findall(r"^(\d{4}-\S+) ", text, re.MULTILINE)
+    return datetime.datetime.fromisoformat(f"{stamps[-1]}+00:00").timestamp() - time.time()
 
 
-@asynccontextmanager
-async def stage(folder: Path) -> AsyncIterator[Stage]:
-    cluster = catalog.cluster("containers", folder, 1, rules="kip-320", bugs=(), config={}, links="direct")
-    await cluster.start()
-    try:
-        await cluster.create(SPECS)
-        yield Stage(cluster, folder)
-    finally:
-        await cluster.stop()
+async def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}"
+        await asyncio.sleep(0.02)
+
+
+async def says_something(on: Stage, name: str) -> None:
+    """Makes the living broker write a line: it learns that its session has ended."""
+    log = on.folder / "work" / f"{name}.log"
+    before = log.stat().st_size
+    await on.cluster.runs.expire("n1")
+    await until(lambda: log.stat().st_size > before, f"{name} to write into its log")
+
+
+async def kernel_limit(on: Stage, name: str) -> int:
+    """The kernel's limit of its memory, in bytes."""
+    limit = await _memory(on, name, "memory/memory.limit_in_bytes", "memory.max")
+    return HIGHEST if limit == "max" else int(limit)
+
+
+async def kernel_usage(on: Stage, name: str) -> int:
+    return int(await _memory(on, name, "memory/memory.usage_in_bytes", "memory.current"))
+
+
+async def _memory(on: Stage, name: str, *files: str) -> str:
+    """The first of these files that exists: of control groups v1, or v2."""
+    cat = f"cd /sys/fs/cgroup; for file in {' '.join(files)}; do cat $file 2>/dev/null && exit; done"
+    return (await on.lab.exec(on.lab.broker(name), ["sh", "-c", cat])).strip()
 
 
 def produce(cluster: BrokerCluster, megabytes: int) -> None:
@@ -101,62 +82,62 @@ def test_a_living_brokers_clock_jumps_and_only_that(tmp_path: Path, offset_ms: i
     """Its log is stamped with the wrong time at once; its trace, by the monotonic clock, is not; no broker is
     fenced for it; a restart does not mend it, and mending does."""
 
-    async def scene() -> None:
-        async with stage(tmp_path) as on:
-            assert abs(on.ahead_s("n1")) < NEAR_S
-            await on.clocks.bump("n1", offset_ms)
-            await on.says_something("n1")
-            assert on.ahead_s("n1") == pytest.approx(offset_ms / 1000, abs=NEAR_S)
-            assert abs(on.ahead_s(CONTROLLER)) < NEAR_S
+    async def scene(on: Stage) -> None:
+        assert abs(ahead_s(on, "n1")) < NEAR_S
+        await on.place.clocks.bump("n1", offset_ms)
+        await says_something(on, "n1")
+        assert ahead_s(on, "n1") == pytest.approx(offset_ms / 1000, abs=NEAR_S)
+        assert abs(ahead_s(on, CONTROLLER)) < NEAR_S
 
-            times = [int(found) for found in re.findall(
-                r'"time":(\d+)', (tmp_path / "work" / "n1.trace").read_text())]
-            assert times == sorted(times)
-            assert time.monotonic_ns() - times[-1] < NEAR_S * 1e9
+        times = [int(found) for found in re.findall(
+            r'"time":(\d+)', (on.folder / "work" / "n1.trace").read_text())]
+        assert times == sorted(times)
+        assert time.monotonic_ns() - times[-1] < NEAR_S * 1e9
 
-            await on.cluster.kill("n1")
-            await on.cluster.start_node("n1")
-            assert on.ahead_s("n1") == pytest.approx(offset_ms / 1000, abs=NEAR_S)
+        await on.cluster.kill("n1")
+        await on.cluster.start_node("n1")
+        assert ahead_s(on, "n1") == pytest.approx(offset_ms / 1000, abs=NEAR_S)
 
-            assert await on.clocks.mend() == []
-            await on.says_something("n1")
-            assert abs(on.ahead_s("n1")) < NEAR_S
-            assert on.cluster.died() == []
+        assert await on.place.clocks.mend() == []
+        await says_something(on, "n1")
+        assert abs(ahead_s(on, "n1")) < NEAR_S
+        assert on.cluster.died() == []
 
-    asyncio.run(scene())
+    with stage_of_one(tmp_path, SPECS) as on:
+        on.play(scene(on))
 
 
 def test_the_controllers_clock_jumps_and_no_session_ends(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with stage(tmp_path) as on:
-            await on.clocks.bump(CONTROLLER, HOUR_MS)
-            await asyncio.sleep(1.0)  # some heartbeats
-            assert (await on.cluster.observe()).unfenced == {"n1"}
-            await on.says_something(CONTROLLER)
-            assert on.ahead_s(CONTROLLER) == pytest.approx(3600, abs=NEAR_S)
+    async def scene(on: Stage) -> None:
+        await on.place.clocks.bump(CONTROLLER, HOUR_MS)
+        await asyncio.sleep(1.0)  # some heartbeats
+        assert (await on.cluster.observe()).unfenced == {"n1"}
+        await says_something(on, CONTROLLER)
+        assert ahead_s(on, CONTROLLER) == pytest.approx(3600, abs=NEAR_S)
 
-    asyncio.run(scene())
+    with stage_of_one(tmp_path, SPECS) as on:
+        on.play(scene(on))
 
 
 def test_mending_looks_at_the_clock_itself(tmp_path: Path) -> None:
     """If the clock is still off, mending reports it; for a dead broker, that it will be off."""
 
-    async def scene() -> None:
-        async with stage(tmp_path) as on:
-            await on.clocks.bump("n1", HOUR_MS)
+    async def scene(on: Stage) -> None:
+        await on.place.clocks.bump("n1", HOUR_MS)
 
-            async def lazy(node: str, offset_ms: int) -> None:
-                del node, offset_ms
+        async def lazy(node: str, offset_ms: int) -> None:
+            del node, offset_ms
 
-            on.clocks.bump = lazy  # type: ignore[method-assign]
-            (line,) = await on.clocks.mend()
-            assert re.fullmatch(r"the clock of n1 is off by 3[56]\d{5} ms", line)
-            await on.cluster.kill("n1")
-            assert await on.clocks.mend() == ["the clock of n1 is off by 3600000 ms"]
-            del on.clocks.bump
-            assert await on.clocks.mend() == []
+        on.place.clocks.bump = lazy  # type: ignore[method-assign]
+        (line,) = await on.place.clocks.mend()
+        assert re.fullmatch(r"the clock of n1 is off by 3[56]\d{5} ms", line)
+        await on.cluster.kill("n1")
+        assert await on.place.clocks.mend() == ["the clock of n1 is off by 3600000 ms"]
+        del on.place.clocks.bump
+        assert await on.place.clocks.mend() == []
 
-    asyncio.run(scene())
+    with stage_of_one(tmp_path, SPECS) as on:
+        on.play(scene(on))
 
 
 def test_a_cluster_without_the_library_says_so(tmp_path: Path) -> None:
@@ -174,67 +155,48 @@ def test_a_limit_that_suffices_is_in_force_and_lifted(tmp_path: Path) -> None:
     """The excuse ends with it; a limit that is left after mending is reported; one that no engine accepts is
     refused before it is set."""
 
-    async def scene() -> None:
-        async with stage(tmp_path) as on:
-            before = await on.kernel_limit("n1")
-            with pytest.raises(FloodmarkError, match="n1 cannot be limited to 2 MB: 6 MB is the least"):
-                await on.limits.limit("n1", 2)
-            await on.limits.limit("n1", 256)
-            assert await on.kernel_limit("n1") == 256 << 20
-            assert on.lab.excused == {"n1": WHY}
+    async def scene(on: Stage) -> None:
+        before = await kernel_limit(on, "n1")
+        with pytest.raises(FloodmarkError, match="n1 cannot be limited to 2 MB: 6 MB is the least"):
+            await on.place.limits.limit("n1", 2)
+        await on.place.limits.limit("n1", 256)
+        assert await kernel_limit(on, "n1") == 256 << 20
+        assert on.lab.excused == {"n1": WHY}
 
-            async def lazy(node: str) -> None:
-                del node
+        async def lazy(node: str) -> None:
+            del node
 
-            on.limits._free = lazy  # type: ignore[method-assign]
-            assert await on.limits.mend() == ["the memory of n1 is limited to 256 MB"]
-            del on.limits._free
+        on.place.limits._free = lazy  # type: ignore[method-assign]
+        assert await on.place.limits.mend() == ["the memory of n1 is limited to 256 MB"]
+        del on.place.limits._free
 
-            assert await on.limits.mend() == []
-            assert await on.kernel_limit("n1") == before
-            assert on.lab.excused == {}
-            on.lab.client.api.kill(on.lab.broker("n1"), "SIGABRT")
-            await on.until(lambda: not on.place.lives("n1"), "n1 to end")
-            assert on.cluster.died() == ["n1"]
-            assert on.place.faulted_exits == []
+        assert await on.place.limits.mend() == []
+        assert await kernel_limit(on, "n1") == before
+        assert on.lab.excused == {}
+        on.lab.client.api.kill(on.lab.broker("n1"), "SIGABRT")
+        await until(lambda: not on.place.lives("n1"), "n1 to end")
+        assert on.cluster.died() == ["n1"]
+        assert on.place.faulted_exits == []
 
-    asyncio.run(scene())
-
-
-def test_a_broker_that_holds_more_is_ended_and_excused(tmp_path: Path) -> None:
-    """It comes back as before when it may have memory again."""
-
-    async def scene() -> None:
-        async with stage(tmp_path) as on:
-            before = await on.kernel_limit("n1")
-            await on.limits.limit("n1", 8)
-            await on.until(lambda: not on.place.lives("n1"), "n1 to end")
-            assert [(one.node, one.name) for one in on.place.faulted_exits] == [("n1", WHY)]
-            assert on.cluster.died() == []
-
-            await on.limits.limit("n1", None)
-            await on.cluster.start_node("n1")
-            assert await on.kernel_limit("n1") == before
-            assert on.lab.excused == {}
-
-    asyncio.run(scene())
+    with stage_of_one(tmp_path, SPECS) as on:
+        on.play(scene(on))
 
 
 def test_the_kernel_ends_a_broker_that_comes_to_need_more(tmp_path: Path) -> None:
     """No one sends a signal: what it must take in does not fit."""
 
-    async def scene() -> None:
-        async with stage(tmp_path) as on:
-            fits_mb = (await on.kernel_usage("n1") >> 20) + 2
-            await on.limits.limit("n1", fits_mb)
-            assert on.place.lives("n1")
-            await asyncio.to_thread(produce, on.cluster, 12)
-            await on.until(lambda: not on.place.lives("n1"), "n1 to end for lack of memory")
-            assert [(one.node, one.name) for one in on.place.faulted_exits] == [("n1", WHY)]
-            assert on.cluster.died() == []
-            assert "lack of memory" in on.place.last_words("n1")
+    async def scene(on: Stage) -> None:
+        fits_mb = (await kernel_usage(on, "n1") >> 20) + 2
+        await on.place.limits.limit("n1", fits_mb)
+        assert on.place.lives("n1")
+        await asyncio.to_thread(produce, on.cluster, 12)
+        await until(lambda: not on.place.lives("n1"), "n1 to end for lack of memory")
+        assert [(one.node, one.name) for one in on.place.faulted_exits] == [("n1", WHY)]
+        assert on.cluster.died() == []
+        assert "lack of memory" in on.place.last_words("n1")
 
-            assert await on.limits.mend() == []
-            await on.cluster.start_node("n1")
+        assert await on.place.limits.mend() == []
+        await on.cluster.start_node("n1")
 
-    asyncio.run(scene())
+    with stage_of_one(tmp_path, SPECS) as on:
+        on.play(scene(on))

@@ -6,7 +6,6 @@ their own.
 
 import errno
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,17 +121,11 @@ def test_an_expired_leader_is_succeeded_and_a_dead_one_comes_back(stage: Stage) 
     stage.play(story())
 
 
-def test_a_preferred_election_brings_the_first_replica_back_to_lead(stage: Stage) -> None:
-    stage.begin_again(cluster_stories.a_preferred_election_brings_the_first_replica_back_to_lead)
-
-
 def test_an_orderly_stop_hands_leadership_over(stage: Stage) -> None:
     stage.begin_again(cluster_stories.an_orderly_stop_hands_leadership_over)
 
 
-def test_a_paused_broker_stands_still_and_resumes(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_paused_broker_stands_still_and_resumes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel says so, here and in the keeper; it runs, shows no replicas, leaves the ISR, and comes back.
     A paused broker can be killed."""
 
@@ -186,25 +179,6 @@ def test_who_ends_at_an_armed_failpoint_has_not_died_by_himself(stage: Stage) ->
         await one.start_node("n3")
         await stage.all_in_sync()
         assert one.died() == []
-
-    stage.play(story())
-
-
-def test_an_end_that_is_excused_is_no_death(stage: Stage) -> None:
-    """It is recorded with its reason."""
-
-    async def story() -> None:
-        stage.lab.excused["n3"] = "a test"
-        began_ns = time.monotonic_ns()
-        await stage.lab.call("kill n3", stage.lab.client.api.kill, stage.lab.broker("n3"))
-        await stage.seen(lambda look: "n3" not in look.running, "n3 to end")
-        del stage.lab.excused["n3"]
-        assert stage.cluster.died() == []
-        [found] = stage.place.faulted_exits
-        assert (found.node, found.name) == ("n3", "a test")
-        assert began_ns < found.time_ns <= time.monotonic_ns()
-        await stage.cluster.start_node("n3")
-        await stage.all_in_sync()
 
     stage.play(story())
 

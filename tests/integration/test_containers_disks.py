@@ -6,13 +6,11 @@ damaged disks as such, and nothing is left of them.
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from container_stage import WAIT_S, Stage, left
+from container_stage import WAIT_S, Stage, stage_of_one
 
 from floodmark.harness.cluster.containers import disks
 from floodmark.harness.cluster.containers.disks import Volumes
@@ -37,20 +35,6 @@ for number in range(unsynced):
     os.write(file, b"lost   %06d\\n" % number)
 print(synced, unsynced)
 """
-
-
-@contextmanager
-def stage_of_one(folder: Path, **config: str) -> Iterator[tuple[Stage, Volumes]]:
-    """One broker, one partition; at the end nothing of the run is left, no loop device either."""
-    stage = Stage(folder / "run", 1, **FOURS, **config)
-    volumes = stage.place.disks
-    run = volumes._lab.run
-    try:
-        stage.play(stage.begin(SPECS))
-        yield stage, volumes
-    finally:
-        stage.close()
-    assert left(run) == {}
 
 
 async def leo(stage: Stage) -> int:
@@ -96,9 +80,9 @@ def test_a_power_cut_keeps_exactly_what_was_fsynced(tmp_path: Path) -> None:
         await stage.write(3)
         assert await leo(stage) == 11
 
-    with stage_of_one(tmp_path) as (stage, volumes):
-        assert volumes.own
-        stage.play(story(stage, volumes))
+    with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
+        assert stage.place.disks.own
+        stage.play(story(stage, stage.place.disks))
 
 
 def test_a_power_cut_may_spare_what_was_not_fsynced_and_finds_a_dead_broker(
@@ -125,8 +109,8 @@ def test_a_power_cut_may_spare_what_was_not_fsynced_and_finds_a_dead_broker(
         assert await stage.cluster.power_cut("n1") == {"keep": {0: 9}, "lost_records": 1, "how": "files"}
         assert "cannot be shut down, its power cut is simulated on files" in capsys.readouterr().err
 
-    with stage_of_one(tmp_path) as (stage, volumes):
-        stage.play(story(stage, volumes))
+    with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
+        stage.play(story(stage, stage.place.disks))
 
 
 def test_without_disks_of_their_own_brokers_lose_the_same_and_it_is_reported(
@@ -146,10 +130,10 @@ def test_without_disks_of_their_own_brokers_lose_the_same_and_it_is_reported(
         file = f"log-0/{0:020d}.log"
         assert report == {"lost_records": 1, "log": "log-0", "file": file, "position": end - 7}
 
-    with stage_of_one(tmp_path) as (stage, volumes):
-        assert not volumes.own
+    with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
+        assert not stage.place.disks.own
         assert "have no disks of their own here, power cuts are simulated on files" in capsys.readouterr().err
-        stage.play(story(stage, volumes))
+        stage.play(story(stage, stage.place.disks))
 
 
 # -- bad disks --------------------------------------------------------------------------------------------
@@ -172,8 +156,8 @@ def test_a_full_disk_ends_its_broker_and_keeps_what_it_had(tmp_path: Path) -> No
         assert await leo(stage) >= held
         assert len(await stage.write(5)) == 5
 
-    with stage_of_one(tmp_path) as (stage, volumes):
-        stage.play(story(stage, volumes))
+    with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
+        stage.play(story(stage, stage.place.disks))
 
 
 def test_a_failing_disk_and_a_read_only_one_lose_what_was_not_fsynced(tmp_path: Path) -> None:
@@ -202,21 +186,8 @@ def test_a_failing_disk_and_a_read_only_one_lose_what_was_not_fsynced(tmp_path: 
         assert stage.cluster.died() == []
         assert stage.lab.excused == {}
 
-    with stage_of_one(tmp_path) as (stage, volumes):
-        stage.play(story(stage, volumes))
-
-
-def test_a_power_cut_of_a_failing_disk_is_counted_from_when_it_failed(tmp_path: Path) -> None:
-    async def story(stage: Stage, volumes: Volumes) -> None:
-        await stage.write(10)
-        await volumes.harm("n1", "failing")
-        if stage.place.lives("n1"):
-            assert await stage.cluster.power_cut("n1") == {"keep": {0: 8}, "lost_records": 2, "how": "disk"}
-        await stage.cluster.start_node("n1")
-        assert await leo(stage) == 8
-
-    with stage_of_one(tmp_path) as (stage, volumes):
-        stage.play(story(stage, volumes))
+    with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
+        stage.play(story(stage, stage.place.disks))
 
 
 # -- damage, wiping, reading ------------------------------------------------------------------------------
@@ -241,8 +212,8 @@ def test_a_damaged_tail_is_cut_by_the_broker_and_a_wiped_disk_is_empty(tmp_path:
         await stage.write(2)
         assert await leo(stage) == 2
 
-    with stage_of_one(tmp_path) as (stage, volumes):
-        stage.play(story(stage, volumes))
+    with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
+        stage.play(story(stage, stage.place.disks))
 
 
 def test_logs_are_read_of_brokers_that_run_stand_still_or_are_dead(tmp_path: Path) -> None:
@@ -258,5 +229,5 @@ def test_logs_are_read_of_brokers_that_run_stand_still_or_are_dead(tmp_path: Pat
         assert runs == paused == dead
         assert dead["log-0"][0] == 10
 
-    with stage_of_one(tmp_path) as (stage, volumes):
-        stage.play(story(stage, volumes))
+    with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
+        stage.play(story(stage, stage.place.disks))

@@ -13,16 +13,7 @@ from run_processes import wait_until
 from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.containers.engine_client import connect
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.containers.sweep import (
-    KEEPER,
-    LABEL,
-    LABEL_ROLE,
-    LABEL_RUN,
-    Remains,
-    dead,
-    remains,
-    sweep,
-)
+from floodmark.harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN, dead, remains, sweep
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.reference import power_loss
 
@@ -109,12 +100,3 @@ def test_what_has_no_keeper_yet_is_given_time(tmp_path: Path) -> None:
     finally:
         network.remove()
         client.close()
-
-
-def test_a_run_is_dead_when_its_keeper_has_ended() -> None:
-    """However young it is; a run whose keeper was made but not started may be about to begin."""
-    assert KEEPER == "keeper"
-    assert dead(Remains(keepers=["k"], begun=True, newest_s=100.0), 100.1)
-    assert not dead(Remains(keepers=["k"], begun=True, alive=True, newest_s=100.0), 10_000.0)
-    assert not dead(Remains(keepers=["k"], newest_s=100.0), 101.0)
-    assert dead(Remains(keepers=["k"], newest_s=100.0), 10_000.0)

@@ -25,7 +25,6 @@ from floodmark.harness.cluster.containers.ability_probe import (
     RATE,
     READ_ONLY,
     RESET,
-    Abilities,
     abilities_of,
     facts,
     probe,
@@ -97,20 +96,6 @@ def test_the_doctor_describes_this_engine(
     assert {"kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "disk wiped", "arm"} <= can
 
 
-def test_what_was_found_is_remembered_until_it_is_asked_for_anew(
-        client: docker.DockerClient, image: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = probe(client, image)
-
-    def look_again(*_: object) -> Abilities:
-        raise FloodmarkError("it was tried again")
-
-    monkeypatch.setattr(ability_probe, "_test_all", look_again)
-    if found[LOOPS].can:  # else other runs may have used all loop devices, and it is not remembered
-        assert probe(client, image) == found
-    with pytest.raises(FloodmarkError, match="tried again"):
-        probe(client, image, afresh=True)
-
-
 def test_a_container_without_rights_can_do_nothing_that_needs_them(
         client: docker.DockerClient, image: str, run: str) -> None:
     """Each no comes from the kernel. Whatever needs no right is still a yes."""
@@ -123,21 +108,6 @@ def test_a_container_without_rights_can_do_nothing_that_needs_them(
     assert {name for name, ability in found.items() if ability.can} == {ONE_CLOCK, CLOCK}
     assert "ermi" in found[CUT].why  # permission denied, or operation not permitted
     assert found[MEMORY].why == "a limit that was asked for is not in force"
-
-
-def test_a_container_that_the_engine_refuses_is_an_answer(
-        client: docker.DockerClient, image: str, run: str) -> None:
-    answer = tried(client, image, run, "network", {"network_mode": "container:nobody-is-called-this"})
-
-    assert "nobody-is-called-this" in answer["refused"]
-
-
-def test_an_image_without_the_program_is_named_as_the_trouble(client: docker.DockerClient, run: str) -> None:
-    base = facts(client).base
-    assert base is not None
-
-    with pytest.raises(FloodmarkError, match=r"that tests network ended with code 2: .*probe\.py"):
-        tried(client, base, run, "network", BARE)
 
 
 def test_an_engine_that_is_silent_is_not_waited_for(

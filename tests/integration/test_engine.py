@@ -63,13 +63,8 @@ def folder() -> Iterator[Path]:
 
 def plain(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [ENGINE, *words],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+        [ENGINE, *words], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60,
+        check=False)
 
 
 def inside(folder: Path, script: str) -> str:
@@ -79,16 +74,9 @@ def inside(folder: Path, script: str) -> str:
         pytest.skip("an engine is started here only by root, with dockerd, unshare and iptables")
     with (folder / "stderr").open("w") as stderr:
         ran = subprocess.run(
-            ["unshare", *NAMESPACES, "bash", "-c", BEGIN + script],
-            cwd=folder,
-            env={**os.environ, "PATH": f"{ENGINE.parent}:{os.environ['PATH']}"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            timeout=180,
-            check=False,
-        )
+            ["unshare", *NAMESPACES, "bash", "-c", BEGIN + script], cwd=folder,
+            env={**os.environ, "PATH": f"{ENGINE.parent}:{os.environ['PATH']}"}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=180, check=False)
     assert ran.returncode == 0, ran.stdout + (folder / "stderr").read_text()
     return ran.stdout
 
@@ -106,14 +94,8 @@ def test_the_engine_that_answers_is_used(tmp_path: Path) -> None:
 def test_without_an_engine_the_command_runs_and_knows(tmp_path: Path) -> None:
     """One line with the reason, in the environment too."""
     ran = plain(
-        "run",
-        "--",
-        "sh",
-        "-c",
-        'echo "$FLOODMARK_NO_ENGINE"; exit 3',
-        DOCKER_HOST="tcp://127.0.0.1:1",
-        FLOODMARK_ENGINE_DIR=str(tmp_path / "engine"),
-    )
+        "run", "--", "sh", "-c", 'echo "$FLOODMARK_NO_ENGINE"; exit 3', DOCKER_HOST="tcp://127.0.0.1:1",
+        FLOODMARK_ENGINE_DIR=str(tmp_path / "engine"))
 
     assert ran.returncode == 3
     assert "nothing answers at DOCKER_HOST=tcp://127.0.0.1:1" in ran.stdout

@@ -6,7 +6,6 @@ One cluster for all tests, a topic for each; a test leaves nothing armed.
 import json
 import signal
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,15 +68,7 @@ def elect(cluster: RealBrokers, name: str, leader: int) -> int:
 
 
 def wait_leo(cluster: RealBrokers, node: int, name: str, leo: int, partition: int = 0) -> None:
-    wait_for(
-        f"LEO {leo} on {node}", lambda: cluster.replica(node, name, partition).get("leo") == leo
-    )
-
-
-def wait_epoch(cluster: RealBrokers, node: int, name: str, epoch: int) -> None:
-    wait_for(
-        f"epoch {epoch} on {node}", lambda: cluster.replica(node, name).get("epoch") == epoch
-    )
+    wait_for(f"LEO {leo} on {node}", lambda: cluster.replica(node, name, partition).get("leo") == leo)
 
 
 def trace(cluster: RealBrokers, node: int, name: str) -> list[Mapping[str, Any]]:
@@ -136,138 +127,6 @@ def test_killed_between_truncation_and_refetch(cluster: RealBrokers) -> None:
     assert send(cluster, name, b"other", node=2) == (errors.NONE, 0)
 
 
-def test_an_ack_that_the_followers_do_not_hear_of(cluster: RealBrokers) -> None:
-    """The client has its ack, the leader its HW, the followers and the leader's checkpoint the old one."""
-    name = topic(cluster, "acked", (1, 2, 3), (1, 2, 3))
-    number = arm(cluster, 1, "L.acked", topic=name, partition=0, offset=0)
-    assert send(cluster, name, b"v") == (errors.NONE, 0)
-    assert wait_met(cluster, 1, number)["held"]
-    for _ in range(3):  # fetches of both followers go on in the meantime
-        assert send(cluster, name, b"w", partition=1)[0] == errors.NONE
-
-    assert [cluster.replica(node, name)["hw"] for node in (1, 2, 3)] == [1, 0, 0]
-    wait_for("a checkpoint", lambda: cluster.replica(1, name, 1)["checkpointed_hw"] == 3)
-    assert cluster.replica(1, name)["checkpointed_hw"] == 0
-    assert cluster.ask(1, "release") == {"released": 1}
-    wait_for("the HW", lambda: all(cluster.replica(node, name)["hw"] == 1 for node in (2, 3)))
-
-
-def test_an_answer_that_comes_late(cluster: RealBrokers) -> None:
-    """A follower whose answer is held fetches from its next leader; the late answer does nothing
-    (KAFKA-18991)."""
-    name = topic(cluster, "late")
-    number = arm(cluster, 3, "F.fetch_resp", topic=name, peer=1)
-    wait_met(cluster, 3, number, held=True)
-    assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
-    wait_leo(cluster, 2, name, 1)
-    assert cluster.replica(3, name)["leo"] == 0
-    epoch = elect(cluster, name, 2)
-    wait_leo(cluster, 3, name, 1)
-
-    assert met(cluster, 3, number, held=True)
-    elect(cluster, name, 1)
-    wait_epoch(cluster, 3, name, epoch + 1)
-    assert cluster.ask(3, "release", point="F.fetch_resp", peer=1) == {"released": 1}
-    assert send(cluster, name, b"w") == (errors.NONE, 1)
-    wait_leo(cluster, 3, name, 2)
-
-
-def test_an_answer_lost_and_one_that_comes_twice(cluster: RealBrokers) -> None:
-    """A lost answer is requested again; the second of two has no effect."""
-    name = topic(cluster, "twice")
-    lost = arm(cluster, 2, "F.fetch_resp", "drop", topic=name)
-    twice = arm(cluster, 3, "F.fetch_resp", "duplicate", topic=name, skip=1)
-    assert send(cluster, name, b"v") == (errors.NONE, 0)
-    wait_met(cluster, 2, lost)
-    wait_met(cluster, 3, twice, held=True)
-    assert send(cluster, name, b"w") == (errors.NONE, 1)
-
-    assert cluster.ask(3, "release", point="F.fetch_resp") == {"released": 1}
-    assert send(cluster, name, b"x") == (errors.NONE, 2)
-    for node in (2, 3):
-        wait_leo(cluster, node, name, 3)
-
-
-def test_news_held_for_one_broker_and_let_go_by_epochs(cluster: RealBrokers) -> None:
-    """Two elections wait for broker 3, each as a message of its own; the other brokers know of both."""
-    name = topic(cluster, "news")
-    before = cluster.partition(name)["epoch"]
-    number = arm(cluster, CONTROLLER, "C.elected", topic=name, peer=3)
-    assert [elect(cluster, name, leader) for leader in (2, 1)] == [before + 1, before + 2]
-    wait_epoch(cluster, 2, name, before + 2)
-    assert [each["epoch"] for each in met(cluster, CONTROLLER, number, held=True)] == [before + 1, before + 2]
-    assert cluster.replica(3, name)["epoch"] == before
-
-    through = {"point": "C.elected", "topic": name, "partition": 0, "peer": 3}
-    assert cluster.ask(CONTROLLER, "release", **through, through_epoch=before) == {"released": 0}
-    assert cluster.ask(CONTROLLER, "release", **through, through_epoch=before + 1) == {"released": 1}
-    wait_epoch(cluster, 3, name, before + 1)
-    assert elect(cluster, name, 2) == before + 3
-    assert len(met(cluster, CONTROLLER, number, held=True)) == 2
-    assert cluster.replica(3, name)["epoch"] == before + 1
-    assert cluster.ask(CONTROLLER, "release", point="C.elected", peer=3) == {"released": 2}
-    wait_epoch(cluster, 3, name, before + 3)
-    roles = [line["epoch"] for line in trace(cluster, 3, name) if line["event"] == "become_follower"]
-    assert roles == list(range(before, before + 4))
-
-
-def test_news_dropped_and_doubled(cluster: RealBrokers) -> None:
-    """A version that is dropped is never sent; a copy finds a later incarnation, which refuses it."""
-    name = topic(cluster, "copies")
-    before = cluster.partition(name)["epoch"]
-    drop = arm(cluster, CONTROLLER, "C.elected", "drop", topic=name, peer=3)
-    elect(cluster, name, 2)
-    assert met(cluster, CONTROLLER, drop)
-    wait_epoch(cluster, 2, name, before + 1)
-    copy = arm(cluster, CONTROLLER, "C.elected", "duplicate", topic=name, peer=3)
-    elect(cluster, name, 1)
-    wait_epoch(cluster, 3, name, before + 2)
-    assert met(cluster, CONTROLLER, copy, held=True)
-    roles = [line["epoch"] for line in trace(cluster, 3, name) if line["event"] == "become_follower"]
-    assert roles == [before, before + 2]
-
-    bounce(cluster, 3)
-    through = {"point": "C.elected", "topic": name, "through_epoch": before + 2}
-    assert cluster.ask(CONTROLLER, "release", **through) == {"released": 1}
-    wait_for("a refusal", lambda: "news-refused" in cluster.output(3))
-
-
-def test_isr_changes_held_lost_and_answered_late(cluster: RealBrokers) -> None:
-    """A dead follower comes back to four partitions: one request is held, one lost, one answer lost at the
-    controller, one request doubled and its answer held. None makes another wait, and all succeed."""
-    name = topic(cluster, "alter", *[(1, 2, 3)] * 4)
-    arm(cluster, 3, "F.appended", "crash", topic=name)
-    assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
-    wait_for("the crash", lambda: not cluster.running(3))
-    assert cluster.end(3) == -signal.SIGKILL
-    cluster.expire(3)
-    assert [line["event"] for line in trace(cluster, 3, name)][-2:] == ["append", "failpoint"]
-    short = {1, 2}
-    wait_for("the ISRs", lambda: all(set(cluster.partition(name, at)["isr"]) == short for at in range(4)))
-    held = arm(cluster, 1, "L.alter_sent", topic=name, partition=0, peer=3)
-    lost = arm(cluster, 1, "L.alter_sent", "drop", topic=name, partition=1)
-    gone = arm(cluster, CONTROLLER, "C.alter_applied", "drop", topic=name, partition=2)
-    twice = arm(cluster, 1, "L.alter_sent", "duplicate", topic=name, partition=3)
-    answer = arm(cluster, 1, "L.alter_answer", topic=name, partition=3)
-    cluster.start(3)
-
-    for number in (held, answer, twice):
-        wait_met(cluster, 1, number, held=True)
-    for partition in (1, 2, 3):
-        wait_for("the ISR", lambda at=partition: set(cluster.partition(name, at)["isr"]) == {1, 2, 3})
-    assert met(cluster, 1, lost)
-    assert met(cluster, CONTROLLER, gone)
-    assert set(cluster.partition(name)["isr"]) == short
-
-    def unheard() -> list[int]:
-        lines = [line for line in cluster.output(1).splitlines() if "NETWORK_EXCEPTION" in line]
-        return [at for at in range(4) if any(f"topic={name} partition={at} " in line for line in lines)]
-
-    wait_for("the leader to give up", lambda: {1, 2} <= set(unheard()))
-    assert cluster.ask(1, "release") == {"released": 3}
-    cluster.wait_isr(name, 1, 2, 3)
-
-
 def test_every_point_is_met(cluster: RealBrokers) -> None:
     """A report is armed at each point, from the start; then the cluster does everything that reaches one."""
     points = ("F.before_refetch", "F.epoch_req", "F.followed", "L.elected", "L.hw", "P.parked", "D.ckpt",
@@ -293,28 +152,6 @@ def test_every_point_is_met(cluster: RealBrokers) -> None:
 
     wait_for(f"all of {points}, not only {seen()}", lambda: seen() == set(points))
     assert all(each["action"] == "report" for each in cluster.ask(2, "points")["armed"])
-
-
-def test_a_request_of_a_new_epoch_is_held_and_a_new_leader_before_it_does_anything(
-    cluster: RealBrokers,
-) -> None:
-    """The follower has its role and sends no request; the leader leads and answers none."""
-    name = topic(cluster, "roles")
-    first = arm(cluster, 3, "F.epoch_req", topic=name)
-    leader = arm(cluster, 2, "L.elected", topic=name)
-    epoch = elect(cluster, name, 2)
-    assert wait_met(cluster, 3, first, held=True)["epoch"] == epoch
-    assert wait_met(cluster, 2, leader, held=True)["epoch"] == epoch
-    with Raw(cluster.port[2], timeout_s=0.5) as raw, pytest.raises(TimeoutError):
-        raw.produce(name, batch(b"unheard"), acks=1)
-
-    assert [line["event"] for line in trace(cluster, 2, name)][-1] == "failpoint"
-    assert cluster.ask(2, "release", topic=name) == {"released": 1}
-    wait_leo(cluster, 2, name, 1)
-    wait_leo(cluster, 1, name, 1)
-    assert cluster.replica(3, name)["leo"] == 0
-    cluster.ask(3, "release")
-    wait_leo(cluster, 3, name, 1)
 
 
 def test_a_broker_held_as_a_whole_listens_to_its_control_socket(cluster: RealBrokers) -> None:
@@ -354,31 +191,3 @@ def test_a_sigterm_ends_whatever_is_held(shared: RealBrokers) -> None:
     assert shared.end(1, signal.SIGTERM) == -signal.SIGTERM
     wait_met(shared, CONTROLLER, news, held=True)
     assert shared.end(CONTROLLER, signal.SIGTERM) == 0
-
-
-def test_a_follower_that_asks_for_epochs_first_waits_with_one_partition_alone(tmp_path: Path) -> None:
-    """KIP-101's OffsetsForLeaderEpoch: held before it is sent, or unanswered by a leader that is held, it
-    does not stop the fetches of the other partition."""
-    with RealBrokers(tmp_path, brokers=2, floodmark__rules="kip-101") as cluster:
-        name = topic(cluster, "both", (1, 2), (1, 2))
-        assert [send(cluster, name, b"u", partition=partition) for partition in (0, 1)] == [(0, 0)] * 2
-        silent = arm(cluster, 2, "L.elected", topic=name, partition=0)
-        for partition in (0, 1):
-            elected = cluster.ask(CONTROLLER, "elect", topic=name, partition=partition, leader=2)
-            assert elected == {"error": None}
-        wait_met(cluster, 2, silent, held=True)
-        wait_for("the other", lambda: send(cluster, name, b"v", node=2, partition=1)[0] == errors.NONE)
-        assert cluster.replica(1, name)["epoch"] == cluster.partition(name)["epoch"]
-
-        epoch = cluster.partition(name)["epoch"] + 2
-        held = arm(cluster, 1, "F.epoch_req", topic=name, partition=0, epoch=epoch)
-        assert cluster.ask(2, "release") == {"released": 1}
-        elect(cluster, name, 1)
-        elect(cluster, name, 2)
-        there = wait_met(cluster, 1, held, held=True)
-        assert (there["peer"], there["offset"]) == (2, -1)
-        assert send(cluster, name, b"w", node=2, partition=1)[0] == errors.NONE
-        assert send(cluster, name, b"x", node=2, acks=1)[0] == errors.NONE
-        assert cluster.replica(1, name)["leo"] == 1
-        assert cluster.ask(1, "release", point="F.epoch_req") == {"released": 1}
-        wait_leo(cluster, 1, name, 2)

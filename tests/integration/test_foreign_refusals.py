@@ -1,24 +1,32 @@
-"""`run --bootstrap` on a system of others that lacks something: told in one sentence, before the run where
-that can be, with what to do."""
+"""`run --bootstrap` on a system of others that lacks something, goes away, or may not be struck: told in one
+sentence, before the run where that can be, with what to do."""
 
 import asyncio
 import json
+import os
+import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from command_line import Answer, floodmark
 from foreign_broker import CONFIGS, CREATE, ELECT, ForeignCluster, Quirk, foreign_cluster
+from run_processes import wait_until
 
+from floodmark.harness import runner
 from floodmark.harness.client.security import Security
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.own.cluster import OwnCluster, find
 from floodmark.harness.protocols import PartitionSpec
 
 SHORT = ("--partitions", "2", "--concurrency", "2", "--rate", "100", "--duration", "1", "--seed", "1")
+GIVEN_UP_S = 3.0  # for a cluster that has gone away
+KILL = json.dumps([{"f": "kill", "nodes": ["n2"]}])
 MIN_INSYNC, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 
 
@@ -86,6 +94,82 @@ def test_elections_that_are_not_served_are_left_out(tmp_path: Path) -> None:
     assert (named.code, why in named.err) == (2, True), named.err
     assert among_all.code == 0, among_all.err + among_all.out
     assert f"elect is left out: {why}" in among_all.err
+
+
+@pytest.mark.parametrize(("words", "why"), [
+    (("--nemesis", "crash"), "--i-may-break-this"),
+    (("--nemesis", "crash", "--i-may-break-this"), "no command kill for n1, n2, n3"),
+    (("--nemesis", "power", "--i-may-break-this"), "have synced"),
+    (("--nodes", "5"), "--nodes cannot be chosen"),
+    (("--rules", "kip-101", "--links", "proxied"), "--rules, --links cannot be chosen"),
+    (("--replication-factor", "4"), "there are 3"),
+    (("-c", "retention.ms=1000"), "-c retention.ms: the topics of a run must keep all acked records"),
+    (("--schedule", "kill.json", "--faults", "f.toml"), "need --i-may-break-this"),
+])
+def test_what_may_not_be_asked_is_usage(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], why: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kill.json").write_text(KILL)
+    with foreign_cluster() as cluster:
+        cluster.faults_file(Path("f.toml"))
+        ran = floodmark("run", "--bootstrap", cluster.bootstrap, *words, "--out", "run")
+
+    assert (ran.code, why in ran.err) == (2, True), ran.err
+    assert not Path("run").exists()
+
+
+def test_a_command_that_fails_is_the_harness_trouble_in_its_own_words(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text(KILL)
+    (tmp_path / "f.toml").write_text("""[commands]\nstart = ["true"]\nstop = ["true"]
+kill = ["sh", "-c", "echo no key for {node} >&2; exit 7"]""")
+    with foreign_cluster() as cluster:
+        ran = run(cluster, tmp_path, "--i-may-break-this", "--faults", tmp_path / "f.toml",
+                  "--schedule", tmp_path / "s.json")
+
+    assert ran.code == 4, ran.err
+    assert "entry 0 of the schedule (kill n2)" in ran.err
+    assert "ended with 7; its output: no key for n2" in ran.err
+    assert not cluster.topics
+
+
+@pytest.mark.spark
+def test_an_interrupted_run_removes_its_topics(tmp_path: Path) -> None:
+    # A Spark session of an earlier test has taken over the signal; in a run there is none yet.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with foreign_cluster() as cluster, ThreadPoolExecutor(1) as pool:
+            interrupting = pool.submit(once_it_runs, cluster, lambda: os.kill(os.getpid(), signal.SIGINT))
+            ran = run(cluster, tmp_path, "--duration", "60")
+            interrupting.result()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert ran.code == 4, ran.err + ran.out  # as for any run that ended early; what was recorded is judged
+    assert not cluster.topics
+
+
+@pytest.mark.spark
+def test_a_cluster_that_goes_away_in_mid_run_is_reported_and_never_invalid(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = runner.settle
+    monkeypatch.setattr(runner, "settle", lambda *given: settle(*given[:-1], GIVEN_UP_S))
+    monkeypatch.setattr(runner, "read_all", partial(runner.read_all, stall_s=GIVEN_UP_S))
+    with foreign_cluster() as cluster, ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(once_it_runs, cluster, lambda: [cluster.end(node) for node in cluster.ports])
+        ran = run(cluster, tmp_path, "--duration", "3")
+        ending.result()
+
+    assert ran.code == 4, ran.err + ran.out
+    assert "the cluster no longer answers at 127.0.0.1:" in ran.err
+    assert "INVALID" not in ran.out
+    assert "could not be removed" in json.loads((tmp_path / "run" / "run.json").read_text())["ended"]
+
+
+def once_it_runs(cluster: ForeignCluster, act: Callable[[], object]) -> None:
+    """Acts when some records are in the logs."""
+    wait_until("some records",
+               lambda: any(log.end > 10 for logs in [*cluster.topics.values()] for log in logs))
+    act()
 
 
 # -- whom elections are asked of --------------------------------------------------------------------------
@@ -165,8 +249,11 @@ def test_what_answers_instead_of_a_broker_is_told(
     assert f"no cluster was found: Metadata to 127.0.0.1:{port}: {why}" in ran.err
 
 
-def test_a_host_of_no_known_name_is_told(tmp_path: Path) -> None:
-    ran = floodmark("run", "--bootstrap", "no-such-host.invalid:9092", "--out", tmp_path / "run")
+@pytest.mark.parametrize(("address", "why"), [
+    ("no-such-host.invalid:9092", "the host's name is not known"),
+    ("127.0.0.1:1", "no cluster was found: Metadata to 127.0.0.1:1: nothing answers there")])
+def test_where_nothing_answers_is_told(tmp_path: Path, address: str, why: str) -> None:
+    ran = floodmark("run", "--bootstrap", address, "--out", tmp_path / "run")
 
-    assert ran.code == 4
-    assert "the host's name is not known" in ran.err
+    assert (ran.code, why in ran.err) == (4, True), ran.err
+    assert not (tmp_path / "run").exists()

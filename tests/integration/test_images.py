@@ -110,15 +110,9 @@ def test_the_tools_are_there(client: docker.DockerClient, tools: str) -> None:
 def test_rules_are_loaded_with_one_capability(client: docker.DockerClient, tools: str) -> None:
     """NET_ADMIN alone, as root in the container."""
     printed = client.containers.run(
-        tools,
-        ["iptables -A INPUT -s 192.0.2.1 -j DROP && iptables-save | grep -c 192.0.2.1"],
-        entrypoint=["sh", "-euc"],
-        user="root",
-        cap_drop=["ALL"],
-        cap_add=["NET_ADMIN"],
-        network_mode="none",
-        remove=True,
-    )
+        tools, ["iptables -A INPUT -s 192.0.2.1 -j DROP && iptables-save | grep -c 192.0.2.1"],
+        entrypoint=["sh", "-euc"], user="root", cap_drop=["ALL"], cap_add=["NET_ADMIN"], network_mode="none",
+        remove=True)
 
     assert printed == b"1\n"
 
@@ -158,11 +152,8 @@ def test_by_hand_without_a_network(client: docker.DockerClient, tmp_path: Path, 
     subprocess.run([folder / "vendor.sh"], check=True, timeout=120)
     try:
         subprocess.run(
-            ["docker", "build", "--quiet", "--network=none", "--target=broker", *words, folder],
-            check=True,
-            capture_output=True,
-            timeout=300,
-        )
+            ["docker", "build", "--quiet", "--network=none", "--target=broker", *words, folder], check=True,
+            capture_output=True, timeout=300)
         assert output(client, name, "id -u") == "10001\n"
     finally:
         client.images.remove(name)
@@ -174,9 +165,6 @@ def copy(into: Path) -> Path:
     folder.mkdir()
     names = [*images.GOES_IN, "vendor.sh", "wheels/.gitignore", ".dockerignore"]
     subprocess.run(
-        f"tar -C {DOCKER} --exclude=__pycache__ -c {' '.join(names)} | tar -C {folder} -x",
-        shell=True,
-        check=True,
-        timeout=60,
-    )
+        f"tar -C {DOCKER} --exclude=__pycache__ -c {' '.join(names)} | tar -C {folder} -x", shell=True,
+        check=True, timeout=60)
     return folder

@@ -1,8 +1,5 @@
 """Run folders by address: a file: address is a path; a Hadoop mount table replaces a far place."""
 
-import errno
-import io
-import os
 import re
 import shutil
 from pathlib import Path
@@ -16,7 +13,7 @@ from pyspark.sql import SparkSession
 from floodmark.checkers.judge import far_files, passes
 from floodmark.checkers.judge.layout import RunWork
 from floodmark.checkers.read.folder import open_folder
-from floodmark.checkers.spark import hadoop, session
+from floodmark.checkers.spark import session
 from floodmark.checkers.spark.hadoop import HadoopPlace
 from floodmark.harness.commands.folder_arguments import chosen_runs
 from floodmark.harness.parquet_dump import write_parquet
@@ -180,40 +177,6 @@ def test_the_lines_of_a_far_file_are_its_bytes_in_ranges(
 # -- a place, call by call ----------------------------------------------------------------------------------
 
 
-def test_a_far_file_is_read_as_a_near_one(runs: Path) -> None:
-    data = bytes(range(256)) * 3000
-    (runs / "data").write_bytes(data)
-    far = place(f"{FAR}/runs") / "data"
-    assert far.read_bytes() == data
-    assert far.stat().st_size == len(data)
-    with far.open("rb") as file:
-        assert file.seek(-4, io.SEEK_END) == len(data) - 4
-        assert file.read() == data[-4:]
-        assert file.read(1) == b""
-        file.seek(1000)
-        assert file.read(70_000) == data[1000:71_000]
-        file.seek(0)
-        assert list(file) == data.splitlines(keepends=True) or b"".join(file) == b""
-    (runs / "data").unlink()
-
-
-def test_what_goes_wrong_is_what_a_path_would_say(runs: Path) -> None:
-    far = place(f"{FAR}/runs")
-    assert (far.exists(), far.is_dir(), far.is_file()) == (True, True, False)
-    assert ((far / "file").is_file(), (far / "none").exists(), (far / "file" / "x").exists()) == (
-        True, False, False)
-    for name in ("none", "torn"):
-        with pytest.raises(OSError) as near:
-            (runs / name).open("rb")
-        with pytest.raises(OSError) as there:
-            (far / name).open("rb")
-        assert (type(there.value), there.value.errno, there.value.strerror) == (
-            type(near.value), near.value.errno, near.value.strerror)
-    assert {far / "a", far / "a"} == {place(f"{FAR}/runs/a")}
-    assert ((far / "n1.jsonl").name, (far / "n1.jsonl").suffix, (far / ".x").suffix) == (
-        "n1.jsonl", Path("n1.jsonl").suffix, Path(".x").suffix)
-
-
 def test_a_write_that_fails_leaves_the_last_as_it_was(runs: Path) -> None:
     """A folder is in the file's place."""
     (runs / "taken" / "verdict.json" / "x").mkdir(parents=True)
@@ -289,8 +252,3 @@ def test_what_is_there_by_that_very_name_is_a_path(tmp_path: Path, monkeypatch: 
     ("file:/a b/%41", "/a b/%41"), ("file:///a", "/a"), ("file://localhost/a", "/a"), ("FILE:/a", "/a")])
 def test_a_file_address_is_a_path(address: str, path: str) -> None:
     assert path_of(address) == Path(path)
-
-
-def test_the_errors_of_the_jvm_have_an_errno() -> None:
-    assert hadoop._os_error(RuntimeError("the cable is out\nat java"), "hdfs://a").errno == errno.EIO
-    assert os.strerror(errno.EIO) not in str(hadoop._os_error(RuntimeError("the cable is out"), "hdfs://a"))

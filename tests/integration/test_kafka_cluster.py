@@ -6,7 +6,6 @@ Tests wait for conditions: a busy machine is slow, not a failure.
 import asyncio
 import json
 import re
-import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -19,7 +18,6 @@ from real_kafka import ops_recorded, skip_without
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
-from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.protocols import Elects, ElectsReplica, Freezes, PartitionSpec, ability
 from floodmark.harness.schedule.views import CONTROLLER, View
@@ -119,27 +117,6 @@ def test_eligible_leader_replicas_are_seen(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_taken_port_is_the_harnesss_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported in Kafka's own words, at once, before anything was up; there is nothing to judge."""
-    skip_without("4.3.1")
-    attach = KafkaSystem.attach
-    taken = socket.socket()
-
-    def occupy(system: KafkaSystem, place: Place) -> None:
-        attach(system, place)
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(place.layout.of("n1").listens)
-        taken.listen()
-
-    monkeypatch.setattr(KafkaSystem, "attach", occupy)
-    with taken:
-        ran = floodmark("run", "--kafka", "4.3.1", *SHORT, "--out", tmp_path / "run")
-
-    assert ran.code == 4, ran.err + ran.out
-    assert re.search(r"n1 ended .*: .*Address already in use", ran.err)
-    assert "invalid" not in ran.out
-
-
 def test_a_broker_that_dies_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
     """Its log folder is removed, and Kafka halts: the harness has not ended it. The verdict is broker-died,
     and no write is lost."""
@@ -157,25 +134,6 @@ def test_a_broker_that_dies_by_itself_is_reported_with_its_last_words(tmp_path: 
     about = json.loads((folder / "run.json").read_text())
     assert about["died"] == ["n2"]
     assert "it ended with exit code 1" in json.dumps(about)
-
-
-def test_a_cluster_that_somebody_else_ends_is_no_bug_of_its(tmp_path: Path) -> None:
-    """All brokers are killed from outside in mid-run: reported as that, exit 4, never invalid."""
-    skip_without("4.3.1")
-    folder = tmp_path / "run"
-
-    def kill_all() -> None:
-        for name in NODES:
-            argument = str(folder / "work" / f"{name}.properties")
-            for process in psutil.process_iter(["cmdline"]):
-                if argument in (process.info["cmdline"] or ()):
-                    process.kill()
-
-    ran = struck_from_outside(folder, kill_all)
-
-    assert ran.code == 4, ran.err + ran.out
-    assert "SIGKILL ended it, which floodmark did not send" in ran.err + ran.out
-    assert "invalid" not in ran.out
 
 
 def test_a_log_folder_of_another_cluster_is_reported_in_kafkas_words(tmp_path: Path) -> None:

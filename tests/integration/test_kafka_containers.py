@@ -18,7 +18,6 @@ from real_kafka import skip_without, software_of
 
 from floodmark.harness.cluster.containers import images
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
-from floodmark.harness.protocols import ability
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, View
 
 pytestmark = [pytest.mark.docker, pytest.mark.kafka]
@@ -42,10 +41,6 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     assert left(volumes._lab.run) == {}
 
 
-def one_of(stage: Stage, kind: type[Any]) -> Any:
-    return ability(stage.cluster, kind)
-
-
 def in_isr(node: str) -> Any:
     return lambda look: node in look.partitions[0].isr
 
@@ -63,26 +58,6 @@ def test_it_is_seen_as_it_is_on_loopback(stage: Stage) -> None:
         await stage.seen(lambda look: look.replicas["n2", 0].checkpointed_hw == 10, "n2 to have noted that")
         assert "epochs" in stage.cluster.not_shown
         assert not {"leo", "hw", "log_start", "clean", "checkpointed_hw"} & stage.cluster.not_shown
-
-    stage.play(story())
-
-
-def test_kills_stops_and_pauses(stage: Stage) -> None:
-    async def story() -> None:
-        await stage.as_in_the_beginning()
-        one = stage.cluster
-        await one.kill("n1")
-        await stage.seen(lambda look: look.partitions[0].leader not in ("n1", None), "another leader")
-        await one.start_node("n1")
-        assert (await stage.all_in_sync()).replicas["n1", 0].clean is False
-        await one.stop_node("n1")
-        await one.start_node("n1")
-        assert (await stage.all_in_sync()).replicas["n1", 0].clean is True
-        await one.place.pause("n2")
-        await stage.seen(lambda look: "n2" not in look.unfenced, "n2 to be fenced")
-        await one.place.resume("n2")
-        await stage.all_in_sync()
-        assert one.died() == []
 
     stage.play(story())
 
@@ -120,19 +95,6 @@ def test_the_power_cut_is_the_disks(stage: Stage) -> None:
         await stage.cluster.start_node("n1")
         await stage.seen(lambda look: ("n1", 0) in look.replicas and look.replicas["n1", 0].leo == leo,
                          "n1 to have it all again")
-        await stage.all_in_sync()
-
-    stage.play(story())
-
-
-def test_a_wiped_broker_formats_a_new_disk(stage: Stage) -> None:
-    async def story() -> None:
-        await stage.as_in_the_beginning()
-        leo = (await stage.all_in_sync()).replicas["n2", 0].leo
-        assert (await stage.cluster.wipe("n2"))["lost_records"] > 0
-        await stage.cluster.start_node("n2")
-        await stage.seen(lambda look: ("n2", 0) in look.replicas and look.replicas["n2", 0].leo == leo,
-                         "n2 to have fetched it all")
         await stage.all_in_sync()
 
     stage.play(story())

@@ -28,6 +28,7 @@ def get(word: str) -> Result:
 
 
 @pytest.mark.java
+@pytest.mark.long
 @needs_maven
 def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Maven's repository is a port without a listener, and its own cache is empty: exit 4."""

@@ -183,23 +183,3 @@ def test_a_topic_from_its_creation_to_its_deletion(stage: Stage) -> None:
     stage.expect(TOPICS, "--describe --topic life", "Topic 'life' does not exist", code=1)
     stage.expect(TOPICS, "--delete --topic life", "Topic 'life' does not exist", code=1)
     assert not stage.brokers.partition("life")
-
-
-def test_a_deleted_topic_stays_deleted_when_all_start_again(stage: Stage) -> None:
-    """Also on a broker that was down when the topic was deleted, and kept its log until then."""
-    brokers = stage.brokers
-    stage.create("gone")
-    stage.expect(f"{PLACE}.VerifiableProducer", "--topic gone --max-messages 5", '"acked":5')
-    brokers.end(3)
-    assert list(brokers.log_dir(3).glob("gone-*"))
-    brokers.expire(3)
-    stage.expect(TOPICS, "--delete --topic gone")
-    brokers.end(100)
-    brokers.start(100)
-    brokers.start(3)
-    brokers.wait_unfenced(*brokers.brokers)
-    wait_for("the log of gone to be gone", lambda: not list(brokers.log_dir(3).glob("gone-*")))
-    text = stage.expect(TOPICS, "--list")
-    assert "gone" not in text.split()
-    stage.create("gone")
-    stage.expect(f"{PLACE}.GetOffsetShell", "--topic gone", r"(?m)^gone:0:0$")

@@ -186,21 +186,6 @@ def test_a_heal_delivers_all_that_was_held_in_order_and_once() -> None:
     played(story)
 
 
-def test_a_slow_hearer_slows_the_speaker_and_loses_nothing() -> None:
-    """Back-pressure without a cut."""
-    data = os.urandom(1 << 20) * 40
-
-    async def story(one: Net) -> None:
-        n1, n2 = await one.joined("n1", "n2")
-        speaking = asyncio.create_task(says(n1, data))
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(speaking), SILENCE_S)
-        await hears(n2, data)
-        await speaking
-
-    played(story)
-
-
 def test_one_map_follows_another_at_once() -> None:
     """A pair that both maps cut stays cut: nothing passes in between."""
 
@@ -271,20 +256,6 @@ def test_what_a_dead_speaker_said_is_delivered_at_the_heal_and_then_its_end() ->
         await hears_nothing(n2)
         await one.heal()
         await hears(n2, b"last words")
-        await hears_the_end(n2)
-
-    played(story)
-
-
-def test_an_end_passes_in_the_direction_that_is_not_cut() -> None:
-    """n1 gets nothing from n2, but n2 learns that n1 has ended."""
-
-    async def story(one: Net) -> None:
-        n1, n2 = await one.joined("n1", "n2")
-        await one.cut(("n2", "n1"))
-        await says(n1, b"farewell")
-        n1[1].close()
-        await hears(n2, b"farewell")
         await hears_the_end(n2)
 
     played(story)

@@ -17,7 +17,6 @@ from confluent_kafka import Producer
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
-from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.schedule.views import CONTROLLER
 
 pytestmark = pytest.mark.cluster
@@ -151,22 +150,6 @@ def test_a_broker_cut_from_the_controller_by_reset_is_fenced_until_the_heal(bris
     brisk.play(story)
 
 
-def test_direct_links_cannot_be_cut(tmp_path: Path) -> None:
-    """And the message says what to ask for; healing is harmless."""
-
-    async def story() -> None:
-        one = catalog.cluster("local", tmp_path, 1, rules="kip-320", bugs=(), config={}, links="direct")
-        await one.start()
-        try:
-            with pytest.raises(FloodmarkError, match="--links proxied"):
-                await one.place.cut({"n1": [CONTROLLER]})
-            await one.place.heal()
-        finally:
-            await one.stop()
-
-    asyncio.run(asyncio.wait_for(story(), WAIT_S))
-
-
 def test_a_power_cut_loses_what_was_not_fsynced_and_the_others_give_it_back(patient: Stage) -> None:
     """Or it keeps records up to the requested batch; the result says how much was lost."""
 
@@ -192,19 +175,6 @@ def test_a_preferred_election_brings_the_first_replica_back_to_lead(patient: Sta
     patient.play(cluster_stories.a_preferred_election_brings_the_first_replica_back_to_lead)
 
 
-def test_an_election_of_a_dead_leader_is_refused(patient: Stage) -> None:
-    """The preferred leader cannot lead: Kafka's name says why."""
-
-    async def story(one: BrokerCluster) -> None:
-        await one.kill("n1")
-        await one.runs.expire("n1")
-        result = await one.runs.elect([0])
-        assert result["elected"] == []
-        assert "PREFERRED_LEADER_NOT_AVAILABLE" in result["refused"]["0"]
-
-    patient.play(story)
-
-
 def test_a_freeze_stops_all_and_a_silent_broker_counts_as_not_running(brisk: Stage) -> None:
     """A frozen cluster does nothing, and no session ends; it cannot be mended."""
 
@@ -221,16 +191,3 @@ def test_a_freeze_stops_all_and_a_silent_broker_counts_as_not_running(brisk: Sta
 
 def test_mending_undoes_everything_and_leaves_nothing_behind(patient: Stage) -> None:
     patient.play(cluster_stories.mending_undoes_everything_and_leaves_nothing_behind)
-
-
-def test_a_broker_that_ends_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
-    """A value that no broker understands: the start fails, says who and why, and leaves no process."""
-
-    async def story() -> None:
-        config = {"floodmark.switches": "no-such"}
-        one = catalog.cluster("local", tmp_path, 1, rules="kip-320", bugs=(), config=config, links="direct")
-        with pytest.raises(FloodmarkError, match=r"ended .*: .*no switch 'no-such'"):
-            await one.start()
-        assert one.died() == []  # it was never up: the harness's trouble
-
-    asyncio.run(asyncio.wait_for(story(), WAIT_S))

@@ -8,16 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from namesakes import COMPLAINT, OURS, planted
+from namesakes import OURS
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_the_folder_first_on_the_path_is_theirs(tmp_path: Path) -> None:
-    """So that tests next to such folders would notice an import of ours by its short name."""
-    ran = subprocess.run([sys.executable, "-c", "import harness"], cwd=tmp_path, env=planted(tmp_path),
-                         capture_output=True, text=True, timeout=60, check=False)
-    assert (ran.returncode, COMPLAINT in ran.stderr) == (1, True)
 
 
 def test_no_module_is_loaded_under_two_names() -> None:

@@ -5,7 +5,6 @@ Valid when healthy, a loss made by hand is found, and SASL over TLS leaves no tr
 
 import json
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from command_line import floodmark
 from confluent_kafka.admin import AdminClient
-from real_kafka import ops_recorded, quiet, skip_without
+from real_kafka import quiet, skip_without
 
 from floodmark.harness.cluster.kafka.distribution import distribution
 from floodmark.harness.cluster.ports import HOST, Ports
@@ -162,31 +161,6 @@ def test_a_refused_login_is_reported(theirs: Somebodys, tmp_path: Path, line: st
     assert why in ran.err
     assert PASSWORD not in ran.err
     assert "another-secret" not in ran.err
-
-
-def test_a_cluster_that_becomes_unreachable_is_reported_as_that(theirs: Somebodys, tmp_path: Path) -> None:
-    """The harness has not ended it: exit 4, never invalid."""
-    folder = tmp_path / "run"
-    done = threading.Event()
-
-    def end_it() -> None:
-        if ops_recorded(folder, 60, done):
-            theirs.does("kill")
-
-    ending = threading.Thread(target=end_it)
-    ending.start()
-    try:
-        ran = floodmark("run", "--bootstrap", theirs.bootstrap, *SHORT, "--duration", "8", "--out", folder)
-    finally:
-        done.set()
-        ending.join()
-        theirs.does("start")
-        theirs.until_up()
-
-    assert ran.code == 4, ran.err + ran.out
-    assert f"the cluster no longer answers at {theirs.bootstrap}" in ran.err + ran.out
-    assert "invalid" not in ran.out
-    assert "could not be removed, please remove it" in ran.err + ran.out  # its topics are still there
 
 
 def test_a_log_folder_that_is_not_kafkas_is_reported_as_that(theirs: Somebodys, tmp_path: Path) -> None:

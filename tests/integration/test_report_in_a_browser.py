@@ -3,12 +3,12 @@
 import json
 import random
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import real_like
 from browser import chromium, opened
 from command_line import edit_lines, edit_run
 from judged_runs import VALID, judged, judged_names
@@ -49,9 +49,18 @@ def epochs_of(log: ReplicaLog) -> dict[int, str]:
 
 
 def test_the_lost_write_is_stepped_through_as_in_the_trace(lost: Path, browser: Any) -> None:
-    """At every step each replica's LEO, HW and records are those of the trace up to that line."""
+    """It opens at the loss and shows what is gone. At every step each replica's LEO, HW and records are those
+    of the trace up to that line."""
     folder = lost.parent
     with opened(browser, lost) as seen:
+        logs = seen.logs()
+        assert "n3 truncates" in seen.page.text_content("[aria-current=step]")
+        assert [3, "null", "3", "gone", "3"] in logs["n3"]["boxes"]
+        assert [3, "0", "3", "there", ""] in logs["n1"]["boxes"]
+        assert (logs["n1"]["up"], logs["n3"]["leo"], logs["n3"]["hw"]) == ("down", 3, 3)
+        seen.page.click("#steps li:last-child button")
+        assert [3, "2", "4", "replaced", "3"] in seen.logs()["n3"]["boxes"]
+
         story = seen.page.evaluate("floodmarkPage.data.stories[0]")
         seen.page.keyboard.press("Escape")
         names = []
@@ -71,32 +80,19 @@ def test_the_lost_write_is_stepped_through_as_in_the_trace(lost: Path, browser: 
         assert (seen.said, seen.asked) == ([], [])
 
 
-def test_it_opens_at_the_loss_and_shows_what_is_gone(lost: Path, browser: Any) -> None:
-    with opened(browser, lost) as seen:
-        logs = seen.logs()
-
-        assert "n3 truncates" in seen.page.text_content("[aria-current=step]")
-        assert [3, "null", "3", "gone", "3"] in logs["n3"]["boxes"]
-        assert [3, "0", "3", "there", ""] in logs["n1"]["boxes"]
-        assert (logs["n1"]["up"], logs["n3"]["leo"], logs["n3"]["hw"]) == ("down", 3, 3)
-
-        seen.page.click("#steps li:last-child button")
-
-        assert [3, "2", "4", "replaced", "3"] in seen.logs()["n3"]["boxes"]
-
-
-def test_nothing_is_asked_of_anybody_and_every_drawing_is_there(lost: Path, browser: Any) -> None:
-    with opened(browser, lost) as seen:
-        for drawing in ("plot-rails", "plot-logs", "plot-load"):
-            assert seen.page.evaluate(f"document.querySelectorAll('#{drawing} svg path').length") > 3
-        assert (seen.said, seen.asked) == ([], [])
-
-
 @pytest.mark.parametrize(("width", "scheme"), [(1240, "light"), (390, "dark")])
-def test_nothing_scrolls_sideways(lost: Path, browser: Any, width: int, scheme: str) -> None:
+def test_nothing_is_asked_of_anybody_and_nothing_scrolls_sideways(
+        lost: Path, browser: Any, width: int, scheme: str) -> None:
+    """Every drawing is there, and the legend has what the run has."""
     with opened(browser, lost, width=width, scheme=scheme) as seen:
         assert seen.page.evaluate("document.documentElement.scrollWidth") == width
-        assert seen.said == []
+        for drawing in ("plot-rails", "plot-logs", "plot-load"):
+            assert seen.page.evaluate(f"document.querySelectorAll('#{drawing} svg path').length") > 3
+        shown = seen.page.evaluate("""() => [...document.querySelectorAll("[data-if]")].filter(
+            (one) => !one.hidden).map((one) => one.dataset.if)""")
+        assert {"leads", "fault", "elected", "unsafe", "ok", "lost"} <= set(shown)
+        assert {"fail", "unclean"}.isdisjoint(shown)
+        assert (seen.said, seen.asked) == ([], [])
 
 
 def long_log(folder: Path) -> Path:
@@ -128,9 +124,8 @@ def test_a_phone_shows_the_record_that_the_finding_names(tmp_path: Path, browser
         assert len(seen.logs()["n1"]["boxes"]) == 12
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_printed_on_one_light_page(lost: Path, browser: Any, scheme: str) -> None:
-    with opened(browser, lost, scheme=scheme) as seen:
+def test_it_is_printed_on_one_light_page(lost: Path, browser: Any) -> None:
+    with opened(browser, lost, scheme="dark") as seen:
         printed = seen.page.pdf(format="A4")
         seen.page.emulate_media(media="print")
         colour = seen.page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor")
@@ -140,15 +135,6 @@ def test_it_is_printed_on_one_light_page(lost: Path, browser: Any, scheme: str) 
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
     assert colour == "rgb(255, 255, 255)"
     assert shown == ["what happened", "how it happened"]
-
-
-def test_the_legend_has_what_the_run_has(lost: Path, browser: Any) -> None:
-    with opened(browser, lost) as seen:
-        shown = seen.page.evaluate("""() => [...document.querySelectorAll("[data-if]")].filter(
-            (one) => !one.hidden).map((one) => one.dataset.if)""")
-
-    assert {"leads", "fault", "elected", "unsafe", "ok", "lost"} <= set(shown)
-    assert {"fail", "unclean"}.isdisjoint(shown)
 
 
 def test_one_cursor_crosses_every_drawing_and_a_drag_zooms(lost: Path, browser: Any) -> None:
@@ -280,47 +266,14 @@ def test_a_columns_counts_and_percentiles_are_those_of_its_ops(lost: Path, brows
     assert [round(one["acked"]) for one in charts["rows"]["rates"]] == [1000, 0, 0, 0, 0]
 
 
-def big(folder: Path) -> Path:
-    """A run of OPS ops over three traced replicas."""
-    folder.mkdir()
-    (folder / "logs").mkdir()
-    chance = random.Random(7)
-    nodes = ["n1", "n2", "n3"]
-    history, trace = [], []
-    for at in range(OPS):
-        asked = at * 300_000
-        ended = asked + chance.randrange(1_000_000, 20_000_000)
-        send = {"partition": 0, "value": at}
-        history.append((asked, {"process": at % 100, "type": "invoke", "f": "send", "sends": [send]}))
-        outcome = chance.choice(["ok"] * 50 + ["fail"])
-        history.append((ended, {"process": at % 100, "type": outcome, "f": "send",
-                                "sends": [{**send, "offset": at}]}))
-        for node in nodes:
-            trace.append({"time": asked + 500_000, "node": node, "seq": at, "partition": 0, "event": "append",
-                          "role": "leader" if node == "n1" else "follower", "offset": at, "count": 1,
-                          "epochs": [[0, at]], "epoch": 0, "leo": at + 1, "hw": at})
-    history.sort(key=lambda one: one[0])
-    (folder / "history.jsonl").write_text("".join(
-        json.dumps({"index": index, "time": when, **op}) + "\n" for index, (when, op) in enumerate(history)))
-    (folder / "trace.jsonl").write_text("".join(json.dumps(line) + "\n" for line in trace))
-    (folder / "verdict.json").write_text(json.dumps(VALID))
-    (folder / "run.json").write_text(json.dumps({
-        "format": 1, "version": "0.1.0", "seed": 7, "cluster": "local", "rules": "kip-320", "workload": "log",
-        "nodes": nodes, "ended": "done", "schedule": [], "died": [],
-        "partitions": {"0": {"topic": "log", "partition": 0, "replicas": nodes, "cleanup": "delete"}}}))
-    return folder
-
-
 @pytest.mark.long
 def test_a_hundred_thousand_ops_are_a_small_page_with_little_to_draw(tmp_path: Path, browser: Any) -> None:
-    file = write_report(big(tmp_path / "big"))
+    folder = real_like.write(tmp_path / "big", ops=OPS, trace=True)
+    (folder / "verdict.json").write_text(json.dumps(VALID))
+    file = write_report(folder)
 
     assert file.stat().st_size < 10_000_000
-    began = time.monotonic()
     with opened(browser, file) as seen:
-        taken_s = time.monotonic() - began
         assert seen.said == []
         assert seen.page.evaluate("document.querySelectorAll('svg *').length") < 6_000
-        ops = seen.page.evaluate("floodmarkPage.data.ops.began.length")
-        assert ops == OPS
-    print(f"{file.stat().st_size / 1e6:.2f} MB, open and drawn in {taken_s:.2f} s")
+        assert seen.page.evaluate("floodmarkPage.data.ops.began.length") >= OPS

@@ -41,7 +41,7 @@ from pathlib import Path
 from floodmark.harness.commands.run import planned
 from floodmark.harness.spec import RunSpec
 from floodmark.harness.runner import carry_out
-plan = planned(RunSpec(cluster="simulated", duration=3.0, nemesis="all", settings="drawn",
+plan = planned(RunSpec(cluster="simulated", duration=2.0, nemesis="all", settings="drawn",
                           seed=int(sys.argv[1]), out=Path(sys.argv[2])))
 assert asyncio.run(carry_out(plan, lambda _: None)).ended == "done"
 """
@@ -202,7 +202,7 @@ def test_a_killed_process_runs_no_finally() -> None:
 
 @pytest.mark.parametrize("act", ["kill", "pause"])
 def test_a_stop_comes_between_any_two_effects_of_a_callback(act: str) -> None:
-    """Which effects of one callback a process has done when it is stopped, over 60 seeds."""
+    """Which effects of one callback a process has done when it is stopped, over 24 seeds."""
 
     async def story() -> tuple[int, bool]:
         process, effects = Process(simulation.scheduler, "n1"), 0
@@ -227,12 +227,12 @@ def test_a_stop_comes_between_any_two_effects_of_a_callback(act: str) -> None:
         return at
 
     seen = Counter[tuple[int, bool]]()
-    for seed in range(60):
+    for seed in range(24):
         simulation = Simulation()
         seen[asyncio.run(simulation.simulate(seed, story))] += 1
 
     assert set(seen) == {(done, True) for done in range(4)} | {(4, False)}
-    assert sum(count for (_, within), count in seen.items() if within) > 30
+    assert sum(count for (_, within), count in seen.items() if within) > 12
 
 
 def loops_at_once(loop: asyncio.AbstractEventLoop) -> None:
@@ -317,13 +317,13 @@ class NotingRandom(random.Random):
 
 def drawn_and_done(folder: Path, more: int) -> tuple[dict[str, list[float]], dict[int, list[str]]]:
     """What each stream of a whole run drew, and each client's ops, where one more client asks n1 for its
-    versions so many times, two seconds after the begin."""
-    plan = planned(RunSpec(cluster="simulated", duration=4.0, seed=7, out=folder))
+    versions so many times, a second after the begin."""
+    plan = planned(RunSpec(cluster="simulated", duration=2.5, seed=7, out=folder))
     simulation = ability(plan.cluster, Simulates)
     assert isinstance(simulation, Simulation)
 
     async def asks() -> None:
-        await asyncio.sleep(2)
+        await asyncio.sleep(1)
         for _ in range(more):
             to = next(address for address, listener in simulation.network.listeners.items()
                       if listener.process.name == "n1" and not listener.control)
@@ -363,41 +363,3 @@ def test_one_more_request_changes_no_draw_of_another(tmp_path: Path, monkeypatch
     for client, fs in ops.items():
         both = min(len(fs), len(ops_with_one[client]))
         assert fs[:both] == ops_with_one[client][:both]
-
-
-def test_one_more_message_on_a_link_changes_no_time_on_another() -> None:
-    """The times at which messages arrive, by link, without and with one more on the first link."""
-
-    def times(more: int) -> dict[str, list[float]]:
-        async def story() -> dict[str, list[float]]:
-            arrived: dict[str, list[float]] = {"n1": [], "n2": []}
-
-            class Receiver(asyncio.Protocol):
-                def __init__(self, name: str) -> None:
-                    self.name = name
-
-                def data_received(self, data: bytes) -> None:
-                    arrived[self.name].append(simulation.scheduler.now_ns / 1e9)
-
-            for number, name in enumerate(arrived, start=1):
-                simulation.network.listen(
-                    Process(simulation.scheduler, name), lambda name=name: Receiver(name), (name, number))
-            loop = asyncio.get_running_loop()
-            (one, _), (two, _) = [await loop.create_connection(asyncio.Protocol, name, number)
-                                  for number, name in enumerate(arrived, start=1)]
-            for _ in range(1 + more):
-                one.write(b"x")
-            for _ in range(5):
-                await asyncio.sleep(1)
-                two.write(b"x")
-            await asyncio.sleep(1)
-            return arrived
-
-        simulation = Simulation()
-        return asyncio.run(simulation.simulate(3, story))
-
-    without, with_one = times(0), times(1)
-
-    assert without["n2"] == with_one["n2"]
-    assert len(with_one["n1"]) == len(without["n1"]) + 1
-    assert with_one["n1"][:1] == without["n1"]

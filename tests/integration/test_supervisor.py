@@ -272,23 +272,6 @@ def test_a_module_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_an_exit_nobody_asked_for_is_remembered_with_its_last_words(tmp_path: Path) -> None:
-    """An exit after a kill of ours is none; and a name may be used again."""
-
-    async def story() -> None:
-        async with Started(tmp_path, module=None) as place:
-            await place.run("n1", sys.executable, "-c", "raise SystemExit('the disk is full')")
-            await place.ended("n1")
-            assert [one.name for one in place.deaths] == ["n1"]
-            assert "the disk is full" in place.last_words("n1")
-
-            await place.run("n1", *SLEEPER)
-            await place.kill("n1", signal.SIGTERM, timeout_s=WAIT_S)
-            assert [one.name for one in place.deaths] == ["n1"]
-
-    asyncio.run(story())
-
-
 def test_what_cannot_be_spawned_is_reported(tmp_path: Path) -> None:
     """And no process remains that would seem to run."""
 

@@ -52,9 +52,7 @@ def alter(raw: Raw, topic: str, name: str, value: str) -> int:
     cls, parts = request_parts(INCREMENTAL_ALTER_CONFIGS, 1)
     change = make(parts.AlterableConfig, name=name, config_operation=0, value=value)
     resource = make(parts.AlterConfigsResource, resource_type=2, resource_name=topic, configs=(change,))
-    answer = raw.ask(
-        INCREMENTAL_ALTER_CONFIGS, 1, make(cls, resources=(resource,), validate_only=False)
-    )
+    answer = raw.ask(INCREMENTAL_ALTER_CONFIGS, 1, make(cls, resources=(resource,), validate_only=False))
     return int(answer.responses[0].error_code)
 
 
@@ -121,18 +119,6 @@ def hold(cluster: RealBrokers, raw: Raw, topic: str) -> None:
     cluster.ask(2, "arm", point="F.appended", action="hold", topic=topic)
     raw.produce(topic, batch(b"d"), acks=1)
     wait_for("a follower held", lambda: any(each["held"] for each in cluster.ask(2, "points")["met"]))
-
-
-def test_a_replica_that_is_held_goes_when_it_is_let_go(cluster: RealBrokers, topic: str) -> None:
-    """Even if nothing else happens in the cluster then."""
-    with Raw(cluster.port[1]) as raw:
-        hold(cluster, raw, topic)
-        assert delete(raw, topic) == errors.NONE
-    wait_for("broker 3 to let go", lambda: gone(cluster, 3, topic))
-    assert cluster.replica(2, topic)["leo"] == 4
-
-    cluster.ask(2, "release")
-    wait_for("broker 2 to let go", lambda: gone(cluster, 2, topic))
 
 
 def test_the_next_of_its_name_waits_for_a_replica_that_is_held(cluster: RealBrokers, topic: str) -> None:

@@ -6,10 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from installed import FOLDERS, ROOT, environment_in, output_of, wheel_in
-from namesakes import COMPLAINT, planted
-
-from floodmark.harness.verdict import EXIT_INVALID
+from installed import FOLDERS, ROOT, environment_in, wheel_in
 
 NAMES = {"docker/broker": "broker", ".tree/main": "."}
 
@@ -45,28 +42,3 @@ def test_its_package_is_a_command(command: Path, tmp_path: Path) -> None:
     answers = [subprocess.run([*words, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
                               check=False) for words in ([command], [python, "-m", "floodmark"])]
     assert [(one.returncode, one.stdout) for one in answers] == [(0, answers[0].stdout)] * 2
-
-
-@pytest.mark.cluster
-@pytest.mark.long
-@pytest.mark.spark
-def test_it_plays_and_judges_from_a_users_folder(command: Path, tmp_path: Path) -> None:
-    """A scenario that loses records, by brokers as processes; `check` ends with the exit code of a bug."""
-    environment = planted(tmp_path)
-
-    def floodmark(*words: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([command, *map(str, words)], cwd=tmp_path, env=environment, capture_output=True,
-                              text=True, timeout=300, check=False)
-
-    version = floodmark("--version")
-    where = output_of(command.with_name("python"), "import floodmark.harness as h; print(h.__file__)",
-                      cwd=tmp_path, env=environment)
-    played = floodmark("scenario", "run", "fast-failover", "--rules", "kip-101", "--out", "played")
-    (folder,) = (about.parent for about in tmp_path.rglob("run.json"))
-    checked = floodmark("check", folder)
-
-    assert (version.returncode, "floodmark" in version.stdout) == (0, True)
-    assert Path(where).is_relative_to(command.parents[1])
-    assert played.returncode == 0, played.stdout + played.stderr
-    assert checked.returncode == EXIT_INVALID, checked.stdout + checked.stderr
-    assert all(COMPLAINT not in ran.stdout + ran.stderr for ran in (played, checked))

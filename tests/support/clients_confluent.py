@@ -223,9 +223,7 @@ def _commit(at: Scene) -> str:
     consumer = _consumer(at)
     try:
         consumer.assign([TopicPartition(at.topic, 0, 0)])
-        return _answer(
-            lambda: consumer.commit(offsets=[TopicPartition(at.topic, 0, 1)], asynchronous=False)
-        )
+        return _answer(lambda: consumer.commit(offsets=[TopicPartition(at.topic, 0, 1)], asynchronous=False))
     finally:
         consumer.close()
 

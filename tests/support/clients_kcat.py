@@ -60,10 +60,7 @@ def _subscribe(at: Scene) -> str:
 CALLS = [
     Call(name="-L", expected=OK, run=_list),
     Call(name="-P to a topic that is not there", expected=OK, run=_make),
-    *[
-        Call(name=f"-P -z {each}, -C", expected=OK, run=_produce_and_read(each))
-        for each in COMPRESSIONS
-    ],
+    *[Call(name=f"-P -z {each}, -C", expected=OK, run=_produce_and_read(each)) for each in COMPRESSIONS],
     Call(name="-Q, -C -o s@TIME", expected=OK, run=_times),
     Call(name="-G (subscribe)", expected=NO_GROUPS, run=_subscribe),
 ]

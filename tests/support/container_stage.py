@@ -3,7 +3,8 @@
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -141,6 +142,20 @@ class Stage:
     def _client(self) -> Client:
         keys = {spec.key: (spec.topic, spec.partition) for spec in self.cluster.partitions}
         return Client(ClientSettings(run_id="0" * 16, keys=keys), self.cluster.addresses, Random(1))
+
+
+@contextmanager
+def stage_of_one(folder: Path, specs: Sequence[PartitionSpec], **config: str) -> Iterator[Stage]:
+    """One broker that is up; at the end nothing of the run is left, no loop device either."""
+    stage = Stage(folder / "run", 1, **config)
+    volumes = stage.place.disks
+    run = volumes._lab.run
+    try:
+        stage.play(stage.begin(specs))
+        yield stage
+    finally:
+        stage.close()
+    assert left(run) == {}
 
 
 def argv_of_harness(what: str, folder: Path) -> list[str]:

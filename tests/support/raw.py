@@ -22,9 +22,7 @@ def batch(
     for number, value in enumerate(values):
         record = bytes((0, 0, number * 2, 1, len(value) * 2)) + value + b"\0"
         records += bytes((len(record) * 2,)) + record
-    body = struct.pack(
-        ">hiqqqhii", attributes, len(values) - 1, 1, 1, producer, epoch, sequence, len(values)
-    )
+    body = struct.pack(">hiqqqhii", attributes, len(values) - 1, 1, 1, producer, epoch, sequence, len(values))
     body += records
     return struct.pack(">qiibI", 0, len(body) + 9, -1, 2, crc32c(body)) + body
 
@@ -160,9 +158,7 @@ class Raw:
         return self.elected(topic, unclean=unclean)[1][0]
 
 
-def produce_body(
-    topic: str, records: bytes, acks: int, partition: int, timeout_ms: int, version: int
-) -> Any:
+def produce_body(topic: str, records: bytes, acks: int, partition: int, timeout_ms: int, version: int) -> Any:
     cls, parts = request_parts(PRODUCE, version)
     data = make(parts.PartitionProduceData, index=partition, records=records)
     return make(

@@ -33,7 +33,9 @@ def leos_of(folder: Path) -> list[int]:
 
 def test_each_log_ends_with_one_of_its_batches(node: Path, tmp_path: Path) -> None:
     before = log_extents(node)
+    twin = Path(shutil.copytree(node, tmp_path / "twin" / "n1"))
     lost = CutLogs().power_cut(tmp_path / "n1.durable", node)
+    assert CutLogs().power_cut(tmp_path / "other.durable", twin) == lost, "drawn by the node's name"
     after = log_extents(node)
 
     assert lost.how == HOW
@@ -44,13 +46,6 @@ def test_each_log_ends_with_one_of_its_batches(node: Path, tmp_path: Path) -> No
     assert len({before[name][0] - leo for name, leo in lost.kept.items()}) > 3, "cut at many places"
     for name, leo in lost.kept.items():
         assert leo in leos_of(GOLDEN / "2.8.2" / name), name
-
-
-def test_the_same_cut_is_drawn_for_the_same_node(node: Path, tmp_path: Path) -> None:
-    twin = Path(shutil.copytree(node, tmp_path / "twin" / "n1"))
-    cut = CutLogs().power_cut(tmp_path / "n1.durable", node)
-
-    assert CutLogs().power_cut(tmp_path / "other.durable", twin) == cut
 
 
 def test_nothing_below_the_recovery_point_is_lost(node: Path, tmp_path: Path) -> None:

@@ -78,14 +78,9 @@ def test_every_path_of_a_command_is_inside_the_container(layout: Layout) -> None
     assert runs.command(CONTROLLER)[0] == "java"  # its folder is mounted, and formatted
 
 
-def test_a_process_from_an_image_by_name_takes_its_jars(layout: Layout) -> None:
+def test_it_listens_on_its_containers_address_and_an_image_by_name_has_its_jars(layout: Layout) -> None:
     command = attached(layout, IMAGE).command("n1")
-
     assert command[command.index("-cp") + 1] == "/opt/kafka/libs/*"
-
-
-def test_it_listens_on_its_containers_address(layout: Layout) -> None:
-    attached(layout)
     keys = dict(line.split("=", 1) for line in layout.properties_of("n2").read_text().splitlines())
 
     assert keys["log.dirs"] == "/data"

@@ -1,6 +1,5 @@
 """Apache Kafka as a system, without Java: its settings, its command, its controller's records, refusals."""
 
-import asyncio
 import re
 import struct
 from collections.abc import Iterator
@@ -149,20 +148,6 @@ def test_the_controller_advertises_an_address_where_it_may(layouts: dict[str, La
     assert given == (f"CONTROLLER://{host}:{port}" if advertises else None)
 
 
-def test_a_wiped_broker_gets_a_new_folder(layouts: dict[str, Layout], found: None) -> None:
-    layout = layouts["direct"]
-    runs = system()
-    runs.attach(cast(Place, SimpleNamespace(layout=layout)))
-    meta = layout.places["n2"].log_dir / "meta.properties"
-    before = meta.read_text()
-    meta.unlink()
-
-    asyncio.run(runs.starting("n2"))
-
-    assert "node.id=2" in meta.read_text()
-    assert meta.read_text() != before
-
-
 # -- keys that may be set or not --------------------------------------------------------------------------
 
 
@@ -199,12 +184,9 @@ def test_any_other_key_is_passed_to_kafka(found: None) -> None:
     assert runs.about == {"name": "kafka", "version": "4.3.1", "form": "kraft",
                           "topic_config": {"flush.messages": "1", "segment.ms": "7"}}
     assert property_line("no.such.key", "x\\", escapes=True) == "no.such.key=x\\\\\n"
-
-
-def test_a_topics_key_overrides_its_brokers() -> None:
-    both = effective({"min.insync.replicas": "1", "a": "TRUE"}, {"min.insync.replicas": "2", "b": "1"})
-
-    assert both == {"min.insync.replicas": 2, "a": True}
+    assert effective({"min.insync.replicas": "1", "a": "TRUE"}, {"min.insync.replicas": "2", "b": "1"}) == {
+        "min.insync.replicas": 2, "a": True}  # a topic's key overrides its brokers'
+    assert not {*kraft.PREFERRED} & OURS
 
 
 def test_the_reference_broker_refuses_an_unknown_topic_key(tmp_path: Path) -> None:
@@ -225,10 +207,6 @@ def test_faults_that_kraft_does_not_support_are_listed_with_the_reason(found: No
     assert {"expire", "moments"} <= set(unsupported)
     assert not {"crash", "pause", "elect"} & set(unsupported)
     assert catalog.unsupported_nemeses(None, "kip-320") == {}
-
-
-def test_the_preferred_settings_have_no_key_that_the_cluster_sets() -> None:
-    assert not {*kraft.PREFERRED} & OURS
 
 
 # -- the controller's records -------------------------------------------------------------------------------
@@ -304,17 +282,12 @@ def test_the_features_of_a_formatted_folder_are_read(folder: str, tmp_path: Path
     (tmp_path / folder / "00000000000000000000-0000000000.checkpoint").write_bytes(bytes(batch.build()))
 
     assert formatted_features(tmp_path) == {"metadata.version": 29, "kraft.version": 1}
-
-
-def test_a_folder_without_a_checkpoint_has_no_features(tmp_path: Path) -> None:
-    assert formatted_features(tmp_path) == {}
-
-
-def test_the_error_names_a_checkpoint_that_cannot_be_read(tmp_path: Path) -> None:
-    bad = tmp_path / "00000000000000000000-0000000000.checkpoint"
+    bad = tmp_path / folder / "00000000000000000000-0000000000.checkpoint"
     bad.write_bytes(b"\x00" * 8 + struct.pack(">i", 60) + b"\x00" * 4 + b"\x02" + b"\x07" * 55)
     with pytest.raises(FloodmarkError, match=re.escape(f"{bad}, which Kafka's format wrote, cannot be read")):
         formatted_features(tmp_path)
+    bad.unlink()
+    assert formatted_features(tmp_path) == {}
 
 
 def test_features_other_than_requested_are_refused_by_name() -> None:

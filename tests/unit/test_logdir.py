@@ -1,4 +1,6 @@
-"""The reader of Kafka's log directories, on batches from kafka-python's own record builder."""
+"""The reader of Kafka's log directories, on batches from kafka-python's own record builder: damage, other
+writers, and what no broker of the golden logs writes (tests/golden/test_kafka_logs.py: every format and
+compression)."""
 
 import re
 import struct
@@ -21,7 +23,6 @@ from floodmark.harness.logdir import (
     LogState,
     describe,
     dump,
-    read_epochs,
     read_offsets,
     why_no_log,
 )
@@ -83,57 +84,6 @@ def test_a_row_has_what_is_stored(tmp_path: Path) -> None:
                                "crc": struct.unpack_from(">I", one, 17)[0]}]
 
 
-@pytest.mark.parametrize("codec", [0, GZIP])
-def test_batches_of_many_records(tmp_path: Path, codec: int) -> None:
-    """Each record has its own offset, compressed or not."""
-    put(tmp_path, batch(0, [b"%d" % n for n in range(200)], codec=codec), batch(200, [b"200"]))
-
-    assert offsets_and_values(tmp_path) == [(n, n) for n in range(201)]
-
-
-@pytest.mark.parametrize(("codec", "name"), [(SNAPPY, "snappy"), (LZ4, "lz4"), (ZSTD, "zstd")])
-@pytest.mark.parametrize("count", [1, 300])
-def test_other_compressions_by_arrow(tmp_path: Path, codec: int, name: str, count: int) -> None:
-    """Records compressed by Arrow, as raw snappy or as a frame, are read like plain ones."""
-    import crc32c
-    import pyarrow
-
-    plain = batch(0, [b"%d" % n for n in range(count)])
-    if name == "snappy":
-        packed = pyarrow.compress(plain[HEADER_BYTES:], codec=name, asbytes=True)
-    else:
-        sink = pyarrow.BufferOutputStream()
-        with pyarrow.CompressedOutputStream(sink, name) as stream:
-            stream.write(plain[HEADER_BYTES:])
-        packed = sink.getvalue().to_pybytes()
-    data = bytearray(plain[:HEADER_BYTES] + packed)
-    struct.pack_into(">i", data, 8, len(data) - 12)
-    struct.pack_into(">h", data, 21, codec)
-    struct.pack_into(">I", data, 17, crc32c.crc32c(bytes(data[21:])))
-    put(tmp_path, bytes(data))
-
-    assert offsets_and_values(tmp_path) == [(n, n) for n in range(count)]
-
-
-def test_snappy_as_java_frames_it(tmp_path: Path) -> None:
-    """Separate blocks, each with its length, after eight bytes of magic and two versions."""
-    import crc32c
-    import pyarrow
-
-    plain = batch(0, [b"%d" % n for n in range(50)])
-    body = plain[HEADER_BYTES:]
-    blocks = [pyarrow.compress(part, codec="snappy", asbytes=True) for part in (body[:100], body[100:])]
-    framed = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + b"".join(
-        struct.pack(">i", len(block)) + block for block in blocks)
-    data = bytearray(plain[:HEADER_BYTES] + framed)
-    struct.pack_into(">i", data, 8, len(data) - 12)
-    struct.pack_into(">h", data, 21, SNAPPY)
-    struct.pack_into(">I", data, 17, crc32c.crc32c(bytes(data[21:])))
-    put(tmp_path, bytes(data))
-
-    assert offsets_and_values(tmp_path) == [(n, n) for n in range(50)]
-
-
 @pytest.mark.parametrize(("value", "headers", "key"), [
     (b"17", [], None),
     (b"17", [("floodmark", b"another run's id")], None),
@@ -142,31 +92,12 @@ def test_snappy_as_java_frames_it(tmp_path: Path) -> None:
 ])
 def test_a_record_of_another_writer_has_no_value(tmp_path: Path, value: bytes | None, headers: Any,
                                                  key: bytes | None) -> None:
-    """Near misses of a run's records: another header, another run, no decimal digits."""
-    put(tmp_path, batch(0, [value], headers=headers, key=key))
+    """Near misses of a run's records: another header, another run, no decimal digits. A run's may have more
+    headers, before and after, and a key."""
+    put(tmp_path, batch(0, [value], headers=headers, key=key),
+        batch(1, [b"9" * 19], headers=[("a", None), *OURS, ("trace", b"x")], key=b"k"))
 
-    assert offsets_and_values(tmp_path) == [(0, None)]
-
-
-@pytest.mark.parametrize("headers", [[*OURS, ("trace", b"x")], [("a", None), *OURS]])
-def test_a_runs_record_may_have_more_headers_and_a_key(tmp_path: Path, headers: Any) -> None:
-    """Another header before or after, and a key."""
-    put(tmp_path, batch(0, [b"17"], headers=headers, key=b"k"), batch(1, [b"9" * 19]))
-
-    assert offsets_and_values(tmp_path) == [(0, 17), (1, int("9" * 19))]
-
-
-@given(values=st.lists(st.integers(0, 2**63 - 1), max_size=12), per_batch=st.integers(1, 5),
-       epoch=st.integers(0, 9))
-def test_written_values_are_read_back(tmp_path_factory: pytest.TempPathFactory, values: list[int],
-                                      per_batch: int, epoch: int) -> None:
-    """Any values in batches of any size."""
-    folder = tmp_path_factory.mktemp("log")
-    texts = [b"%d" % value for value in values]
-    put(folder, *(batch(at, texts[at:at + per_batch], epoch=epoch) for at in range(0, len(texts), per_batch)))
-
-    assert offsets_and_values(folder) == list(enumerate(values))
-    assert describe(folder, SPEC).leo == len(values)
+    assert offsets_and_values(tmp_path) == [(0, None), (1, int("9" * 19))]
 
 
 @given(values=st.lists(st.integers(0, 10**20), min_size=1, max_size=70), at=st.integers(0, 10_000),
@@ -203,25 +134,21 @@ def test_a_control_batch_has_no_value_and_marks_the_aborted(tmp_path: Path) -> N
     assert [row["offset"] for row in rows(tmp_path) if row.get("aborted")] == [0]
 
 
-@pytest.mark.parametrize("running", [True, False])
-def test_every_torn_tail_is_reported(tmp_path: Path, running: bool) -> None:
-    """Cut at each byte of the last batch: whole batches are read, the rest is counted."""
-    head, tail = batch(0, [b"1"]), batch(1, [b"2", b"3"])
-    for kept in range(1, len(tail)):
-        path = put(tmp_path, head, tail[:kept])
+@pytest.mark.parametrize(("magic", "codec"), [(2, 0), (2, GZIP), (1, 0), (1, GZIP), (0, 0), (0, GZIP)])
+def test_every_torn_tail_is_reported(tmp_path: Path, magic: int, codec: int) -> None:
+    """Cut at each byte of the last batch: whole batches are read, the rest is counted. So are zeros, ones,
+    and zeros with the magic byte of a header."""
+    def made(base: int, values: list[bytes]) -> bytes:
+        return batch(base, values, codec=codec) if magic == 2 else old(magic, base, values, codec=codec)
 
-        assert offsets_and_values(tmp_path, running=running) == [(0, 1)], kept
-        assert describe(tmp_path, SPEC, running=running) == LogState(
-            log_start=0, leo=1, torn_bytes=path.stat().st_size - len(head), epochs=None, checkpointed_hw=0)
+    head, tail = made(0, [b"1"]), made(1, [b"2", b"3"] if codec or magic == 2 else [b"2"])
+    for torn in (*(tail[:kept] for kept in range(1, len(tail))),
+                 b"\0" * 500, b"\xff" * 500, b"\0" * 16 + b"\2" + b"\0" * 100):
+        put(tmp_path, head, torn)
 
-
-@pytest.mark.parametrize("junk", [b"\0" * 500, b"\xff" * 500, b"\0" * 16 + b"\2" + b"\0" * 100])
-def test_junk_after_the_last_batch_is_torn(tmp_path: Path, junk: bytes) -> None:
-    """Zeros, ones, and zeros with the magic byte of a header."""
-    put(tmp_path, batch(0, [b"1"]), junk)
-
-    assert offsets_and_values(tmp_path) == [(0, 1)]
-    assert describe(tmp_path, SPEC).torn_bytes == len(junk)
+        assert [row["offset"] for row in rows(tmp_path, running=bool(len(torn) % 2))] == [0], torn
+        assert describe(tmp_path, SPEC, running=bool(len(torn) % 2)) == LogState(
+            log_start=0, leo=1, torn_bytes=len(torn), epochs=None, checkpointed_hw=0)
 
 
 @pytest.mark.parametrize("at", [17, 21, 62, -1])
@@ -334,12 +261,6 @@ def test_a_batch_larger_than_a_window(tmp_path: Path) -> None:
     assert offsets_and_values(tmp_path) == [(0, None), *((n, n) for n in range(1, 30_000))]
 
 
-def test_no_folder_is_an_empty_log(tmp_path: Path) -> None:
-    """The replica was never created."""
-    assert rows(tmp_path) == []
-    assert describe(tmp_path, SPEC).leo == 0
-
-
 def old(magic: int, base: int, values: Sequence[bytes | None], *, codec: int = 0, stamped: int | None = None,
         key: bytes | None = None) -> bytes:
     """Messages of format v0 or v1 as a client makes them; a wrapper has the offset of its last message,
@@ -352,22 +273,6 @@ def old(magic: int, base: int, values: Sequence[bytes | None], *, codec: int = 0
     if codec:
         struct.pack_into(">q", data, 0, base + len(values) - 1 if stamped is None else stamped)
     return bytes(data)
-
-
-@pytest.mark.parametrize(("magic", "codec"), [
-    (0, 0), (0, GZIP), (0, SNAPPY), (1, 0), (1, GZIP), (1, SNAPPY), (1, LZ4)])
-def test_old_formats_are_read(tmp_path: Path, magic: int, codec: int) -> None:
-    """Single and wrapped messages, in a log whose format changes: epoch -1, the value from the message's."""
-    values = [in_value(RUN.encode(), n) for n in range(50)]
-    put(tmp_path, old(magic, 0, values[:1]), old(magic, 1, values[1:40], codec=codec),
-        old(magic, 40, values[40:49], codec=codec, key=b"k"), batch(49, values[49:], epoch=3, headers=[]))
-
-    found = rows(tmp_path)
-    assert [(row["offset"], row["value"]) for row in found] == [(n, n) for n in range(50)]
-    assert [row["epoch"] for row in found] == [-1] * 49 + [3]
-    assert all(row.get("crc_ok", True) and "aborted" not in row for row in found)
-    assert describe(tmp_path, SPEC) == LogState(log_start=0, leo=50, torn_bytes=0, epochs=None,
-                                                checkpointed_hw=0)
 
 
 def wrapper(magic: int, offset: int, codec: int, packed: bytes) -> bytes:
@@ -443,19 +348,6 @@ def test_a_damaged_message_is_reported_with_its_offset(tmp_path: Path, magic: in
         (0, False), (2, False), (3, False), (4, True), (5, True)]
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", [0, GZIP])
-def test_every_torn_tail_of_old_formats_is_reported(tmp_path: Path, magic: int, codec: int) -> None:
-    """Cut at each byte of the last message or wrapper."""
-    head, tail = old(magic, 0, [b"1"]), old(magic, 1, [b"2"] if codec == 0 else [b"2", b"3"], codec=codec)
-    for kept in range(1, len(tail)):
-        put(tmp_path, head, tail[:kept])
-
-        assert [row["offset"] for row in rows(tmp_path)] == [0], kept
-        assert describe(tmp_path, SPEC).torn_bytes == kept
-        assert describe(tmp_path, SPEC).leo == 1
-
-
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_the_runs_id_may_be_in_the_value(tmp_path: Path, magic: int) -> None:
     """In every format; near misses: another run, no number, text after the number, a truncated prefix."""
@@ -501,19 +393,6 @@ def test_an_abort_without_its_marker_is_read_from_the_index(tmp_path: Path) -> N
     index.write_bytes(b"\0\1" + aborted_entry(7, 0, 2)[2:])
     with pytest.raises(FloodmarkError, match="entry 0 has version 1"):
         rows(tmp_path)
-
-
-def test_checkpoints(tmp_path: Path) -> None:
-    """Kafka's two formats, and missing files."""
-    (tmp_path / "log-0").mkdir()
-    (tmp_path / "replication-offset-checkpoint").write_text("0\n2\nlog 0 10\nother 1 4\n")
-    (tmp_path / "log-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n2 5\n")
-
-    assert read_offsets(tmp_path / "replication-offset-checkpoint") == {("log", 0): 10, ("other", 1): 4}
-    assert read_epochs(tmp_path / "log-0") == ((0, 0), (2, 5))
-    assert describe(tmp_path, SPEC).checkpointed_hw == 10
-    assert read_epochs(tmp_path / "log-1") is None
-    assert read_offsets(tmp_path / "nowhere") == {}
 
 
 @pytest.mark.parametrize("text", ["", "0\n", "0\n2\n0 0\n", "0\n1\n0 ze"])

@@ -1,7 +1,8 @@
 """Schedules on the simulated cluster: the steps of plays.txt, and what of them comes into the history.
 
 Above `--` a play has the steps of a scenario (or an entry as JSON); below it a line for each send and fault,
-and the entries whose moment did not come. Times are left out; what must hold of them is asserted here.
+the entries whose moment did not come, and those that a reproduction of the run ties to another moment (acks,
+the state then, the entry before). Times are left out; what must hold of them is asserted here.
 `pytest --rewrite` writes what now comes out: then read the diff.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from floodmark.harness.cluster.simulated.place import SimulatedPlace
+from floodmark.harness.commands.reproduce import read_first
 from floodmark.harness.commands.run import planned
 from floodmark.harness.history import read
 from floodmark.harness.op import NEMESIS, Op
@@ -43,7 +45,7 @@ def played(steps: str, out: Path) -> tuple[Mapping[str, Any], list[Op]]:
     return json.loads((out / "run.json").read_text()), list(read(out / "history.jsonl"))
 
 
-def told(about: Mapping[str, Any], ops: list[Op]) -> Iterator[str]:
+def told(folder: Path, about: Mapping[str, Any], ops: list[Op]) -> Iterator[str]:
     for op in ops:
         if op.process == NEMESIS:
             shown = without_times({key: value for key, value in (op.fault or {}).items() if key != "nodes"})
@@ -53,6 +55,10 @@ def told(about: Mapping[str, Any], ops: list[Op]) -> Iterator[str]:
     for position, words in about["missed_words"].items():
         yield f"missed {position}: {words['waited_for']}"
     yield f"ended {about['ended']}"
+    for anchor in read_first(folder, None).anchors:
+        if anchor.now != anchor.then:
+            (now,) = json_form.write([anchor.now])
+            yield f"again {anchor.position} by {anchor.by}: {json.dumps(rounded(now))}"
 
 
 def without_times(value: Any) -> Any:
@@ -62,6 +68,14 @@ def without_times(value: Any) -> Any:
     return [without_times(one) for one in value] if isinstance(value, list) else value
 
 
+def rounded(value: Any) -> Any:
+    """Nanoseconds are shown as milliseconds, and no time-outs."""
+    if isinstance(value, dict):
+        return {key.replace("_ns", "_ms"): one // 1_000_000 if key.endswith("_ns") else rounded(one)
+                for key, one in value.items() if key != "timeout_s"}
+    return [rounded(one) for one in value] if isinstance(value, list) else value
+
+
 PLAYS = plays()
 
 
@@ -69,7 +83,7 @@ PLAYS = plays()
 def test_what_a_schedule_brings(title: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     steps, *written = PLAYS[title]
     about, ops = played(steps, tmp_path / "run")
-    now = "".join(f"{line}\n" for line in told(about, ops))
+    now = "".join(f"{line}\n" for line in told(tmp_path / "run", about, ops))
     if request.config.getoption("--rewrite"):
         PLAYS[title] = [steps, now]
         FILE.write_text("".join(f"== {name}\n" + "--\n".join(part.strip() + "\n" for part in parts)

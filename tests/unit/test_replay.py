@@ -15,7 +15,7 @@ from floodmark.harness.runner import _initial_about
 from floodmark.harness.saved_run import read_saved
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Entry, Schedule
-from floodmark.harness.schedule.moments import HEALTHY, Ack, After, Failpoint, InTurn, Time
+from floodmark.harness.schedule.moments import After, Time
 from floodmark.harness.schedule.reanchoring import (
     AnchorBasis,
     ReanchoredEntry,
@@ -136,21 +136,6 @@ def test_lines_belong_to_entries_in_order_and_some_entries_have_none() -> None:
         0: 11 * MS, 2: 31 * MS}
 
 
-def test_a_crash_at_a_failpoint_belongs_to_no_entry() -> None:
-    """The harness records it as a kill that no entry requested."""
-    arm = Entry(f="arm", nodes=("n1",), args={"point": {"name": "L.acked", "action": "crash"}})
-    kill = at(50, "kill", "n2")
-    crash = Entry(f="kill", nodes=("n1",), moment=Failpoint(node="n1", name="L.acked"))
-    found = history_of((arm, kill), [struck(1, arm), struck(9, crash), struck(51, kill)])
-    assert found.strikes[1].began_ns == 51 * MS
-
-
-def test_a_line_with_resolved_roles_belongs_to_its_entry() -> None:
-    """The role in the entry counts, not the node that had it."""
-    kill = Entry(f="kill", nodes=("leader",), moment=Ack(partition=0, count=1))
-    assert history_of((kill,), [struck(5, kill, ["n3"])]).strikes[0].nodes == ("n3",)
-
-
 def test_a_scripted_send_is_identified_by_its_value() -> None:
     """It began with its invocation and was done with its completion."""
     send = Entry(f="send", args={"sends": [{"partition": 0, "value": 17}]})
@@ -172,27 +157,6 @@ def anchors(schedule: Schedule, ops: Sequence[Op], focus: int | None = 0) -> tup
     return found
 
 
-def test_an_observable_moment_stays_as_it_was() -> None:
-    """An ack, a state, a failpoint; and an entry without a moment."""
-    arm = Entry(f="arm", nodes=("n1",), args={"point": {"name": "L.acked", "action": "hold"}})
-    kill = Entry(f="kill", nodes=("leader",), moment=Ack(partition=0, count=1))
-    pause = Entry(f="pause", nodes=("n2",), moment=Failpoint(node="n1", name="L.acked"))
-    healthy = Entry(f="wait", moment=HEALTHY)
-    found = anchors((arm, kill, pause, healthy), [struck(1, arm), struck(2, kill, ["n1"])])
-    assert [one.now for one in found] == [arm, kill, pause, healthy]
-    assert {one.by for one in found} == {"asked"}
-
-
-def test_a_fault_by_time_while_acks_came_is_tied_to_the_last_ack() -> None:
-    """And to the time since; never sooner than half of its distance from the entry before."""
-    kill = at(100, "kill", "n2")
-    ops = [*acked(1, 10, 20), *acked(2, 30, 90), struck(96, kill)]
-    one = anchors((kill,), ops)[0]
-    assert one.by == "acks"
-    assert one.now.moment == InTurn(of=(
-        After(after_ns=48 * MS), Ack(partition=0, count=2, then_ns=6 * MS)))
-
-
 def test_a_fault_while_nothing_was_acked_is_tied_to_the_entry_before() -> None:
     """Acks of sends invoked before the previous entry do not count: they were in flight already."""
     pause, expire = at(100, "pause", "n2"), at(300, "expire", "n3")
@@ -204,67 +168,12 @@ def test_a_fault_while_nothing_was_acked_is_tied_to_the_entry_before() -> None:
     assert anchors((pause, expire), fresh)[1].by == "acks"
 
 
-def test_acks_long_ago_do_not_count() -> None:
-    """An ack a second before the strike is too old."""
-    kill = at(1000, "kill", "n2")
-    assert anchors((at(1, "heal"), kill), [*acked(1, 10, 20), struck(1000, kill)])[1].by == "after"
-
-
-def test_an_entry_that_ends_a_fault_keeps_its_distance_although_acks_came() -> None:
-    """What ends faults keeps its order and distance."""
-    pause, resume = at(100, "pause", "n2"), at(600, "resume", "n2")
-    ops = [struck(100, pause, took_ms=2), *acked(1, 200, 590), struck(601, resume)]
-    one = anchors((pause, resume), ops)[1]
-    assert (one.by, one.now.moment) == ("after", After(after_ns=499 * MS))
-
-
 def test_a_fault_that_never_struck_keeps_its_least_distance() -> None:
     """Nothing is known of where it would have struck."""
     kill, heal = at(10, "kill", "n2"), at(500, "heal", after_ms=240)
     found = anchors((kill, heal), [struck(10, kill)])
     assert found[0].by == "time"
     assert found[1].now.moment == After(after_ns=240 * MS)
-
-
-def test_a_leader_that_was_killed_and_started_is_named_by_its_roles() -> None:
-    """The current leader is killed, and started."""
-    kill, start = at(100, "kill", "n1"), at(200, "start", "n1")
-    found = anchors((kill, start), [struck(100, kill), struck(200, start)])
-    assert (found[0].now.nodes, found[0].now.args) == (("leader",), {"partition": 0})
-    assert found[1].now.nodes == ("down",)
-    follower = anchors((kill, start), [struck(100, kill, leader="n2"), struck(200, start)])
-    assert [one.now.nodes for one in follower] == [("n1",), ("n1",)]
-
-
-def test_a_role_replaces_a_name_only_if_one_node_has_it() -> None:
-    """Two are down: `down` would start both, so both keep their names."""
-    kill, other = at(100, "kill", "n1"), at(150, "kill", "n2")
-    start, later = at(200, "start", "n1"), at(250, "start", "n2")
-    ops = [struck(100, kill), struck(150, other), struck(200, start), struck(250, later)]
-    assert [one.now.nodes for one in anchors((kill, other, start, later), ops)] == [
-        ("n1",), ("n2",), ("n1",), ("n2",)]
-
-
-def test_the_leader_replaces_a_name_only_if_no_other_node_is_down_or_paused() -> None:
-    """Otherwise the current leader could be that node: a pause in between, and an earlier kill that lasts."""
-    kill, pause = at(100, "kill", "n1"), at(150, "pause", "n2")
-    start, resume = at(200, "start", "n1"), at(250, "resume", "n2")
-    ops = [struck(100, kill), struck(150, pause), struck(200, start), struck(250, resume)]
-    assert [one.now.nodes for one in anchors((kill, pause, start, resume), ops)] == [
-        ("n1",), ("n2",), ("n1",), ("n2",)]
-    down, paused, up = at(100, "kill", "n3"), at(150, "pause", "n1"), at(200, "resume", "n1")
-    lasting = [struck(100, down), struck(150, paused), struck(200, up)]
-    assert anchors((down, paused, up), lasting)[1].now.nodes == ("n1",)
-    expire = at(150, "expire", "n2")
-    ops = [struck(100, kill), struck(150, expire), struck(200, start)]
-    assert anchors((kill, expire, start), ops)[0].now.nodes == ("leader",)
-
-
-def test_an_expiry_needs_nothing_to_undo_it() -> None:
-    """It may name the leader whatever else is in force."""
-    pause, expire = at(100, "pause", "n2"), at(150, "expire", "n1")
-    found = anchors((pause, expire), [struck(100, pause), struck(150, expire)])
-    assert found[1].now.nodes == ("leader",)
 
 
 def test_without_a_finding_the_partition_led_by_the_node_counts() -> None:
@@ -285,25 +194,6 @@ def seeing(op: Op, leader: str, *isr: str) -> Op:
     assert op.fault is not None
     fault = {**op.fault, "where": {"leader": {"0": leader}, "isr": {"0": list(isr)}}}
     return Op(index=0, time=op.time, process=NEMESIS, type=Type.INFO, f=op.f, fault=fault)
-
-
-def test_a_fault_under_another_leader_waits_for_that_leader() -> None:
-    """For the state after the previous fault, by names; if it strikes the leader, only for a leader."""
-    kill, pause, expire = at(100, "kill", "n3"), at(900, "pause", "n1"), at(2000, "expire", "n2")
-    ops = [struck(100, kill), seeing(struck(900, pause), "n2", "n1", "n2"),
-           seeing(struck(2000, expire), "n2", "n2")]
-    second, third = anchors((kill, pause, expire), ops)[1:]
-    assert (second.by, third.by) == ("state", "state")
-    assert second.now.moment is not None
-    assert second.now.moment.to_json() == {"at": "sequence", "of": [
-        {"at": "after", "after_ns": 800 * MS},
-        {"at": "first", "of": [
-            {"at": "state", "all": [{"partition": 0, "field": "leader", "is": "==", "value": "n2"},
-                                    {"partition": 0, "field": "isr", "is": "==", "value": ["n1", "n2"]}]},
-            {"at": "after", "after_ns": 2800 * MS}]}]}
-    assert third.now.moment is not None
-    assert third.now.moment.to_json()["of"][1]["of"][0]["all"][0] == {
-        "partition": 0, "field": "leader", "is": "!=", "value": None}
 
 
 def test_a_fault_close_behind_another_or_in_the_same_state_waits_for_no_state() -> None:

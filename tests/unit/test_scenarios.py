@@ -1,8 +1,10 @@
 """Scenario files: what is read from one, what is refused and on which line; rows and expected findings."""
 
+import asyncio
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,7 +15,10 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import Part, rows_of, spec_of
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.schedule.stage import ActiveFaults
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.failpoints import ACTIONS
+from floodmark.harness.schedule.stage import ActiveFaults, Stage
+from floodmark.harness.schedule.views import PartitionView, Sight, View
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 from floodmark.nemesis.expectations import Row, Words, differences
@@ -31,6 +36,8 @@ from floodmark.nemesis.scenario import (
     systems_of,
     why_not_played,
 )
+from floodmark.nemesis.schedule_runner import resolve_targets
+from floodmark.nemesis.steps import VERBS, read_step
 
 FILE = Path("mine.toml")
 KNOWN = Words(
@@ -287,3 +294,38 @@ def test_every_row_makes_a_plan(
             given = config_on(row.config, REFERENCE)
             assert {key: str(config[key]).lower() for key in given} == dict(given)
             assert plan.spec.concurrency == 0
+
+
+# -- roles --------------------------------------------------------------------------------------------------
+
+ON_NODES = ("kill", "stop", "start", "pause", "resume", "expire")
+OF_THE_LEADER = {
+    **{verb: f"{verb} leader" for verb in (*ON_NODES, "power_cut", "disk", "release", "elect")},
+    **{verb: f"{verb} leader at F.fetch_resp" for verb in ACTIONS},
+    "crash": "crash leader at L.acked", "delay": "delay leader at F.fetch_resp for 5ms",
+    "cut": "cut leader hears-not n3", "send": "send 1..2 to leader", "poll": "poll from leader",
+    "list_offsets": "list_offsets from leader",
+}
+
+
+class LedByN2:
+    """n2 leads partition 1, n1 the others."""
+
+    def now_ns(self) -> int:
+        return 0
+
+    async def view(self) -> View:
+        leaders = {0: "n1", 1: "n2", 2: "n1"}
+        seen = {key: PartitionView(partition=key, leader=leader, epoch=0, isr=(leader,), partition_epoch=0)
+                for key, leader in leaders.items()}
+        return View(time_ns=0, replicas={}, partitions=seen, running=frozenset(), unfenced=frozenset())
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"heal", "wait"}))
+def test_the_partition_of_a_line_is_that_of_its_roles(verb: str) -> None:
+    for entry in json_form.read(read_step(f"{OF_THE_LEADER[verb]} partition 1"), nodes=("n1", "n2", "n3")):
+        found = resolve_targets(entry, None, cast(Sight, LedByN2()), lambda: Stage(replicas={}))
+        resolved = asyncio.run(found)
+        assert resolved is not None
+        assert "n2" in (*resolved.nodes, *resolved.entry.args.get("grudge", {}),
+                        *(resolved.entry.args.get(key) for key in ("to", "from", "leader")))

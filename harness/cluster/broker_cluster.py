@@ -111,8 +111,10 @@ class BrokerCluster:
 
     async def stop(self) -> None:
         """Kills and removes everything. Safe to call twice, and after a failed start."""
-        await self.place.close()
-        await self.runs.close()
+        try:
+            await self.place.close()
+        finally:
+            await self.runs.close()
 
     def died(self) -> list[str]:
         """The nodes that died, in order, each once."""

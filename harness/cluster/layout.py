@@ -23,6 +23,7 @@ from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 LINKS = "links"  # the process, by name
 
 Address = tuple[str, int]
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -206,12 +207,18 @@ def own_files(folder: Path, name: str, *, trace: bool) -> dict[str, Any]:
 
 def property_line(key: str, value: str, *, escapes: bool) -> str:
     """One line of a properties file. UsageError for a key or value with a line break or a comment, which
-    would change the other lines. escapes: a backslash is doubled; else the last character may not be one."""
+    would change the other lines. escapes: as Java reads it,
+    a backslash doubled, and what is not ASCII as \\uXXXX; else the last character may not be a backslash."""
     text = f"{key}={value}"
     continues = value.endswith("\\") and not escapes
     if len(text.splitlines()) != 1 or not text.isprintable() or continues or _KEY.fullmatch(key) is None:
         raise UsageError(f"{key!a} cannot be set to {value!a}: that cannot be in a properties file")
-    return f"{key}={value}\n" if not escapes else text.replace("\\", "\\\\") + "\n"
+    return f"{text}\n" if not escapes else _NOT_ASCII.sub(_escaped, text.replace("\\", "\\\\")) + "\n"
+
+
+def _escaped(char: re.Match[str]) -> str:
+    units = char[0].encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at:at + 4]}" for at in range(0, len(units), 4))
 
 
 def write_properties(file: Path, lines: Mapping[str, str], *, escapes: bool) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from floodmark.harness.record_batches import CRC_FROM, Frame, frame
 
 _SEGMENT = "[0-9]" * 20 + ".log"
+METADATA = "__cluster_metadata-0"  # a broker's copy of the controller's records: it is fetched again anyway
 FLIPPED = 0x40
 TORN_BYTES = 7  # less than the size of any batch
 
@@ -52,8 +53,8 @@ def records_between(before: LogExtents, after: LogExtents) -> Lost:
 
 
 def partition_folders(log_dir: Path) -> list[str]:
-    """The names of the partitions' folders, which are those with a segment."""
-    return sorted({path.parent.name for path in log_dir.glob(f"*-*/{_SEGMENT}")})
+    """The names of the partitions' folders, which are those with a segment; without METADATA."""
+    return sorted({path.parent.name for path in log_dir.glob(f"*-*/{_SEGMENT}")} - {METADATA})
 
 
 def segments_of(folder: Path) -> list[Path]:
@@ -140,8 +141,8 @@ def _damage(log_dir: Path, path: Path, batch: Frame, position: int, byte: int | 
 def _last_batch(log_dir: Path) -> tuple[Path, int, Frame] | None:
     """The last batch of the first partition, by name, that has one: its segment, its position, and the
     batch."""
-    for folder in sorted(path for path in log_dir.iterdir() if path.is_dir()):
-        for path in sorted(folder.glob("*.log"), reverse=True):
+    for name in partition_folders(log_dir):
+        for path in reversed(segments_of(log_dir / name)):
             last = max(batches(path.read_bytes()), key=lambda one: one[0], default=None)
             if last is not None:
                 return path, *last

@@ -31,7 +31,8 @@ class PowerLoss(Protocol):
     def power_cut(
         self, durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None
     ) -> Lost: ...
-    def mark_all_durable(self, durable_file: Path) -> None: ...  # everything is durable now
+    def mark_all_durable(  # everything is durable now; ends: where the logs end, if that was measured
+        self, durable_file: Path, ends: Mapping[str, int] = ...) -> None: ...
     def fsynced(self, durable_file: Path) -> Mapping[str, int] | None: ...  # file -> bytes; None: all
 
 

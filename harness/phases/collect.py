@@ -73,7 +73,10 @@ async def collect(
         rows += await dumps.write(node, running=node in answering)
     if freezes is None and frozen is not None:
         moved = what_moved(frozen, await cluster.observe(), specs)
-    await cluster.stop()
+    try:
+        await cluster.stop()
+    except FloodmarkError as error:  # what was read is kept
+        problems.append(f"the cluster could not be stopped: {error}")
     await asyncio.to_thread(_write_parquet, run)
     traces = ability(cluster, Traces)
     raw_trace = None if traces is None else traces.traces()

@@ -161,7 +161,7 @@ def test_a_limit_that_suffices_is_in_force_and_lifted(tmp_path: Path) -> None:
             await on.place.limits.limit("n1", 2)
         await on.place.limits.limit("n1", 256)
         assert await kernel_limit(on, "n1") == 256 << 20
-        assert on.lab.excused == {"n1": WHY}
+        assert on.lab.excused == {("n1", WHY)}
 
         async def lazy(node: str) -> None:
             del node
@@ -172,7 +172,7 @@ def test_a_limit_that_suffices_is_in_force_and_lifted(tmp_path: Path) -> None:
 
         assert await on.place.limits.mend() == []
         assert await kernel_limit(on, "n1") == before
-        assert on.lab.excused == {}
+        assert on.lab.excused == set()
         on.lab.client.api.kill(on.lab.broker("n1"), "SIGABRT")
         await until(lambda: not on.place.lives("n1"), "n1 to end")
         assert on.cluster.died() == ["n1"]

@@ -184,7 +184,7 @@ def test_a_failing_disk_and_a_read_only_one_lose_what_was_not_fsynced(tmp_path: 
         assert await volumes.mend() == []
         await stage.write(1)
         assert stage.cluster.died() == []
-        assert stage.lab.excused == {}
+        assert stage.lab.excused == set()
 
     with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
         stage.play(story(stage, stage.place.disks))

@@ -14,7 +14,7 @@ from looks import SPEC, look, replica
 from floodmark.harness import catalog, runner
 from floodmark.harness.cluster.reference.system import ReferenceSystem
 from floodmark.harness.commands.run import planned
-from floodmark.harness.errors import UsageError
+from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.logdir import UNREADABLE, LogState
 from floodmark.harness.phases.collect import Collected, collect, observes_of
@@ -228,6 +228,17 @@ def test_a_cluster_without_logs_and_without_freezing_is_collected(tmp_path: Path
     assert result.leaders["0"]["leader"] == "n1"
     assert not list(run.logs_folder.glob("*.jsonl"))
     assert run.replicas_path.read_bytes() == b""
+
+
+def test_what_was_read_is_kept_though_the_cluster_cannot_be_stopped(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_: object) -> None:
+        raise FloodmarkError("the engine does not answer")
+
+    monkeypatch.setattr(KeepsLogsInMemory, "stop", fail)
+    result, run = collect_from(tmp_path, KeepsLogsInMemory(look(), look()))
+    assert result.problems == ("the cluster could not be stopped: the engine does not answer",)
+    assert run.replicas_path.is_file()
 
 
 def test_a_change_during_collection_without_freezing_is_reported(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import importlib.util
 import io
 import os
+import shutil
 import tarfile
 from pathlib import Path
 from types import ModuleType
@@ -104,12 +105,14 @@ def test_damage_loses_the_last_batch_and_no_other(disk: Disk, kind: str) -> None
 
 
 def test_damage_is_done_where_there_are_records(tmp_path: Path) -> None:
-    """Not in the empty segment or partition that comes first or last."""
+    """Not in the empty segment or partition that comes first or last, nor in a copy of the controller's log,
+    which is fetched again."""
     (tmp_path / "empty" / "log-0").mkdir(parents=True)
     assert corrupt(tmp_path / "empty") is None
     one = Disk(tmp_path, segment_bytes=2 * SIZE)
     one.log.append([batch(0), batch(1)])
     one.kill()
+    shutil.copytree(one.folder, one.log_dir / "__cluster_metadata-0")
     (one.log_dir / "a-0").mkdir()
     (one.log_dir / "a-0" / f"{0:020d}.log").touch()
     (one.folder / f"{2:020d}.log").touch()

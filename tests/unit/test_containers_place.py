@@ -68,7 +68,7 @@ def test_an_expected_exit_is_reported_with_its_signal_and_is_no_death(
 
 def test_an_excused_exit_is_kept_with_its_reason(place: ContainersPlace) -> None:
     """It is no death; its last words include the kernel's kill for lack of memory."""
-    place._lab.excused["n1"] = "memory limit"
+    place._lab.excused.add(("n1", "memory limit"))
     of_kernel(place, "n1")
     ended(place, place._lab.broker("n1"))
     [found] = place.faulted_exits
@@ -85,8 +85,9 @@ def test_an_excused_exit_is_kept_with_its_reason(place: ContainersPlace) -> None
 def test_an_exit_by_a_full_disk_is_excused_after_the_heal(
         place: ContainersPlace, logged: str, ago_s: float, excused: bool) -> None:
     """Kafka logs the error, closes, and exits: the disk may have been healed in the meantime."""
-    place._lab.past_faults["n1"] = PastFault(
-        why="disk full", sign="No space left on device", until_s=time.monotonic() + 30 - 60 * ago_s)
+    place._lab.past_faults["n1", "memory limit"] = PastFault(sign=None, until_s=time.monotonic() + 30)
+    place._lab.past_faults["n1", "disk full"] = PastFault(
+        sign="No space left on device", until_s=time.monotonic() + 30 - 60 * ago_s)
     place.layout.log_of("n1").write_text(f"{logged}ERROR Shutdown broker because all log dirs have failed\n")
     ended(place, place._lab.broker("n1"))
     assert [(one.node, one.name) for one in place.faulted_exits] == ([("n1", "disk full")] if excused else [])
@@ -96,7 +97,7 @@ def test_an_exit_by_a_full_disk_is_excused_after_the_heal(
 @pytest.mark.parametrize("by_kernel", [True, False])
 def test_a_kill_by_the_memory_limit_may_be_reported_after_the_limit(
         place: ContainersPlace, by_kernel: bool) -> None:
-    place._lab.past_faults["n1"] = PastFault(why="memory limit", sign=None, until_s=time.monotonic() + 30)
+    place._lab.past_faults["n1", "memory limit"] = PastFault(sign=None, until_s=time.monotonic() + 30)
     if by_kernel:
         of_kernel(place, "n1")
     ended(place, place._lab.broker("n1"))

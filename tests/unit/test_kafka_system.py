@@ -2,7 +2,10 @@
 
 import re
 import struct
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +16,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from floodmark.harness import catalog
 from floodmark.harness.client.batch import uvarint
-from floodmark.harness.cluster.kafka import kafka_system, kraft
+from floodmark.harness.cluster.kafka import kafka_system, kraft, metadata_log
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
@@ -184,6 +187,7 @@ def test_any_other_key_is_passed_to_kafka(found: None) -> None:
     assert runs.about == {"name": "kafka", "version": "4.3.1", "form": "kraft",
                           "topic_config": {"flush.messages": "1", "segment.ms": "7"}}
     assert property_line("no.such.key", "x\\", escapes=True) == "no.such.key=x\\\\\n"
+    assert property_line("log.dirs", "/ü/🪵", escapes=True) == "log.dirs=/\\u00fc/\\ud83e\\udeb5\n"
     assert effective({"min.insync.replicas": "1", "a": "TRUE"}, {"min.insync.replicas": "2", "b": "1"}) == {
         "min.insync.replicas": 2, "a": True}  # a topic's key overrides its brokers'
     assert not {*kraft.PREFERRED} & OURS
@@ -223,6 +227,15 @@ def int32s(*numbers: int) -> bytes:
 def tags(fields: dict[int, bytes]) -> bytes:
     found = b"".join(uvarint(tag) + uvarint(len(data)) + data for tag, data in fields.items())
     return uvarint(len(fields)) + found
+
+
+def batch_of(*values: bytes) -> bytes:
+    batch = DefaultRecordBatchBuilder(
+        magic=2, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1,
+        base_sequence=-1, batch_size=1 << 16)
+    for offset, value in enumerate(values):
+        batch.append(offset, 0, None, value, [])
+    return bytes(batch.build())
 
 
 def after(*values: bytes) -> Decisions:
@@ -273,13 +286,9 @@ def feature(name: bytes, level: int) -> bytes:
 
 @pytest.mark.parametrize("folder", ["", "__cluster_metadata-0"])  # up to 4.3, and from 4.4 on
 def test_the_features_of_a_formatted_folder_are_read(folder: str, tmp_path: Path) -> None:
-    batch = DefaultRecordBatchBuilder(
-        magic=2, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1,
-        base_sequence=-1, batch_size=1 << 16)
-    for offset, value in enumerate((feature(b"metadata.version", 29), feature(b"kraft.version", 1))):
-        batch.append(offset, 0, None, value, [])
+    written = batch_of(feature(b"metadata.version", 29), feature(b"kraft.version", 1))
     (tmp_path / folder).mkdir(exist_ok=True)
-    (tmp_path / folder / "00000000000000000000-0000000000.checkpoint").write_bytes(bytes(batch.build()))
+    (tmp_path / folder / "00000000000000000000-0000000000.checkpoint").write_bytes(written)
 
     assert formatted_features(tmp_path) == {"metadata.version": 29, "kraft.version": 1}
     bad = tmp_path / folder / "00000000000000000000-0000000000.checkpoint"
@@ -312,6 +321,26 @@ def test_a_metadata_log_that_is_created_while_it_is_opened_is_read_the_next_time
     log = MetadataLog(tmp_path)
     assert log.decisions() == Decisions()
     assert log.decisions() == Decisions()
+
+
+def test_a_metadata_log_is_read_by_one_thread_at_a_time_and_on_in_the_next_segment(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / SEGMENT).write_bytes(batch_of(*CREATED))
+    log, both, read = MetadataLog(tmp_path), threading.Barrier(2, timeout=0.2), metadata_log._records
+    log.decisions()
+
+    def meet(data: bytes) -> Any:
+        with suppress(threading.BrokenBarrierError):
+            both.wait()
+        return read(data)
+
+    monkeypatch.setattr(metadata_log, "_records", meet)
+    (tmp_path / FOLDER / f"{2:020d}.log").write_bytes(batch_of(change({0: int32s(2, 3)})))
+    with ThreadPoolExecutor(2) as readers:
+        list(readers.map(lambda _: log.decisions(), range(2)))
+    state = log.decisions().by_name()["log", 0]
+    assert (state.isr, state.partition_epoch) == ((2, 3), 1)
 
 
 def test_a_metadata_log_without_its_start_is_refused(tmp_path: Path) -> None:

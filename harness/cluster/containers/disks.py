@@ -269,7 +269,7 @@ class Volumes:
         if kind in ANYWHERE:
             return await self._damage(node, kind)
         self._faulty[node] = FaultyDisk(kind=kind, since=await self._started(node))
-        self._lab.excused[node] = WHY[kind]
+        self._lab.excused.add((node, WHY[kind]))
         if kind == "full":
             await self._in_helper(node, "fill")
             return {"lost_records": 0}
@@ -282,8 +282,8 @@ class Volumes:
             return
         if faulty.kind == "full":
             await self._in_helper(node, "free")
-            self._lab.past_faults[node] = PastFault(
-                why=WHY["full"], sign=os.strerror(errno.ENOSPC), until_s=time.monotonic() + DYING_S)
+            self._lab.past_faults[node, WHY["full"]] = PastFault(
+                sign=os.strerror(errno.ENOSPC), until_s=time.monotonic() + DYING_S)
             await self._wait_for_end_event(node)
         elif not self._place.lives(node) or await self._started(node) == faulty.since:
             await self._end(node)
@@ -291,8 +291,7 @@ class Volumes:
                 await self._loops.check(node)
             self._power.mark_all_durable(self._durable(node))
         del self._faulty[node]
-        if self._lab.excused.get(node) == WHY[faulty.kind]:
-            del self._lab.excused[node]
+        self._lab.excused.discard((node, WHY[faulty.kind]))
 
     # -- disks shut down ------------------------------------------------------------------------------------
 
@@ -315,9 +314,10 @@ class Volumes:
     async def _lost_since(self, name: str, before: LogExtents) -> Lost:
         """What a disk that was shut down has lost, by reading it now."""
         await _repeated(lambda: self.log_dir(name), f"the disk of {name} to be mounted again")
-        after = await asyncio.to_thread(log_extents, self._lab.work.parent / "nodes" / name)
-        self._power.mark_all_durable(self._durable(name))
-        return replace(records_between(before, after), how="disk")
+        lost = records_between(
+            before, await asyncio.to_thread(log_extents, self._lab.work.parent / "nodes" / name))
+        self._power.mark_all_durable(self._durable(name), lost.kept)
+        return replace(lost, how="disk")
 
     async def _shut_down_alive(self, node: str, kind: str) -> Mapping[str, Any]:
         """Shuts the disk of a running broker down; it goes on and gets errors. One that does not run is not

@@ -70,7 +70,6 @@ T = TypeVar("T")
 class PastFault:
     """A fault that is over. A broker that met it may end of it a little later, or its end be heard later."""
 
-    why: str  # as in EngineResources.excused
     sign: str | None  # in the last lines of the broker's log; None: the kernel killed it for want of memory
     until_s: float  # monotonic
 
@@ -89,8 +88,8 @@ class EngineResources:
         self.process_image = ""  # the image that the cluster's processes run from; set by open()
         self.one_clock = True  # whether the containers' monotonic clock is the harness's
         self.hooks: list[Hook] = []  # removes further things of the run
-        self.excused: dict[str, str] = {}  # broker -> why its end is expected now, without a request
-        self.past_faults: dict[str, PastFault] = {}  # broker -> the last fault that can still end it
+        self.excused: set[tuple[str, str]] = set()  # (broker, why its end is expected now, without a request)
+        self.past_faults: dict[tuple[str, str], PastFault] = {}  # (broker, why) -> the last such fault
         self._client: docker.DockerClient | None = None
         self._subnet: ipaddress.IPv4Network | None = None
         self._keeper_stdin: Any = None

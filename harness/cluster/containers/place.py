@@ -285,20 +285,21 @@ class ContainersPlace:
     def _explained(self, name: str, process: Process, code: int) -> bool:
         if self._system.expects_exit(name, code):
             return True
-        why = self._lab.excused.get(name) or self._past_fault(name, process)
+        why = next((why for of, why in sorted(self._lab.excused) if of == name), None
+                   ) or self._past_fault(name, process)
         if why is not None:
             self.faulted_exits.append(Met(node=name, name=why, action=None, time_ns=time.monotonic_ns()))
         return why is not None
 
     def _past_fault(self, name: str, process: Process) -> str | None:
         """The fault that is over and that explains this end; None: there is none."""
-        past = self._lab.past_faults.get(name)
-        if past is None or time.monotonic() > past.until_s:
-            return None
-        if past.sign is None:
-            return past.why if process.out_of_memory else None
-        lines = log_tail(self.layout.log_of(name), DYING_LINES)
-        return past.why if any(past.sign in line for line in lines) else None
+        for (of, why), past in self._lab.past_faults.items():
+            if of != name or time.monotonic() > past.until_s:
+                continue
+            if process.out_of_memory if past.sign is None else any(
+                    past.sign in line for line in log_tail(self.layout.log_of(name), DYING_LINES)):
+                return why
+        return None
 
     def _lose(self, why: str) -> None:
         if self.processes.ending or self.lost is not None:

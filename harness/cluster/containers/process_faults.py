@@ -86,7 +86,7 @@ class MemoryLimits:
         if limit_mb < LEAST_MB:
             raise FloodmarkError(f"{node} cannot be limited to {limit_mb} MB: {LEAST_MB} MB is the least")
         self._limited.add(node)
-        self._lab.excused[node] = WHY
+        self._lab.excused.add((node, WHY))
         await self._lab.call(f"limit the memory of {node}", self._set, node, limit_mb << 20)
 
     async def resident_bytes(self) -> int:
@@ -116,9 +116,8 @@ class MemoryLimits:
             return
         await self._lab.call(f"free the memory of {node}", self._set, node, HIGHEST)
         self._limited.discard(node)
-        self._lab.past_faults[node] = PastFault(why=WHY, sign=None, until_s=time.monotonic() + EVENT_S)
-        if self._lab.excused.get(node) == WHY:
-            del self._lab.excused[node]
+        self._lab.past_faults[node, WHY] = PastFault(sign=None, until_s=time.monotonic() + EVENT_S)
+        self._lab.excused.discard((node, WHY))
 
     def _set(self, node: str, limit: int) -> None:
         api, container = self._lab.client.api, self._lab.broker(node)

@@ -10,8 +10,7 @@ Rules
    the fsyncs.
 2. Later segments and producer snapshots are removed, and the indexes of the cut segment, which Kafka rebuilds
    when it recovers an unclean log.
-3. __cluster_metadata-0, a broker's copy of the controller's records, is not cut: it is fetched again anyway.
-   Checkpoints are not cut, because Kafka fsyncs them before renaming them. They may name offsets that are
+3. Checkpoints are not cut, because Kafka fsyncs them before renaming them. They may name offsets that are
    gone: Kafka lowers those when it loads the logs.
 4. After an orderly stop the recovery point is the LEO, and nothing is lost.
 5. The harness records what a cut has left in a file next to the broker's folder. A log that was not written
@@ -38,9 +37,9 @@ from floodmark.harness.cluster.log_extents import (
 )
 from floodmark.harness.logdir import read_offsets
 
-METADATA = "__cluster_metadata-0"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HOW = "logs cut at a batch boundary above the recovery point"
+NOTHING: Mapping[str, int] = {}
 _OF_SEGMENT = (".index", ".timeindex", ".txnindex")
 _SNAPSHOT = ".snapshot"
 
@@ -62,16 +61,16 @@ class CutLogs:
         points = read_offsets(log_dir / RECOVERY_POINTS)
         for name in partition_folders(log_dir):
             topic, _, partition = name.rpartition("-")
-            if name == METADATA or not partition.isdecimal() or self._flushes_every(topic):
+            if not partition.isdecimal() or self._flushes_every(topic):
                 continue
             floor = max(points.get((topic, int(partition)), 0), _left_by_cut(durable_file, log_dir / name))
             _cut(log_dir / name, floor, None if keep is None else keep.get(name), random)
-        after = log_extents(log_dir)
-        durable_file.write_text(json.dumps({name: leo for name, (leo, _) in after.items()}), encoding="utf-8")
-        return replace(records_between(before, after), how=HOW)
+        lost = records_between(before, log_extents(log_dir))
+        self.mark_all_durable(durable_file, lost.kept)
+        return replace(lost, how=HOW)
 
-    def mark_all_durable(self, durable_file: Path) -> None:
-        durable_file.write_text("{}", encoding="utf-8")
+    def mark_all_durable(self, durable_file: Path, ends: Mapping[str, int] = NOTHING) -> None:
+        durable_file.write_text(json.dumps({**ends}), encoding="utf-8")
 
     def fsynced(self, durable_file: Path) -> Mapping[str, int] | None:
         return {}  # unknown for every file without the checkpoint

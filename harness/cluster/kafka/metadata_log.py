@@ -7,11 +7,12 @@ Rules
 2. An incomplete batch at the end is read the next time.
 3. A change of a partition without a new leader does not change its leader epoch; every change adds one to the
    partition epoch (Kafka: PartitionRegistration.merge).
-4. The log is read from its start. If the start was deleted (Kafka takes a snapshot once an hour), the log is
-   refused.
+4. The log is read from its start, segment by segment. If the next one to read was deleted (Kafka takes a
+   snapshot once an hour), the log is refused.
 """
 
 import struct
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.record_batches import HEADER, BatchError, frame, records
 
 FOLDER = "__cluster_metadata-0"
-SEGMENT = "00000000000000000000.log"
+SEGMENT = "00000000000000000000.log"  # the first
 NO_LEADER = -1
 _FENCED = {1: True, -1: False}  # values in BrokerRegistrationChange
 _OF_PARTITION_CHANGE = {0: ("isr", "a"), 1: ("leader", "i"), 5: ("recovering", "b"), 6: ("elr", "a")}
@@ -72,25 +73,35 @@ class MetadataLog:
 
     def __init__(self, log_dir: Path) -> None:
         self._folder = log_dir / FOLDER
-        self._at = 0
+        self._segment, self._at = SEGMENT, 0
         self._decisions = Decisions()
+        self._reading = threading.Lock()
 
     def decisions(self) -> Decisions:
         """The state after everything in the log so far. FloodmarkError if it cannot be read."""
-        for _ in self.follow():
-            pass
-        return self._decisions
+        with self._reading:
+            for _ in self.follow():
+                pass
+            return self._decisions
 
     def follow(self) -> Iterator[tuple[int, Decisions]]:
         """Read on to the end of the log so far: after each record, the time of the decision (the controller's
         wall clock, ms since 1970) and the state. FloodmarkError if it cannot be read."""
+        while True:  # a segment is whole when there is a later one
+            later = min((path.name for path in self._folder.glob("*.log") if path.name > self._segment),
+                        default=None)
+            yield from self._read_on(later)
+            if later is None:
+                return
+            self._segment, self._at = later, 0
+
+    def _read_on(self, later: str | None) -> Iterator[tuple[int, Decisions]]:
         try:
-            with (self._folder / SEGMENT).open("rb") as file:
+            with (self._folder / self._segment).open("rb") as file:
                 file.seek(self._at)
                 data = file.read()
         except FileNotFoundError:
-            later = [path for path in self._folder.glob("*.log") if path.name != SEGMENT]  # it may come now
-            if self._at or later:
+            if self._at or later or self._segment != SEGMENT:
                 raise FloodmarkError(f"{self._folder} no longer begins at offset 0, so the controller's "
                                      "decisions are unknown") from None
             return

@@ -47,15 +47,13 @@ PREFERRED: Mapping[str, str] = {
     "log.segment.bytes": "1048576",
     "zookeeper.connection.timeout.ms": "60000",
 }
-_ZOO_CFG = """tickTime=250
-minSessionTimeout=500
-maxSessionTimeout=120000
-admin.enableServer=false
-maxClientCnxns=0
-dataDir={data}
-clientPort={port}
-clientPortAddress={host}
-"""
+_ZOO_CFG: Mapping[str, str] = {
+    "tickTime": "250",
+    "minSessionTimeout": "500",
+    "maxSessionTimeout": "120000",
+    "admin.enableServer": "false",
+    "maxClientCnxns": "0",
+}
 FIRST_UP_S = 60.0  # for ZooKeeper and the first broker; a busy machine starts slowly
 DECIDED_S = 60.0  # for Kafka's controller to act on a session's end
 
@@ -90,15 +88,14 @@ class ZooKeeper:
         layout.make_folders()
         self._layout = layout
         for name in layout.names:
-            if name == CONTROLLER:
-                layout.properties_of(name).write_text(self._zoo_cfg(), encoding="utf-8")
-            else:
-                write_properties(layout.properties_of(name), self._properties(name), escapes=True)
+            lines = self._zoo_cfg() if name == CONTROLLER else self._properties(name)
+            write_properties(layout.properties_of(name), lines, escapes=True)
         self._client = ZooKeeperClient(layout.places[CONTROLLER].reached)
 
-    def _zoo_cfg(self) -> str:
+    def _zoo_cfg(self) -> dict[str, str]:
         place = self._layout.places[CONTROLLER]
-        return _ZOO_CFG.format(data=place.inside(place.log_dir), host=place.listens[0], port=place.listens[1])
+        (host, port), data = place.listens, place.inside(place.log_dir)
+        return {**_ZOO_CFG, "dataDir": data, "clientPort": str(port), "clientPortAddress": host}
 
     def _properties(self, name: str) -> dict[str, str]:
         place = self._layout.places[name]

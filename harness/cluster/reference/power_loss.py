@@ -76,7 +76,7 @@ def fsynced(durable_file: Path) -> Mapping[str, int] | None:
     return None if notes is None else {name: note.length for name, note in notes.items()}
 
 
-def mark_all_durable(durable_file: Path) -> None:
+def mark_all_durable(durable_file: Path, _ends: Mapping[str, int] | None = None) -> None:
     """Writes a side file without notes: all files are durable. The broker must not run."""
     fresh = durable_file.with_name(durable_file.name + ".new")
     header = _MAGIC + struct.pack("<IB", _SLOT_BYTES, _EVERYTHING)

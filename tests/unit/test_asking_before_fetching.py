@@ -1,4 +1,6 @@
-"""Followers that request the end of their last epoch before fetching: KIP-101, KIP-279, KIP-320 until 2.6."""
+"""Followers that request the end of their last epoch before fetching: KIP-101, KIP-279, KIP-320 until 2.6.
+
+What comes of it in a cluster: the scenarios of each generation (tests/teeth)."""
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +18,6 @@ from floodmark.broker.protocol.messages import (
     Fetch,
     FetchAnswer,
     FetchRequest,
-    FetchResponse,
     LeaderAndIsr,
     OffsetsForLeaderEpoch,
     Truncate,
@@ -89,31 +90,24 @@ def test_an_undefined_end_falls_back_to_the_high_watermark(rules: Rules) -> None
     assert isinstance(empty.next_request(), FetchRequest)
 
 
-def test_kip_101_truncates_to_the_offset_without_comparing_epochs() -> None:
-    """An offset at or above its LEO truncates nothing."""
-    for offset, truncations in ((5, []), (3, []), (2, [2])):
-        replica = new_replica(GENERATIONS["kip-101"], 0, 0, 1)
-        replica.step(leader_and_isr(2, 3))
-        assert truncations_after(replica, end(NO_EPOCH, offset)) == truncations
-
-
-def test_kip_279_requests_again_if_the_epochs_do_not_match() -> None:
-    """It truncates to the end of its largest epoch below the answered one, and requests that epoch."""
-    replica = new_replica(KIP_279, 0, 2, 4)
+@pytest.mark.parametrize(("rules", "epochs", "answer", "truncations", "then"), [
+    (GENERATIONS["kip-101"], (0, 0, 1), end(NO_EPOCH, 5), [], None),  # it compares no epochs
+    (GENERATIONS["kip-101"], (0, 0, 1), end(NO_EPOCH, 3), [], None),
+    (GENERATIONS["kip-101"], (0, 0, 1), end(NO_EPOCH, 2), [2], None),
+    (KIP_279, (0, 2, 4), end(3, 9), [2], 2),  # the end of its largest epoch below; which it requests next
+    (KIP_279, (1,), end(0, 1), [0], None),  # Z08: it has no record of that epoch or an earlier one
+], ids=repr)
+def test_where_a_follower_truncates_to(
+        rules: Rules, epochs: tuple[int, ...], answer: EpochEnd, truncations: list[int], then: int | None
+) -> None:
+    replica = new_replica(rules, *epochs)
     replica.step(leader_and_isr(2, 6))
-    assert truncations_after(replica, end(3, 9)) == [2]
-    assert replica.next_request() == EndOffsetRequest(leader=2, leader_epoch=6, epoch=2)
-    assert truncations_after(replica, end(2, 5)) == []
-    assert isinstance(replica.next_request(), FetchRequest)
-
-
-def test_kip_279_truncates_everything_if_all_its_epochs_are_later_than_the_answered_one() -> None:
-    """Z08: it has no record of the answered epoch or an earlier one."""
-    replica = new_replica(KIP_279, 1)
-    replica.step(leader_and_isr(2, 2))
-    assert truncations_after(replica, end(0, 1)) == [0]
-    assert replica.next_request() == FetchRequest(
-        leader=2, leader_epoch=2, offset=0, last_fetched_epoch=NO_EPOCH)
+    assert truncations_after(replica, answer) == truncations
+    request = replica.next_request()
+    if then is None:
+        assert isinstance(request, FetchRequest)
+    else:
+        assert request == EndOffsetRequest(leader=2, leader_epoch=6, epoch=then)
 
 
 def test_a_fenced_follower_stops_and_one_ahead_of_its_leader_retries() -> None:
@@ -205,16 +199,3 @@ def test_a_new_follower_without_a_leader_truncates_nothing() -> None:
         assert replica.next_request() is None
     replica = new_replica(rules_for("high-watermark"), 0, hw=0)
     assert [one.to for one in replica.step(leader_and_isr(2, 3)) if isinstance(one, Truncate)] == [0]
-
-
-def test_the_bug_that_takes_the_hw_first_truncates_one_fetch_later() -> None:
-    """KAFKA-14704; the correct follower ignores the HW of a diverging answer."""
-    for bugs, hw, count in ((("hw_before_trunc",), 2, 0), ((), 0, 1)):
-        replica = new_replica(rules_for("kip-320", bugs), 0, 1)
-        replica.step(leader_and_isr(2, 3))
-        request = replica.next_request()
-        assert isinstance(request, FetchRequest)
-        answer = FetchResponse(now_ms=0, leader=2, asked=request, error=0, hw=2, log_start=0,
-                               diverging=end(0, 1), batches=())  # fmt: skip
-        truncations = [one for one in replica.step(answer) if isinstance(one, Truncate)]
-        assert (replica.hw, len(truncations)) == (hw, count)

@@ -5,14 +5,12 @@ import dataclasses
 import pytest
 
 from floodmark.broker.protocol import errors, messages
-from floodmark.broker.protocol.errors import IllegalEvent, error_name
+from floodmark.broker.protocol.errors import IllegalEvent
 from floodmark.broker.protocol.leader_epoch_cache import LeaderEpochFileCache
 from floodmark.broker.protocol.log import Log
 from floodmark.broker.protocol.messages import Batch, EpochEnd
 from floodmark.broker.protocol.producer_state_manager import SEQUENCES, ProducerStateManager
 from floodmark.broker.protocol.purgatory import DelayedFetchPurgatory
-from floodmark.broker.protocol.rules import GENERATIONS, KIP_320
-from floodmark.broker.testing.bugs import BUGS, rules_for
 
 
 def batch(
@@ -29,20 +27,15 @@ LOG = (batch(0, 2), batch(3, 3), batch(4, 8, epoch=2))
 
 @pytest.mark.parametrize(("offset", "end"), [(9, 9), (12, 9), (8, 4), (4, 4), (3, 3), (2, 0), (0, 0)])
 def test_a_truncation_ends_at_a_batch_boundary_at_or_below(offset: int, end: int) -> None:
-    """An offset inside a batch removes the whole batch; one at or above the LEO removes nothing."""
+    """An offset inside a batch removes the whole batch; one at or above the LEO removes nothing. The log then
+    accepts the next offset only."""
     log = Log(0, LOG)
     assert log.truncate_to(offset) == end == log.end
+    for base in (end - 1, end + 1):
+        with pytest.raises(IllegalEvent):
+            log.append(batch(base, end + 3))
     log.append(batch(end, end, epoch=3))
     assert log.epoch_at(end) == 3
-
-
-def test_a_log_accepts_only_the_next_offset() -> None:
-    """Neither a gap nor an overlap."""
-    log = Log(0, LOG)
-    for base in (8, 10):
-        with pytest.raises(IllegalEvent):
-            log.append(batch(base, 12))
-    assert log.end == 9
 
 
 def test_a_log_knows_where_its_epochs_began() -> None:
@@ -65,11 +58,6 @@ def test_the_end_of_an_epoch_is_that_of_the_largest_at_or_below(
     """KIP-279: the largest epoch <= the requested one, and its end; nothing above the latest."""
     end = LeaderEpochFileCache(CACHE).end_offset_for(epoch, leo=20)
     assert end == (None if found is None else EpochEnd(epoch=found[0], end_offset=found[1]))
-
-
-def test_an_empty_cache_knows_no_epoch() -> None:
-    """Not even epoch 0."""
-    assert LeaderEpochFileCache().end_offset_for(0, leo=0) is None
 
 
 def test_an_assignment_removes_contradicting_entries() -> None:
@@ -104,9 +92,7 @@ def test_a_retry_is_known_among_the_last_five() -> None:
     error, known = producers.check_batch(batch(0, 0, producer=7, first=1))
     assert (error, known and known.base_offset) == (errors.NONE, 1)
     assert producers.check_batch(batch(0, 0, producer=7, first=0)) == (
-        errors.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        None,
-    )
+        errors.OUT_OF_ORDER_SEQUENCE_NUMBER, None)
     assert producers.check_batch(batch(0, 1, producer=7, first=5))[0] == errors.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -114,14 +100,9 @@ def test_producer_epochs_fence_and_restart_the_sequence() -> None:
     """Lower: INVALID_PRODUCER_EPOCH. Higher: only from sequence 0. Unknown producer: from any sequence."""
     producers = ProducerStateManager()
     appended(producers, batch(0, 1, producer=7, epoch_of=1, first=40))
-    assert (
-        producers.check_batch(batch(0, 0, producer=7, epoch_of=0, first=42))[0]
-        == errors.INVALID_PRODUCER_EPOCH
-    )
-    assert (
-        producers.check_batch(batch(0, 0, producer=7, epoch_of=2, first=1))[0]
-        == errors.OUT_OF_ORDER_SEQUENCE_NUMBER
-    )
+    for epoch, first, error in ((0, 42, errors.INVALID_PRODUCER_EPOCH),
+                                (2, 1, errors.OUT_OF_ORDER_SEQUENCE_NUMBER)):
+        assert producers.check_batch(batch(0, 0, producer=7, epoch_of=epoch, first=first)) == (error, None)
     appended(producers, batch(2, 2, producer=7, epoch_of=2, first=0))
     assert producers.check_batch(batch(0, 0, producer=8, first=99)) == (errors.NONE, None)
 
@@ -190,30 +171,6 @@ def test_a_fetch_can_be_forgotten() -> None:
     assert not purgatory.forget("client")
     with pytest.raises(ValueError, match="parked already"):
         purgatory.park("follower", ["p0"], consumer=False, missing_bytes=1, deadline_ms=1)
-
-
-def test_rules_are_found_by_name_and_bugs_change_them() -> None:
-    """Every bug with every generation is a rule set, other than the correct one."""
-    for generation in GENERATIONS:
-        for bug in BUGS:
-            assert rules_for(generation, [bug]).bugs == (bug,)
-    assert rules_for("kip-320", ["trunc_hw"]).truncates_to_hw
-    assert rules_for("kip-320") is KIP_320
-
-
-@pytest.mark.parametrize(
-    ("name", "bugs", "listed"), [("kip-0", [], "kip-320"), ("kip-320", ["nope"], "trunc_hw")]
-)
-def test_an_unknown_name_lists_the_valid_ones(name: str, bugs: list[str], listed: str) -> None:
-    """So that a usage error can list them."""
-    with pytest.raises(ValueError, match=listed):
-        rules_for(name, bugs)
-
-
-def test_errors_have_kafkas_names() -> None:
-    """An unknown code is printed too."""
-    assert error_name(6) == "NOT_LEADER_OR_FOLLOWER"
-    assert error_name(4711) == "ERROR_4711"
 
 
 def test_a_log_line_on_an_event_names_no_address_in_memory() -> None:

@@ -32,62 +32,41 @@ def files(tmp_path: Path) -> Iterator[LogDirectory]:
 # -- checkpoints ------------------------------------------------------------
 
 
-def test_offsets_are_written_as_kafka_writes_them(files: LogDirectory) -> None:
+def test_checkpoints_are_written_as_kafka_writes_them(files: LogDirectory) -> None:
+    """And read back; an empty one of epochs differs from a missing one."""
+    assert read_offset_checkpoint(files.root, HIGH_WATERMARKS) == {}
     write_offset_checkpoint(files, HIGH_WATERMARKS, {("other-topic", 12): 7, ("log", 0): 41})
-
     assert files.path(HIGH_WATERMARKS).read_text() == "0\n2\nlog 0 41\nother-topic 12 7\n"
     assert read_offset_checkpoint(files.root, HIGH_WATERMARKS) == {("log", 0): 41, ("other-topic", 12): 7}
 
-
-def test_epochs_are_written_as_kafka_writes_them(files: LogDirectory) -> None:
-    write_epoch_checkpoint(files, "leader-epoch-checkpoint", [(0, 0), (3, 17)])
-
     path = files.path("leader-epoch-checkpoint")
-    assert path.read_text() == "0\n2\n0 0\n3 17\n"
-    assert read_epoch_checkpoint(path) == ((0, 0), (3, 17))
-
-
-def test_an_empty_epoch_checkpoint_differs_from_a_missing_one(files: LogDirectory) -> None:
-    path = files.path("leader-epoch-checkpoint")
-
     assert read_epoch_checkpoint(path) is None
-    write_epoch_checkpoint(files, path.name, [])
-    assert read_epoch_checkpoint(path) == ()
+    for entries, text in (([(0, 0), (3, 17)], "0\n2\n0 0\n3 17\n"), ([], "0\n0\n")):
+        write_epoch_checkpoint(files, path.name, entries)
+        assert path.read_text() == text
+        assert read_epoch_checkpoint(path) == tuple(entries)
     path.write_bytes(b"")
     assert read_epoch_checkpoint(path) == ()
-    assert read_offset_checkpoint(files.root, HIGH_WATERMARKS) == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("\n", "line 1: version ''"),
-        ("1\n0\n", "line 1: version '1'"),
-        ("0\n", "line 2: '' is no number"),
-        ("0\n-1\n", "line 2: '-1' is no number"),
-        ("0\n2\nlog 0 1\n", "line 2: says 2 entries, 1 follow"),
-        ("0\n1\nlog 0 1\nlog 1 1\n", "line 2: says 1 entries, 2 follow"),
-        ("0\n2\nlog 0 1\nlog 1\n", "line 4: 'log 1' is malformed"),
-        ("0\n1\nlog 0 x\n", "line 3: 'log 0 x' is malformed"),
-        ("0\n1\nlog 0 1 2\n", "line 3: 'log 0 1 2' is malformed"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    (b"\n", ", line 1: version ''"), (b"1\n0\n", ", line 1: version '1'"), (b"0\n1\n\xff\xfe", ": not text"),
+    (b"0\n", ", line 2: '' is no number"), (b"0\n-1\n", ", line 2: '-1' is no number"),
+    (b"0\n2\nlog 0 1\n", ", line 2: says 2 entries, 1 follow"),
+    (b"0\n1\nlog 0 1\nlog 1 1\n", ", line 2: says 1 entries, 2 follow"),
+    (b"0\n2\nlog 0 1\nlog 1\n", ", line 4: 'log 1' is malformed"),
+    (b"0\n1\nlog 0 x\n", ", line 3: 'log 0 x' is malformed"),
+    (b"0\n1\nlog 0 1 2\n", ", line 3: 'log 0 1 2' is malformed"),
+])
 def test_a_malformed_checkpoint_is_refused_by_file_and_line(
-    files: LogDirectory, text: str, message: str
+    files: LogDirectory, text: bytes, message: str
 ) -> None:
-    files.path(HIGH_WATERMARKS).write_text(text)
+    files.path(HIGH_WATERMARKS).write_bytes(text)
 
     with pytest.raises(CheckpointError) as caught:
         read_offset_checkpoint(files.root, HIGH_WATERMARKS)
 
-    assert f"{files.path(HIGH_WATERMARKS)}, {message}" in str(caught.value)
-
-
-def test_a_checkpoint_that_is_no_text_is_refused(files: LogDirectory) -> None:
-    files.path(HIGH_WATERMARKS).write_bytes(b"0\n1\n\xff\xfe")
-
-    with pytest.raises(CheckpointError, match="not text"):
-        read_offset_checkpoint(files.root, HIGH_WATERMARKS)
+    assert f"{files.path(HIGH_WATERMARKS)}{message}" in str(caught.value)
 
 
 def test_a_full_disk_leaves_the_old_checkpoint(files: LogDirectory) -> None:
@@ -100,19 +79,16 @@ def test_a_full_disk_leaves_the_old_checkpoint(files: LogDirectory) -> None:
 
 
 def test_the_clean_shutdown_marker_is_taken_once(files: LogDirectory) -> None:
-    assert take_clean_shutdown_marker(files) is None
-
-    write_clean_shutdown_marker(files, 17)
-
-    assert json.loads(files.path(".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 17}
-    assert take_clean_shutdown_marker(files) == 17
-    assert take_clean_shutdown_marker(files) is None
-
-
-def test_an_empty_marker_of_an_older_kafka_is_clean_without_an_epoch(files: LogDirectory) -> None:
-    files.path(".kafka_cleanshutdown").write_text("")
-
-    assert take_clean_shutdown_marker(files) == -1
+    """An empty one of an older Kafka is clean without an epoch."""
+    marker = files.path(".kafka_cleanshutdown")
+    for epoch in (17, -1):
+        assert take_clean_shutdown_marker(files) is None
+        if epoch < 0:
+            marker.touch()
+        else:
+            write_clean_shutdown_marker(files, epoch)
+            assert json.loads(marker.read_text()) == {"version": 0, "brokerEpoch": epoch}
+        assert take_clean_shutdown_marker(files) == epoch
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "7", "{}", '{"version":0,"brokerEpoch":"x"}'])
@@ -124,38 +100,19 @@ def test_a_malformed_marker_is_refused(files: LogDirectory, text: str) -> None:
 
 
 def test_a_directory_belongs_to_one_node_of_one_cluster(files: LogDirectory) -> None:
-    ensure_meta_properties(files, node_id=1, cluster_id="abc")
-
-    ensure_meta_properties(files, node_id=1, cluster_id="abc")
-    with pytest.raises(CheckpointError, match=r"node\.id is 1, this node's is 2"):
-        ensure_meta_properties(files, node_id=2, cluster_id="abc")
-    with pytest.raises(CheckpointError, match=r"cluster\.id is abc, this node's is xyz"):
-        ensure_meta_properties(files, node_id=1, cluster_id="xyz")
-
-
-def test_a_line_without_a_value_in_meta_properties_is_refused_by_its_number(files: LogDirectory) -> None:
+    """A line without a value is refused by its number."""
+    for _ in range(2):
+        ensure_meta_properties(files, node_id=1, cluster_id="abc")
+    for node_id, cluster_id, why in ((2, "abc", r"node\.id is 1, this node's is 2"),
+                                     (1, "xyz", r"cluster\.id is abc, this node's is xyz")):
+        with pytest.raises(CheckpointError, match=why):
+            ensure_meta_properties(files, node_id=node_id, cluster_id=cluster_id)
     files.path("meta.properties").write_text("#\nversion=1\nnode.id\n")
-
     with pytest.raises(CheckpointError, match=r"meta\.properties, line 3"):
         ensure_meta_properties(files, node_id=1, cluster_id="abc")
 
 
 # -- the journal ------------------------------------------------------------
-
-
-def test_a_journal_returns_its_records_in_order(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path / "controller.jsonl")
-    assert journal.records == ()
-    journal.append([{"type": "register", "broker": 1}])
-    journal.append([{"type": "elect"}, {"type": "isr", "isr": [1, 2]}])
-    journal.close()
-
-    again = Journal.open(tmp_path / "controller.jsonl")
-
-    assert [record["type"] for record in again.records] == ["register", "elect", "isr"]
-    assert again.records[2] == {"type": "isr", "isr": [1, 2]}
-    assert again.torn_bytes == 0
-    again.close()
 
 
 def test_a_journal_cut_at_every_byte_keeps_whole_appends_only(tmp_path: Path) -> None:
@@ -170,6 +127,8 @@ def test_a_journal_cut_at_every_byte_keeps_whole_appends_only(tmp_path: Path) ->
     for length in range(len(whole) + 1):
         path.write_bytes(whole[:length])
         journal = Journal.open(path)
+        torn = 0 if length == len(whole) else length - first if length >= first else length
+        assert journal.torn_bytes == torn
         kept = [record["n"] for record in journal.records]
         assert kept == ([1, 2, 3] if length == len(whole) else [1] if length >= first else [])
         journal.append([{"n": 9}])
@@ -188,15 +147,12 @@ def test_a_bad_line_that_is_not_torn_is_an_error_with_its_number(tmp_path: Path,
         Journal.open(path)
 
 
-def test_a_second_controller_on_one_journal_is_refused(tmp_path: Path) -> None:
+def test_a_journal_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    """By a second controller, or without its folder."""
     journal = Journal.open(tmp_path / "controller.jsonl")
-
     with pytest.raises(JournalError, match="in use by another process"):
         Journal.open(tmp_path / "controller.jsonl")
     journal.close()
-
-
-def test_a_journal_without_a_folder_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match=r"cannot open .*missing/controller\.jsonl"):
         Journal.open(tmp_path / "missing" / "controller.jsonl")
 

@@ -1,6 +1,7 @@
 """What CI servers see of a campaign: its JUnit report and its page, without a cluster or Spark."""
 
 import datetime
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,6 +15,7 @@ from floodmark.harness.commands import campaign
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.night import Results, night_junit, night_markdown, results_of, summary
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "nights.txt"
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
 
 
@@ -35,42 +37,36 @@ def outcome(case: ElementTree.Element) -> tuple[str | None, str]:
     return None, case.findtext("system-out") or ""
 
 
-MIXED = night((CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CRASH, "invalid", (LOST,)),
-              (CUT, "stuck", (HUNG,)), (CUT, "not made", ()))
-
-
-def test_a_new_bug_is_a_failure_with_all_that_is_needed_to_reproduce_it() -> None:
-    found = cases(results(MIXED))
-    kind, message = outcome(found[f"floodmark.signature: {LOST.sentence}"])
-    assert kind == "failure"
-    for text in (LOST.sentence, "new", "50 per 100 runs (15 to 85)", "smallest run nights/monday/runs/3",
-                  "floodmark reproduce nights/monday/runs/3"):
-        assert text in message
-    assert outcome(found["floodmark.campaign: the campaign came to its end"])[0] is None
-
-
-def test_a_known_bug_is_skipped_with_its_reason_and_an_earlier_unmarked_one_fails() -> None:
-    state = night((CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)))
+def nights() -> Iterator[tuple[str, Results]]:
+    """What happened -> the night's results."""
     before = Ledger(nights={"night1": EARLIER})
-    for signature in (LOST, GONE):
+    for signature in (LOST, GONE, replace(LOST, system="kip-101")):
         before = before.with_finding(signature, "night1", 3)
-    before = before.changed(LOST.id, known={"reason": "KAFKA-1211", "since": "2026-02-02"})
-    found = cases(results(state, before))
-    assert outcome(found[f"floodmark.signature: {LOST.sentence}"]) == ("skipped", "known: KAFKA-1211")
-    kind, message = outcome(found[f"floodmark.signature: {GONE.sentence}"])
-    assert (kind, "; since 2026-02-01, in" in message) == ("failure", True)
+    known = before.changed(GONE.id, known={"reason": "KAFKA-1211", "since": "2026-02-02"})
+    early = night((CRASH, "valid", ()), why=None)
+    at(early, 100.0).end_session("the disk is full: make room", early=True)
+    yield "new, stuck, unknown and not made", results(night(
+        (CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CRASH, "invalid", (LOST,)),
+        (CUT, "stuck", (HUNG,)), (CUT, "unknown", ()), (CUT, "not made", ())))
+    yield "seen before, known, permitted; of another system", results(night(
+        (CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)), (CUT, "valid", (ALLOWED,))), known)
+    yield "all that was known is gone", results(night((CRASH, "valid", ())), before)
+    yield "nothing", results(night((CRASH, "valid", ())))
+    yield "no run was made", results(night())
+    yield "ended early", results(early)
 
 
-def test_a_signature_not_found_passes_and_one_of_a_system_not_run_is_left_out() -> None:
-    other = replace(LOST, system="kip-101")
-    before = Ledger(nights={"night1": EARLIER})
-    for signature in (GONE, other):
-        before = before.with_finding(signature, "night1", 3)
-    night_results = results(night((CRASH, "valid", ())), before)
-    found = cases(night_results)
-    assert outcome(found[f"floodmark.signature: {GONE.sentence}"])[0] is None
-    assert f"floodmark.signature: {other.sentence}" not in found
-    assert GONE.finding_and_step not in summary(night_results)  # the summary lists only what was found
+def test_what_a_night_says(request: pytest.FixtureRequest) -> None:
+    """The summary, the page and the cases of the JUnit report, as golden/nights.txt has them."""
+    now = ""
+    for title, found in nights():
+        told = "".join(f"{name}: {' '.join(filter(None, outcome(case)))}\n"
+                       for name, case in cases(found).items())
+        now += f"== {title}: exit code {found.exit_code}\n{summary(found).rstrip()}\n-- page\n"
+        now += f"{night_markdown(found).decode().rstrip()}\n-- JUnit\n{told}"
+    if request.config.getoption("--rewrite"):
+        GOLDEN.write_text(now)
+    assert GOLDEN.read_text() == now
 
 
 def test_names_are_the_same_from_night_to_night() -> None:
@@ -111,26 +107,6 @@ def test_a_campaign_without_a_run_exits_4_once_it_has_ended() -> None:
 
 
 # -- the page -----------------------------------------------------------------------------------------------
-
-
-def test_a_page_begins_with_a_summary_and_keeps_kinds_apart() -> None:
-    state = night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (LOST,)), (CUT, "stuck", (HUNG,)),
-                  (CUT, "not made", ()), (CUT, "unknown", ()))
-    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1)
-    before = before.changed(GONE.id, known={"reason": "KAFKA-1", "since": "2026"})
-    page = night_markdown(results(state, before)).decode()
-    first, _, rest = page.partition("\n")
-    assert first == ("## floodmark: 1 new, 1 known, 1 new (stuck); 5 runs: 2 invalid, 1 stuck, 1 unknown, "
-                     "1 not made; 4,000 acked writes, 8 faults, 1 min 40 s; the time is over")
-    tables = dict(part.partition("\n")[::2] for part in ("top\n" + rest).split("\n### "))
-    assert "lost-write" in tables["top"]
-    assert tables["top"].index("| new |") < tables["top"].index("| known: KAFKA-1 |")
-    assert "stuck" not in tables["top"]
-    assert "| new | stuck" in tables["Clusters that got stuck"]
-    assert "| kip-279 cut | 104 | n1 did not start its log |" in tables["The harness failed"]
-    assert "| kip-279 cut | 105 | unknown: nights/monday/runs/5 |" in tables["Unknown"]
-    assert "floodmark reproduce nights/monday/runs/2\n```" in rest
-    assert "floodmark reproduce nights/monday/runs/1\n" not in rest  # it is known
 
 
 def test_text_of_a_run_is_escaped_and_a_page_has_a_limit() -> None:
@@ -178,18 +154,6 @@ def test_a_report_that_cannot_be_written_is_no_success(
     (tmp_path / "file").touch()
     assert campaign.resume_campaign(folder, junit_file=tmp_path / "file" / "junit.xml") == 4
     assert "junit.xml" in capsys.readouterr().err
-
-
-def test_a_campaign_that_ended_early_is_no_success_and_gives_the_reason_once() -> None:
-    state = night((CRASH, "valid", ()), why=None)
-    at(state, 100.0).end_session("the disk is full: make room", early=True)
-    night_results = results(state)
-    assert night_results.exit_code == 4
-    assert outcome(cases(night_results)["floodmark.campaign: the campaign came to its end"]) == (
-        "error", "the disk is full: make room")
-    assert summary(night_results).count("the disk is full") == 1
-    state.open_session()
-    assert results(state).ended_early is False
 
 
 REASON = "the trace has a broken line"

@@ -13,7 +13,6 @@ from command_line import floodmark
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.gate_outcomes import Outcome, markdown
 from floodmark.harness.report.model import Reading
-from floodmark.harness.report.narrative import WIDE
 from floodmark.harness.report.run_outcome import ruling
 
 ABOUT: dict[str, Any] = {
@@ -200,16 +199,6 @@ def test_a_bug_is_not_grouped_with_a_permitted_finding(folder: Path) -> None:
 # -- five lines ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("trace", "expected"), [
-    ([{**TRACE[2], "isr": ["n1", "n2", "n3"]}], "ISR n1 n2 n3; only n1 n2 had it"),
-    ([{**TRACE[2], "isr": ["n1"]}], "ISR n1 alone"),
-    ([{**TRACE[2], "acks": 1}], "epoch 2, acks=1, ISR n1 n2"),
-])
-def test_the_nodes_that_had_the_record_at_the_ack(folder: Path, trace: list[Any], expected: str) -> None:
-    written(folder / "trace.jsonl", [*TRACE[:2], *trace])
-    assert expected in dict(read(folder, group("lost-write", {**LOST, "event": None})).summary)["acked"]
-
-
 def test_without_an_ack_the_summary_shows_the_read(folder: Path) -> None:
     """And what permits a permitted loss, so that it is not taken for a bug."""
     poll = {"reads": [{"partition": 0, "offset": 4, "value": 6}, {"partition": 0, "offset": 5, "value": 7}]}
@@ -239,31 +228,6 @@ def test_the_ack_shown_is_that_of_the_record(folder: Path) -> None:
     example = {"partition": 0, "offset": 5, "value": 8, "ops": [2, 7]}
     heads = dict(read(folder, group("nonmonotonic-send", example)).summary)
     assert heads["acked"] == "4.100 s 8 at offset 5 of partition 0, to process 4 (history.jsonl:8)"
-
-
-def test_where_logs_diverge_both_records_are_shown(folder: Path) -> None:
-    written(folder / "logs" / "n2.jsonl", [
-        {"node": "n2", "partition": 0, "offset": 5, "epoch": 2, "value": 7, "crc": 1}])
-    example = {"partition": 0, "offset": 5, "value": 8, "nodes": ["n2"]}
-    heads = dict(read(folder, group("diverged", example)).summary)
-    assert heads["acked"] == ("1.100 s 7 at offset 5 of partition 0, epoch 2 (trace.jsonl:3); "
-                              "4.100 s 8 there (history.jsonl:8)")
-    assert heads["now"] == ("offset 5: n3 (the leader) and n1 have 8 of epoch 4 (logs/n3.jsonl:1), "
-                            "n2 has 7 of epoch 2")
-
-
-def test_a_finding_without_a_record_has_no_summary(folder: Path) -> None:
-    """Its paragraph is enough; a run without findings has none either."""
-    assert read(folder, group("stuck", {"partition": 0, "how": "no_ack"})).summary == ()
-    assert read(folder).summary == ()
-
-
-def test_of_very_many_faults_as_many_are_shown_as_fit(folder: Path) -> None:
-    written(folder / "history.jsonl", [*HISTORY[1:3], *(
-        act(index, 2.0 + index / 100, "kill", "n1") for index in range(3, 90))])
-    heads = dict(read(folder, group("lost-write", LOST)).summary)
-    assert re.fullmatch(r"(2\.\d+ s kill n1; ){5}and \d+ more", heads["struck"])
-    assert all(len(f"  {head:<9}  {text}") <= WIDE for head, text in heads.items())
 
 
 def test_without_any_log_the_findings_text_is_shown(folder: Path) -> None:

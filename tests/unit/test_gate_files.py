@@ -23,6 +23,7 @@ from floodmark.harness.report.run_outcome import Ruling
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "gate.txt"
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
 LOST = Finding(name="lost-write", klass="bug", permitted_by=None, count=7, examples=(
     {"partition": 0, "offset": 5, "text": "It was acked, and is gone."}, {"text": "So is this."}))
@@ -122,24 +123,24 @@ def outcome_in(case: ElementTree.Element) -> tuple[str, str] | None:
     return (found[0].tag, found[0].get("type", "")) if found else None
 
 
-def test_every_report_names_the_checks_not_made_in_one_line(
-        runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Also for a run that passes; a run with all checks made has no such line."""
+def test_what_the_reports_say(
+        runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """golden/gate.txt: the page, the worst first and with commands to look at it, and the JUnit report."""
     monkeypatch.setitem(VERDICTS, "untraced", Verdict(valid=True, counts=COUNTS, not_made=(
         NotMade(names=("ack-rule", "unsafe-isr"), reason="this system's trace has no ack"),
         NotMade(names=("unseen",), reason="this system shows no dumps"))))
     run_folder(runs, "untraced")
-    files = {name: tmp_path / name for name in ("junit", "markdown", "json")}
-    through = gate(**{f"{name}_file": file for name, file in files.items()})
-    check.check_folders([runs / "valid", runs / "untraced"], through)
-    line = "ack-rule, unsafe-isr: this system's trace has no ack; unseen: this system shows no dumps"
-    assert capsys.readouterr().out.splitlines().count(f"  not made   {line}") == 1
-    assert html.unescape(files["junit"].read_text()).count(line) == 1
-    assert files["markdown"].read_text().count("\nNot made in 1 run: ack-rule, unsafe-isr: this system") == 1
-    assert files["markdown"].read_text().count("Not made") == 1
-    verdicts = json.loads(files["json"].read_text())
-    assert [len(verdicts[str(runs / name)]["not_made"]) for name in ("valid", "untraced")] == [0, 2]
+    page, suite = tmp_path / "page.md", tmp_path / "junit.xml"
+    assert check.check_folders([runs / name for name in VERDICTS],
+                               gate(markdown_file=page, junit_file=suite)) == 1
+    cases = "".join(
+        f"-- {name}: {case.get('name')}, {case.get('time')} s: {' '.join(outcome_in(case) or ['passed'])}\n"
+        + "".join(f"{child.get('message', child.tag)}\n{child.text or ''}\n" for child in case)
+        for name, case in cases_of(suite.read_bytes()).items())
+    now = f"{html.unescape(page.read_text())}\n{cases}".replace(str(runs), "RUNS")
+    if request.config.getoption("--rewrite"):
+        GOLDEN.write_text(now)
+    assert GOLDEN.read_text() == now
 
 
 @given(st.text(), st.text())
@@ -205,31 +206,6 @@ def outcome_with(words: str, folder: str = "runs/one") -> Outcome:
     verdict = {"valid": False, "findings": [found], "unknown": [{"names": ["unseen"], "reason": words}]}
     return Outcome(folder=Path(folder.replace("\0", "")), ruling=replace(BAD, harness=(words,)),
                    verdict=verdict, failing=(found,), remarks=(("bad line", words),))
-
-
-def test_the_page_has_a_row_for_each_run_and_a_section_for_each_that_fails(
-        runs: Path, tmp_path: Path) -> None:
-    """The worst first; with the commands to look at it."""
-    file = tmp_path / "summary.md"
-    check.check_folders([runs / name for name in VERDICTS], gate(markdown_file=file))
-    page = html.unescape(file.read_text())
-    rows = [line for line in page.splitlines() if line.startswith("| /")]
-    assert rows == [
-        f"| {runs}/invalid | **invalid** | lost-write 7 | duplicate 2 (retries) "
-        "| no final reads of partition 0 |",
-        f"| {runs}/no-run | **failed in the harness**: nothing was judged |  |  | it has no run.json |",
-        f"| {runs}/unknown | **unknown** |  |  | no final reads of partition 0 |",
-        f"| {runs}/valid | valid |  |  |  |",
-        f"| {runs}/permitted | valid |  | duplicate 2 (retries) |  |",
-    ]
-    assert page.startswith("## floodmark: 5 runs: 1 invalid, 1 failed in the harness, 1 unknown, 2 valid\n")
-    assert re.findall("^### .*/(.*)$", page, re.M) == [
-        "invalid: invalid", "no-run: failed in the harness", "unknown: unknown"]
-    invalid = page.split("\n### ")[1]
-    for line in ("- lost-write: 7 findings, a bug", "  - what: It was acked, and is gone.", "  - and 5 more",
-                 "- duplicate: 2 findings, permitted by retries",
-                 f"floodmark show {runs / 'invalid'} --finding lost-write", "floodmark explain lost-write"):
-        assert line in invalid.splitlines()
 
 
 @example("|")

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import resource
 import signal
 import socket
@@ -16,7 +15,7 @@ import pytest
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder, read
-from floodmark.harness.op import Intent, LogOffset, Op, Outcome, Read, Send, Type, Unreadable
+from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Send, Type, Unreadable
 
 
 def send(value: int) -> Intent:
@@ -281,25 +280,3 @@ def test_a_bad_line_is_reported_with_file_and_line(tmp_path: Path, line: bytes, 
     reported: list[str] = []
     assert len(list(read(path, on_bad=reported.append))) == 2
     assert len(reported) == 1
-
-
-def test_every_op_is_read_as_it_was_recorded(tmp_path: Path) -> None:
-    recorded: list[Op] = []
-
-    async def run() -> None:
-        recorder = Recorder(tmp_path / "h")
-        intents = [send(1), Intent(f="poll"), Intent(f="assign", partitions=(0, 2))]
-        outcomes = [
-            Outcome(type=Type.INFO, sends=(Send(partition=0, value=1, offset=4),), error="REQUEST_TIMED_OUT"),
-            Outcome(type=Type.OK, reads=(Read(partition=0, offset=5, value=17, epoch=2),)),
-            Outcome(type=Type.OK, partitions=(0, 2)),
-        ]
-        for intent, outcome in zip(intents, outcomes, strict=True):
-            invoked = recorder.invoke(0, intent)
-            recorded.extend((invoked, recorder.complete(invoked, outcome)))
-        recorded.append(recorder.strike("cut", {"grudge": {"n1": ["n2"]}}))
-        recorder.close()
-
-    asyncio.run(run())
-    assert list(read(tmp_path / "h")) == recorded
-    assert os.path.getsize(tmp_path / "h") > 0

@@ -12,7 +12,7 @@ from floodmark.broker.check_config import find_problem
 from floodmark.harness.commands import broker_questions
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import Part, rows_of, spec_of
+from floodmark.harness.commands.scenario import WHY_A_BUG, WIDTH, Part, demo_acts, notes, rows_of, spec_of
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.schedule import json_form
@@ -257,6 +257,11 @@ def test_every_shipped_scenario_shows_something_and_has_a_control(every: tuple[S
         sample = rows_of(scenario, None, sample=True)
         assert [row.control for row in sample] == [False, True], scenario.name
         assert "kip-320" in {row.rules for row in scenario.rows}, scenario.name
+
+
+def test_each_bug_of_the_demo_has_its_reason_below_the_table() -> None:
+    assert WHY_A_BUG.keys() == {bug for part in demo_acts() for bug in part.row.bugs}
+    assert max(map(len, notes(demo_acts()).splitlines())) <= WIDTH
 
 
 def test_every_scenario_ends_its_faults(every: tuple[Scenario, ...]) -> None:

@@ -1,5 +1,6 @@
 """Power cuts simulated on logs that Apache Kafka wrote (tests/golden/kafka_logs): what is lost and kept."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -91,7 +92,8 @@ def test_a_second_cut_loses_nothing_that_the_first_left(node: Path, tmp_path: Pa
 def test_a_second_cut_keeps_what_a_disk_that_was_shut_down_had(node: Path, tmp_path: Path) -> None:
     cuts, note = CutLogs(), tmp_path / "n1.durable"
     cuts.mark_all_durable(note, {LOG: 6})
-    (node / LOG / f"{SEGMENT}.log").touch()  # it is written again
+    later = note.stat().st_mtime + 1
+    os.utime(node / LOG / f"{SEGMENT}.log", (later, later))  # it is written again
     assert cuts.power_cut(note, node, keep={LOG: 0}).kept[LOG] == 6
 
 

@@ -144,11 +144,6 @@ def test_a_request_is_parsed_by_the_process_as_it_was_meant(name: str) -> None:
     assert (release.topic, release.partition, release.peer) == ("log", 1, 100)
 
 
-def test_an_unknown_partition_is_an_error() -> None:
-    with pytest.raises(FloodmarkError, match="there is no partition 9"):
-        views.point_request(NAMES, {"partition": 9})
-
-
 def test_requests_to_arm_and_release_name_topic_partition_and_broker_id(tmp_path: Path) -> None:
     async def steps(stand: Stand) -> list[Any]:
         await stand.points.arm("n2", HOLD)
@@ -196,31 +191,28 @@ async def crash_as_armed(stand: Stand) -> None:
     stand.node.running = False
 
 
-def test_a_node_that_crashes_during_an_arm_request_is_armed_for_its_next_start(tmp_path: Path) -> None:
-    async def steps(stand: Stand) -> None:
+def test_a_node_that_crashes_during_a_request_is_armed_for_its_next_start_or_holds_nothing(
+        tmp_path: Path) -> None:
+    async def during(stand: Stand, request: Callable[[], Awaitable[Any]]) -> Any:
         ends = asyncio.create_task(crash_as_armed(stand))
         while not stand.node.hangs_up:
             await asyncio.sleep(0.001)
-        await stand.points.arm("n2", HOLD)
+        answer = await request()
         await ends
+        return answer
+
+    async def arm(stand: Stand) -> None:
+        await during(stand, lambda: stand.points.arm("n2", HOLD))
         armed = stand.properties()[-1].partition("=")[2]
         arms = failpoint_requests.parse_arms(
             failpoint_requests.parse_failpoint_setting(armed), failpoint_requests.BROKER)
         assert [arm.action for arm in arms] == ["hold"]
 
-    run(tmp_path, steps)
+    async def release(stand: Stand) -> None:
+        assert await during(stand, lambda: stand.points.release("n2", {"name": "F.appended"})) == 0
 
-
-def test_a_node_that_crashes_during_a_release_request_holds_nothing(tmp_path: Path) -> None:
-    async def steps(stand: Stand) -> int:
-        ends = asyncio.create_task(crash_as_armed(stand))
-        while not stand.node.hangs_up:
-            await asyncio.sleep(0.001)
-        released = await stand.points.release("n2", {"name": "F.appended"})
-        await ends
-        return released
-
-    assert run(tmp_path, steps) == 0
+    run(tmp_path / "arm", arm)
+    run(tmp_path / "release", release)
 
 
 def test_a_node_that_disconnects_without_reaching_a_failpoint_is_an_error(
@@ -314,20 +306,10 @@ def test_an_armed_crash_is_expected_once_and_reported_from_then_on(tmp_path: Pat
     run(tmp_path, steps, trace=trace)
 
 
-def test_an_exit_is_not_expected_because_something_else_was_armed(tmp_path: Path) -> None:
-    """A hold, or a crash at a failpoint that was not reached."""
-    async def steps(stand: Stand) -> None:
-        await stand.points.arm("n2", HOLD)
-        await stand.points.arm("n2", CRASH)
-        stand.matches(5)
-        assert not stand.points.expects_exit("n2", -signal.SIGKILL)
-
-    run(tmp_path, steps)
-
-
 @pytest.mark.parametrize("trace", [True, False])
-def test_an_exit_is_not_expected_because_a_crash_was_armed_once(tmp_path: Path, trace: bool) -> None:
-    """It was released, or an earlier process of the node was armed, or killed at the failpoint."""
+def test_an_exit_is_not_expected_because_something_was_armed_once(tmp_path: Path, trace: bool) -> None:
+    """A hold, or a crash at a failpoint that was not reached; one that was released; one of an earlier
+    process of the node, or of one that was killed at the failpoint."""
     async def steps(stand: Stand) -> None:
         await stand.points.arm("n2", CRASH)
         await stand.points.release("n2", {"name": "F.truncated"})
@@ -337,6 +319,11 @@ def test_an_exit_is_not_expected_because_a_crash_was_armed_once(tmp_path: Path, 
             stand.matches(5, "crash")
         stand.points.started("n2")
         assert not stand.points.expects_exit("n2", -signal.SIGKILL)
+        if trace:
+            await stand.points.arm("n2", HOLD)
+            await stand.points.arm("n2", CRASH)
+            stand.matches(6)
+            assert not stand.points.expects_exit("n2", -signal.SIGKILL)
 
     run(tmp_path, steps, trace=trace)
 
@@ -360,23 +347,20 @@ def test_releasing_all_disarms_all_and_reports_what_is_left(tmp_path: Path) -> N
     assert silent == ["n2 may still be held at a failpoint: n2 refused 'release': no"]
 
 
-def test_a_paused_process_cannot_be_armed(tmp_path: Path) -> None:
-    """It would not read the request in time."""
+def test_who_cannot_be_asked(tmp_path: Path) -> None:
+    """A paused process would not read the request in time; one that ends while all are asked is left out; a
+    partition must be known."""
     async def steps(stand: Stand) -> None:
         stand.node.is_paused = True
-        await stand.points.arm("n2", HOLD)
-
-    with pytest.raises(FloodmarkError, match="n2 is paused, or down, and cannot be asked to arm"):
-        run(tmp_path, steps)
-
-
-def test_a_node_that_ends_while_all_are_asked_is_left_out(tmp_path: Path) -> None:
-    async def steps(stand: Stand) -> Any:
+        with pytest.raises(FloodmarkError, match="n2 is paused, or down, and cannot be asked to arm"):
+            await stand.points.arm("n2", HOLD)
         lives = iter([True, False])
         stand.lives = lambda name: next(lives)  # type: ignore[method-assign]
-        return await stand.points.sockets.ask_all("points", ["n2"], 1.0)
+        assert await stand.points.sockets.ask_all("points", ["n2"], 1.0) == {}
+        with pytest.raises(FloodmarkError, match="there is no partition 9"):
+            views.point_request(NAMES, {"partition": 9})
 
-    assert run(tmp_path, steps) == {}
+    run(tmp_path, steps)
 
 
 def test_acks_that_a_leader_gave_are_counted_by_records(tmp_path: Path) -> None:

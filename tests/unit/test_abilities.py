@@ -126,8 +126,6 @@ def test_an_ability_in_lacks_is_missing_even_if_the_class_has_it() -> None:
     assert Strikes(NoSignals()).answers == {"kill", "start", "stop", "elect"}
     assert unavailable(NoSignals()).keys() == FAULTS.keys() - {"kill", "start", "stop", "elect"}
 
-
-def test_an_object_in_abilities_provides_the_ability() -> None:
     class WithAbilityObject(Bare):
         abilities: Sequence[object] = (object(), CanKillPauseElect())
 
@@ -164,23 +162,16 @@ def test_a_schedule_that_cannot_be_carried_out_is_refused_naming_the_entry(
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize("args", [
-    {"point": "L.acked"}, {"point": ["L.acked"]}, {"point": {"name": "mine"}}, {"leader": 5},
-    {"keep_share": "all"}, {"kind": "corrupt"}])
-def test_the_arguments_of_another_distributions_fault_are_its_own(args: Mapping[str, Any]) -> None:
+def test_a_schedule_that_can_be_carried_out_is_not_refused() -> None:
+    """The arguments of another distribution's fault are its own; the controller's view of a partition is
+    shown by every system."""
     class Limited(CanKillPauseElect):
-        not_shown = frozenset({"leo"})
+        not_shown = frozenset({"leo", "leader", "isr", "epoch"})
 
-    refuse_schedule((Entry(f="their_fault", nodes=("n1",), args=args),), Limited())
-
-
-def test_the_controllers_view_of_a_partition_is_shown_by_every_system() -> None:
-    class Limited(CanKillPauseElect):
-        not_shown = frozenset({"leader", "isr", "epoch"})
-
+    for args in ({"point": "L.acked"}, {"point": {"name": "mine"}}, {"leader": 5}, {"keep_share": "all"}):
+        refuse_schedule((Entry(f="their_fault", nodes=("n1",), args=args),), Limited())
     refuse_schedule((Entry(f="kill", nodes=("n1",), moment=read_moment({
-        "at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"})),),
-                    Limited())
+        "at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"})),), Limited())
 
 
 # -- views --------------------------------------------------------------------------------------------------
@@ -282,38 +273,32 @@ def test_producers_that_repeated_something_are_not_idempotent_by_run_json(
     assert {**about["guarantees"], "resent": about.get("resent")}.items() >= in_run_json.items()
 
 
-def test_logs_kept_in_memory_are_dumped(tmp_path: Path) -> None:
-    """n3 is not running: its row is read from its own log."""
-    full_view = look()
-    result, run = collect_from(tmp_path, KeepsLogsInMemory(replace(
-        full_view, running=frozenset({"n1", "n2"}),
-        replicas={key: state for key, state in full_view.replicas.items() if key[0] != "n3"})))
-
-    assert result.problems == ()
-    assert orjson.loads((run.logs_folder / "n3.jsonl").read_bytes())["value"] == 7
-    rows = [orjson.loads(line) for line in run.replicas_path.read_bytes().splitlines()]
-    assert [(row["node"], row["leo"], row.get("running", True)) for row in rows] == [
-        ("n1", 6, True), ("n2", 6, True), ("n3", 1, False)]
-
-
-def test_a_leader_epoch_checkpoint_that_cannot_be_read_is_named_as_such(tmp_path: Path) -> None:
-    """n1 runs, n3 does not; the others' rows are as usual."""
-
+@pytest.mark.parametrize("unreadable", [False, True])
+def test_logs_kept_in_memory_are_dumped_and_an_unreadable_checkpoint_is_named(
+        tmp_path: Path, unreadable: bool) -> None:
+    """n3 is not running: its row is read from its own log. The leader epochs of n1 and n3 cannot be read."""
     class HasUnreadableEpochs(KeepsLogsInMemory):
         def log_state(self, node: str, partition: int) -> LogState:
             return replace(super().log_state(node, partition), epochs=UNREADABLE)
 
     seen = look()
     replicas = {key: state for key, state in seen.replicas.items() if key[0] != "n3"}
-    replicas["n1", 0] = replace(replicas["n1", 0], epochs=UNREADABLE)
-    _, run = collect_from(tmp_path, HasUnreadableEpochs(
+    if unreadable:
+        replicas["n1", 0] = replace(replicas["n1", 0], epochs=UNREADABLE)
+    kind = HasUnreadableEpochs if unreadable else KeepsLogsInMemory
+    result, run = collect_from(tmp_path, kind(
         replace(seen, running=frozenset({"n1", "n2"}), replicas=replicas)))
 
     rows = [orjson.loads(line) for line in run.replicas_path.read_bytes().splitlines()]
-    assert [(row["node"], row.get("epochs_unreadable"), row["epoch"]) for row in rows] == [
-        ("n1", True, seen.replicas["n1", 0].epoch), ("n2", None, seen.replicas["n2", 0].epoch),
-        ("n3", True, -1)]
-    assert ["epochs" in row for row in rows] == [False, replicas["n2", 0].epochs is not UNKNOWN, False]
+    assert result.problems == ()
+    assert orjson.loads((run.logs_folder / "n3.jsonl").read_bytes())["value"] == 7
+    assert [(row["node"], row["leo"], row.get("running", True)) for row in rows] == [
+        ("n1", 6, True), ("n2", 6, True), ("n3", 1, False)]
+    assert [row.get("epochs_unreadable") for row in rows] == [unreadable or None, None, unreadable or None]
+    if unreadable:
+        assert [row["epoch"] for row in rows] == [
+            *(seen.replicas[node, 0].epoch for node in ("n1", "n2")), -1]
+        assert ["epochs" in row for row in rows] == [False, replicas["n2", 0].epochs is not UNKNOWN, False]
 
 
 def test_observes_of_a_cluster_says_what_it_cannot_show() -> None:

@@ -71,15 +71,9 @@ def test_findings_are_a_line_each_with_what_to_do_beneath() -> None:
         "memory no no no no group",
         "-> boot so",
     ]
-
-
-def test_what_the_chosen_cluster_is_missing_is_in_capitals() -> None:
-    assert "NO engine nobody answers" in shown(chosen="containers")
-
-
-def test_the_line_under_the_heads_is_no_wider_than_a_screen_where_a_text_is() -> None:
+    assert "NO engine nobody answers" in shown(chosen="containers")  # what the chosen cluster is missing
     (rows,) = tables([replace(ROWS[0], detail="x" * 300)], [], chosen="local")[:1]
-    assert len(rows.splitlines()[1]) <= WIDTH < len(rows.splitlines()[2])
+    assert len(rows.splitlines()[1]) <= WIDTH < len(rows.splitlines()[2]), "the line under the heads"
 
 
 # -- decisions -------------------------------------------------------------------------------------------
@@ -100,21 +94,18 @@ def test_every_fault_is_listed_but_no_undo() -> None:
     assert all(row.containers for row in fault_rows(ABLE))
 
 
-def test_the_local_cluster_has_the_faults_it_implements() -> None:
-    local = {row.fault for row in fault_rows(UNKNOWN) if row.local}
+def test_the_local_and_the_simulated_cluster_have_the_faults_they_implement() -> None:
+    rows = fault_rows(UNKNOWN)
+    local = {"kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "disk wiped", "arm"}
 
-    assert local == {"kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "disk wiped", "arm"}
-
-
-def test_the_simulated_cluster_has_the_faults_it_implements() -> None:
-    simulated = {row.fault for row in fault_rows(UNKNOWN) if row.simulated}
-
-    assert simulated == {
-        "kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "reset", "disk wiped", "arm"}
+    assert {row.fault for row in rows if row.local} == local
+    assert {row.fault for row in rows if row.simulated} == local | {"reset"}
 
 
 def test_an_engine_without_abilities_leaves_the_faults_of_brokers() -> None:
-    """A power cut is simulated on files then, and the detail says so."""
+    """A power cut is simulated on files then, and the detail says so. Where there are several means, the
+    one that is used is shown; full and failing disks need loop devices, for they must not be the machine's
+    own."""
     rows = {row.fault: row for row in fault_rows(UNABLE)}
 
     assert {name for name, row in rows.items() if row.containers} == {
@@ -124,13 +115,11 @@ def test_an_engine_without_abilities_leaves_the_faults_of_brokers() -> None:
     assert "no kernel" in rows["power_cut"].detail
     assert (rows["cut"].detail, rows["cut"].todo) == ("no kernel", "get one")
 
-
-def test_the_means_are_shown_where_there_are_several() -> None:
-    abilities = {**dict.fromkeys(NAMES, Ability(can=True)), DELAY: Ability(can=True, how="netem")}
+    abilities = {**dict.fromkeys(NAMES, Ability(can=True)), DELAY: Ability(can=True, how="netem"),
+                 LOOPS: Ability(can=False, why="none")}
     rows = {row.fault: row for row in fault_rows(Engine(rows=(), abilities=abilities))}
-
-    assert rows["packet delay"].detail == "by netem"
-    assert rows["cut"].detail == ""
+    assert (rows["packet delay"].detail, rows["cut"].detail) == ("by netem", "")
+    assert [kind for kind in DISKS_BAD if not rows[f"bad_disk {kind}"].containers] == ["full", "failing"]
 
 
 # -- the engine ------------------------------------------------------------------------------------------
@@ -142,28 +131,24 @@ def facts(**changes: object) -> Facts:
     return Facts(**{**known, **changes})  # type: ignore[arg-type]
 
 
-def test_an_engine_with_its_images_is_complete() -> None:
-    assert lacking(engine_rows(facts()), "containers") == []
+@pytest.mark.parametrize(("changes", "missing", "detail", "todo"), [
+    ({}, [], "", ""),
+    ({"tools": None, "base": None, "base_available": True}, [], "fetched", "--build"),
+    ({"tools": None, "base": None, "base_available": True, "base_why_not": "no such host"}, [],
+     "made of Debian's packages", "--build"),
+    ({"tools": None, "base": None, "base_available": False, "base_why_not": "no such host"}, ["base image"],
+     "no such host", "FLOODMARK_BASE_IMAGE"),
+])
+def test_images_that_can_be_fetched_or_built_are_not_missing(
+        changes: dict[str, object], missing: list[str], detail: str, todo: str) -> None:
+    rows = engine_rows(facts(**changes))
 
-
-@pytest.mark.parametrize(("why_not", "how"), [("", "fetched"), ("no such host", "made of Debian's packages")])
-def test_images_that_can_be_fetched_or_built_are_not_missing(why_not: str, how: str) -> None:
-    rows = {row.item: row for row in engine_rows(
-        facts(tools=None, base=None, base_available=True, base_why_not=why_not))}
-
-    assert rows["base image"].can is None
-    assert how in rows["base image"].detail
-    assert rows["image"].can is None
-    assert "--build" in rows["image"].todo
-
-
-def test_an_unavailable_base_image_is_missing() -> None:
-    rows = engine_rows(facts(tools=None, base=None, base_available=False, base_why_not="no such host"))
-
-    assert lacking(rows, "containers") == ["base image"]
-    (row,) = (row for row in rows if row.item == "base image")
-    assert "no such host" in row.detail
-    assert "FLOODMARK_BASE_IMAGE" in row.todo
+    assert lacking(rows, "containers") == missing
+    if changes:
+        of = {row.item: row for row in rows}
+        assert of["base image"].can is (False if missing else None)
+        assert detail in of["base image"].detail
+        assert todo in of["base image" if missing else "image"].todo
 
 
 # -- the whole doctor -------------------------------------------------------------------------------------
@@ -190,10 +175,6 @@ def test_without_an_engine_the_local_cluster_can_run(
     assert findings["clusters"]["local"] == {"fit": True, "lacks": []}
     assert findings["clusters"]["containers"] == {"fit": False, "lacks": ["engine"]}
     assert {row["containers"] for row in findings["faults"]} == {None}
-
-
-@pytest.mark.usefixtures("_no_engine")
-def test_without_an_engine_the_containers_cluster_cannot_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert examine_machine(cluster="containers") == EXIT_HARNESS
     assert "NO engine" in " ".join(capsys.readouterr().out.split())
 
@@ -224,11 +205,3 @@ def test_a_machine_without_room_shows_its_needs(monkeypatch: pytest.MonkeyPatch,
     assert rows["memory"].detail == "300 MiB available"
     assert "--out" in rows["disk"].todo
     assert rows["ports"].can
-
-
-def test_full_and_failing_disks_need_loop_devices() -> None:
-    """They must not be the machine's own disk."""
-    abilities = {**dict.fromkeys(NAMES, Ability(can=True)), LOOPS: Ability(can=False, why="none")}
-    rows = {row.fault: row for row in fault_rows(Engine(rows=(), abilities=abilities))}
-
-    assert [kind for kind in DISKS_BAD if not rows[f"bad_disk {kind}"].containers] == ["full", "failing"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from floodmark.harness.catalog import NEMESES
 from floodmark.harness.faults import FAULTS, MORE_NEMESES
-from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.json_form import read, write
 from floodmark.harness.schedule.moments import HEALTHY, Failpoint, FirstOf, Time
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step

@@ -1,6 +1,6 @@
 """Schedules on the simulated cluster: the steps of plays.txt, and what of them comes into the history.
 
-Above `--` a play has the steps of a scenario (or an entry as JSON); below it a line for each send and fault,
+Above `--` a play has the steps of a scenario (or an entry as JSON); below it a line for each op and fault,
 the entries whose moment did not come, and those that a reproduction of the run ties to another moment (acks,
 the state then, the entry before). Times are left out; what must hold of them is asserted here.
 `pytest --rewrite` writes what now comes out: then read the diff.
@@ -18,8 +18,9 @@ from floodmark.harness.cluster.simulated.place import SimulatedPlace
 from floodmark.harness.commands.reproduce import read_first
 from floodmark.harness.commands.run import planned
 from floodmark.harness.history import read
-from floodmark.harness.op import NEMESIS, Op
+from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.phases.settle import PROBES
+from floodmark.harness.report.schedule_outcome import strikes_of, strikes_text
 from floodmark.harness.runner import carry_out
 from floodmark.harness.schedule import json_form
 from floodmark.harness.spec import RunSpec
@@ -27,6 +28,7 @@ from floodmark.nemesis import schedule_runner
 from floodmark.nemesis.steps import read_step
 
 FILE = Path(__file__).parent / "plays.txt"
+SCRIPTED = 1_000_000  # the first process of scripted ops; they are numbered from 0 here
 TIMES = {"time", "began", "met", "late_ns", "then_ns"}
 
 
@@ -50,11 +52,14 @@ def told(folder: Path, about: Mapping[str, Any], ops: list[Op]) -> Iterator[str]
         if op.process == NEMESIS:
             shown = without_times({key: value for key, value in (op.fault or {}).items() if key != "nodes"})
             yield f"{' '.join([op.f, *(op.fault or {})['nodes']])} {json.dumps(shown)}"
-        elif op.f == "send" and op.process < PROBES:
-            yield f"{op.type.value} {op.f} {' '.join(str(send.value) for send in op.sends or ())}"
+        elif op.process < PROBES:
+            what = [*(f"{send.value}" for send in op.sends or ()),
+                    *(f"{read.value}@{read.offset}" for read in op.reads or ()), op.error or ""]
+            yield f"#{op.process - SCRIPTED} {op.type.value} {op.f} {' '.join(what)}".rstrip()
     for position, words in about["missed_words"].items():
         yield f"missed {position}: {words['waited_for']}"
-    yield f"ended {about['ended']}"
+    strikes = strikes_text(strikes_of([op for op in ops if op.process == NEMESIS], about))
+    yield f"ended {about['ended']}; struck by {strikes or 'nothing'}"
     for anchor in read_first(folder, None).anchors:
         if anchor.now != anchor.then:
             (now,) = json_form.write([anchor.now])
@@ -131,3 +136,18 @@ def test_a_strike_on_a_node_that_ended_by_itself_is_missed(
     assert [about["missed_words"][str(at)]["waited_for"] for at in about["missed"]] == [
         "healthy (0.4 s)", "healthy (0.2 s)", "healthy (0.1 s)", "it could not be carried out"]
     assert [op.f for op in ops if op.process == NEMESIS] == ["resume", "pause", "expire"]
+
+
+def test_a_process_of_the_load_is_over_after_an_op_of_unknown_outcome(tmp_path: Path) -> None:
+    """The next op is by another process in its place."""
+    plan = planned(RunSpec(cluster="simulated", concurrency=4, nemesis="pause", interval=0.5, duration=4.0,
+                           seed=1, out=tmp_path / "run"), ask_broker=False)
+    asyncio.run(carry_out(plan, lambda _: None))
+    load = [op for op in read(tmp_path / "run" / "history.jsonl") if 0 <= op.process < SCRIPTED]
+    unsure = {op.process for op in load if op.type is Type.INFO}
+
+    assert len(unsure) > 2
+    for process in unsure:
+        assert [op.type for op in load if op.process == process].index(Type.INFO) == sum(
+            op.process == process for op in load) - 1
+    assert {process - 4 for process in {op.process for op in load} - {0, 1, 2, 3}} <= unsure

@@ -5,21 +5,17 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 from command_line import GOLDEN
 
 from floodmark.checkers.read.folder import open_folder
-from floodmark.harness import pipeline
 from floodmark.harness.cli import main
-from floodmark.harness.report.gate_outcomes import junit, markdown, outcome_of
 from floodmark.harness.report.safe_text import harmless, harmless_data, is_plain
 from floodmark.harness.report.saved_verdict import read_verdict
 from floodmark.harness.run import Run
 from floodmark.harness.run_location import is_safe_name
-from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict
 
 LOST = "a-kill-loses-the-tail"
 EVIL = "\x1b]0;owned\x07\x1b[8m\x9b2J\u202egnp.exe\r\nvalid: yes | `x` <b>"
@@ -121,29 +117,6 @@ def test_show_reads_no_file_outside_the_folder_for_a_nodes_name(folder: Path) ->
 
 def test_reproduce_escapes_them_too(folder: Path) -> None:
     assert_harmless(output_of("reproduce", folder))
-
-
-def test_the_gates_reports_escape_them(folder: Path) -> None:
-    """JUnit stays XML; the page and check's output have no markup and no line from the folder."""
-    evil = Verdict(valid=False, counts={"ops": 5}, findings=(
-        Finding(name="lost-write", klass="bug", permitted_by=None, count=1,
-                examples=({"partition": 0, "offset": 5, "text": f"text {EVIL}", "nodes": [f"n{EVIL}"]},)),),
-        unknown=(Unknown(names=("unseen",), reason=f"why {EVIL}"),))
-    outcome = outcome_of(folder, evil, Policy())
-    case = ElementTree.fromstring(junit([outcome], pipeline.datetime.datetime(2026, 1, 1)))
-    assert_harmless("".join(case.itertext()) + "".join(
-        value for element in case.iter() for value in element.attrib.values()))
-    page = markdown([outcome]).decode()
-    assert_harmless(page)
-    body = re.sub(r"```sh\n.*?\n```", "", page, flags=re.DOTALL)
-    assert "<b>" not in body
-    assert "`x`" not in body
-    rows = [line for line in page.splitlines() if line.startswith("|")]
-    assert {line.count("|") for line in rows} == {6}
-    runner = CliRunner()
-    with runner.isolation(color=True) as (out, _, _):
-        pipeline.print_reports([outcome], [None])
-        assert_harmless(out.getvalue().decode())
 
 
 def test_a_saved_verdict_of_another_shape_is_refused(folder: Path) -> None:

@@ -16,6 +16,8 @@ import pytest
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Send, Type, Unreadable
+from floodmark.harness.phases.main_phase import ScriptedClients, ask
+from floodmark.harness.protocols import Session
 
 
 def send(value: int) -> Intent:
@@ -177,6 +179,40 @@ def test_an_existing_history_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "h").write_text("mine")
     with pytest.raises(FloodmarkError, match="cannot begin the history"):
         Recorder(tmp_path / "h")
+
+
+class Reading:
+    """A session that counts the lines of the history file at each op."""
+
+    over = False
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.lines: list[int] = []
+
+    def session(self, process: int) -> Session:
+        return self
+
+    async def apply(self, intent: Intent) -> Outcome:
+        self.lines.append(self._path.read_bytes().count(b"\n"))
+        return Outcome(type=Type.OK, sends=intent.sends)
+
+    async def close(self) -> None:
+        return None
+
+
+def test_the_line_of_an_invocation_is_written_before_its_session_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    reading = Reading(path)
+
+    async def run() -> None:
+        recorder = Recorder(path)
+        await ask(reading, 0, send(1), recorder)
+        await ScriptedClients(reading, recorder).send(send(2))  # type: ignore[arg-type]
+        recorder.close()
+
+    asyncio.run(run())
+    assert reading.lines == [1, 3]
 
 
 SENDS_FOR_EVER = """

@@ -12,14 +12,11 @@ from judged_runs import judged
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, written
 
 from floodmark.harness.campaign.ledger import Ledger, Night, load, save, with_findings
-from floodmark.harness.campaign.state import DATABASE, State, about_of
+from floodmark.harness.campaign.state import DATABASE, State
 from floodmark.harness.commands import campaign
-from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.report import night as night_reports
 from floodmark.harness.report.night import (
     Point,
     Square,
-    index_beside,
     places,
     results_of,
     write_index,
@@ -215,20 +212,6 @@ def coverage(state: State, ledger: Ledger | None = None) -> dict[tuple[str, str]
     return results_of(state, known, ABOUT, matrix, folder="nights/monday").coverage
 
 
-def square(*, runs: int = 0, found: int = 0, known: int = 0, stuck: int = 0) -> Square:
-    return Square(runs=runs, found=found, known=known, stuck=stuck)
-
-
-def test_a_square_counts_all_workloads_of_a_system_under_a_nemesis() -> None:
-    other = replace(CRASH, workload="idempotent")
-    state = night((CRASH, "invalid", (LOST,)), (other, "valid", ()), (other, "stuck", (HUNG,)),
-                  (CUT, "not made", ()))
-
-    assert coverage(state) == {
-        ("kip-279", "crash"): square(runs=3, found=1, stuck=1), ("kip-279", "cut"): square(),
-        ("kip-101", "crash"): square()}
-
-
 def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards(tmp_path: Path) -> None:
     other, third = replace(CRASH, rules="kip-101"), replace(CUT, rules="kip-320")
     before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1)
@@ -311,25 +294,6 @@ def test_a_campaign_names_its_page_on_the_line_before_its_folder(
 
     assert capsys.readouterr().out.splitlines()[-2:] == [f"  page       {folder / 'index.html'}", str(folder)]
     assert "<title>1 new, 1 new (stuck), 5 runs" in (folder / "index.html").read_text()
-
-
-@pytest.mark.parametrize("error", [FloodmarkError("cannot write it: the disk is full"), ValueError("odd")])
-def test_a_page_that_cannot_be_made_is_reported_and_fails_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
-) -> None:
-    folder = folder_of(tmp_path, MIXED)
-    index_beside(folder, about_of(folder))
-    before = (folder / "index.html").read_bytes()
-
-    def fail(*_: object, **__: object) -> str:
-        raise error
-
-    monkeypatch.setattr(night_reports, "render", fail)
-    assert index_beside(folder, about_of(folder)) is None
-
-    assert f"its page was not written: {error}" in capsys.readouterr().err.replace(
-        "a bug of floodmark's own (ValueError: odd)", "odd")
-    assert (folder / "index.html").read_bytes() == before
 
 
 def test_report_takes_a_campaigns_folder_and_another_ledger(tmp_path: Path) -> None:

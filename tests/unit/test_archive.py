@@ -35,32 +35,22 @@ def test_a_missing_archive_is_built_in_the_background(started: list[list[str]]) 
     assert started == [[sys.executable, "-m", "floodmark.checkers.spark.jvm_cds", "--behind"]]
 
 
-@pytest.mark.parametrize("name", jvm_cds.UNWANTED)
-def test_nothing_is_built_if_the_environment_forbids_it(
-    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize("why", [*jvm_cds.UNWANTED, jvm_cds.SUFFIX, jvm_cds.FAILED_SUFFIX, "no folder"])
+def test_nothing_is_built_where_it_is_forbidden_made_or_impossible(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, why: str
 ) -> None:
-    monkeypatch.setenv(name, "true")
+    """By the environment; there is one, or an earlier build failed; the cache is no folder."""
+    path = jvm_cds.archive_path(JAVA)
+    if why in jvm_cds.UNWANTED:
+        monkeypatch.setenv(why, "true")
+    elif why == "no folder":
+        (tmp_path / "floodmark").touch()
+    else:
+        path.parent.mkdir(parents=True)
+        path.with_suffix(why).touch()
 
     assert not jvm_cds.build_in_background(JAVA)
     assert not started
-
-
-@pytest.mark.parametrize("suffix", [jvm_cds.SUFFIX, jvm_cds.FAILED_SUFFIX])
-def test_nothing_is_built_if_the_archive_exists_or_an_earlier_build_failed(
-    started: list[list[str]], suffix: str
-) -> None:
-    path = jvm_cds.archive_path(JAVA).with_suffix(suffix)
-    path.parent.mkdir(parents=True)
-    path.touch()
-
-    assert not jvm_cds.build_in_background(JAVA)
-    assert not started
-
-
-def test_nothing_is_built_if_the_cache_is_no_folder(started: list[list[str]], tmp_path: Path) -> None:
-    (tmp_path / "floodmark").touch()
-
-    assert not jvm_cds.build_in_background(JAVA)
 
 
 def test_a_failed_build_leaves_only_a_note(

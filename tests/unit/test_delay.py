@@ -37,46 +37,27 @@ def test_the_mark_is_the_one_that_the_firewall_accepts(delay: ModuleType) -> Non
     assert delay.MARK == MARK
 
 
-def test_a_delay_is_added(delay: ModuleType) -> None:
-    """Without a random number."""
-    slowness = delay.Slowness(delay_ms=100)
+def test_when_a_packet_is_due(delay: ModuleType) -> None:
+    """Only jitter and loss need a random number. Jitter goes both ways, never below zero, and does not
+    reorder: the second packet would be due before the first and leaves with it. At a rate packets leave one
+    after the other, 1000 bytes at 800 kbit/s in 10 ms; an idle line accumulates no credit; none queues
+    longer than a second, and a dropped one takes no time."""
+    def due(slowness: Any, size: int, *sent: tuple[float, float | None]) -> list[float | None]:
+        """Of packets sent at these times, with these numbers."""
+        return [slowness.due_s(now_s, size, never if number is None else lambda number=number: number)
+                for now_s, number in sent]
 
-    assert [slowness.due_s(now_s, 1500, never) for now_s in (10.0, 10.5)] == [10.1, 10.6]
-
-
-def test_jitter_goes_both_ways_and_does_not_reorder_packets(delay: ModuleType) -> None:
-    """The second would be due before the first and leaves with it; a delay is never below zero."""
-    slowness = delay.Slowness(delay_ms=100, jitter_ms=50)
-    numbers = iter([1.0, 0.0, 0.5])
-
-    due_s = [slowness.due_s(now_s, 1500, lambda: next(numbers)) for now_s in (0.0, 0.01, 1.0)]
-    assert due_s == pytest.approx([0.150, 0.150, 1.100])
-    assert delay.Slowness(jitter_ms=50).due_s(3.0, 1500, lambda: 0.0) == 3.0
-
-
-def test_loss_is_below_the_dice(delay: ModuleType) -> None:
-    """Loss of 1 drops everything."""
-    slowness = delay.Slowness(loss=0.3)
-
-    assert [slowness.due_s(1.0, 1500, lambda: 0.299), slowness.due_s(1.0, 1500, lambda: 0.3)] == [None, 1.0]
-    assert delay.Slowness(loss=1.0).due_s(1.0, 1500, lambda: 0.999) is None
-
-
-def test_a_rate_sends_packets_one_after_the_other(delay: ModuleType) -> None:
-    """1000 bytes at 800 kbit/s take 10 ms. An idle line accumulates no credit."""
-    slowness = delay.Slowness(rate_kbit=800, delay_ms=5)
-
-    assert [slowness.due_s(now_s, 1000, never) for now_s in (1.0, 1.0, 1.001, 9.0)] == pytest.approx(
-        [1.015, 1.025, 1.035, 9.015])
-
-
-def test_a_full_line_drops(delay: ModuleType) -> None:
-    """No packet queues longer than a second; a dropped one takes no time."""
-    slowness = delay.Slowness(rate_kbit=8)  # one byte a millisecond
-
-    due_s = [slowness.due_s(0.0, 400, never) for _ in range(5)]
-    assert due_s == pytest.approx([0.4, 0.8, 1.2, None, None])
-    assert slowness.due_s(0.5, 400, never) == pytest.approx(1.6)
+    make = delay.Slowness
+    assert due(make(delay_ms=100), 1500, (10.0, None), (10.5, None)) == [10.1, 10.6]
+    assert due(make(delay_ms=100, jitter_ms=50), 1500, (0.0, 1.0), (0.01, 0.0), (1.0, 0.5)) == pytest.approx(
+        [0.150, 0.150, 1.100])
+    assert due(make(jitter_ms=50), 1500, (3.0, 0.0)) == [3.0]
+    assert due(make(loss=0.3), 1500, (1.0, 0.299), (1.0, 0.3)) == [None, 1.0]
+    assert due(make(loss=1.0), 1500, (1.0, 0.999)) == [None]
+    assert due(make(rate_kbit=800, delay_ms=5), 1000, *((now, None) for now in (1.0, 1.0, 1.001, 9.0))
+               ) == pytest.approx([1.015, 1.025, 1.035, 9.015])
+    assert due(make(rate_kbit=8), 400, *[(0.0, None)] * 5, (0.5, None)) == pytest.approx(
+        [0.4, 0.8, 1.2, None, None, 1.6])
 
 
 def test_queue_arguments(delay: ModuleType) -> None:

@@ -30,10 +30,10 @@ def read(text: str | bytes) -> list[object]:
 CUT = '{:a "x\\n" :b/c #t [1.5M 2N -3/4 \\a] #_ d :e ##Inf}'
 
 
-@pytest.mark.parametrize("end", range(1, len(CUT)))
-def test_a_text_that_is_cut_off_anywhere_says_so(end: int) -> None:
-    with pytest.raises(EdnError, match=r"1:\d+: the text ends inside the . of line 1: it is cut off"):
-        read(CUT[:end])
+def test_a_text_that_is_cut_off_anywhere_says_so() -> None:
+    for end in range(1, len(CUT)):
+        with pytest.raises(EdnError, match=r"1:\d+: the text ends inside the . of line 1: it is cut off"):
+            read(CUT[:end])
 
 
 FORMS = [
@@ -56,7 +56,9 @@ FORMS = [
                                           Tagged("x", Tagged("y", 1))]),
     ("#_ 1 2 #_#_ 3 4 5 #_ #x 6 #_[7 {:a #_8 9}] 10", [2, 5, 10]),
     (r'"\ud83d\ude00"', ["😀"]), ("1 ; [ \" {\n2;3", [1, 2]),
-    ("1,2,,3", [1, 2, 3]),
+    ("1,2,,3", [1, 2, 3]), ("٣", [Symbol("٣")]),
+    ("[{:a 1} {:a 2}]", [{A: 1}, {A: 2}]),  # one vector or list is read as its elements
+    ("({:a 1}, {:a 2})\n; end", [{A: 1}, {A: 2}]), ("\n;head\n[ {:a 1}\n{:a 2} ]\n", [{A: 1}, {A: 2}]),
     ("", []), (" ; nothing", []), ("\n\n", []),
     ("#{ {:a 1} [ {:b 2} ] }", [frozenset({Tagged("map", frozenset({(A, 1)})),
                                            (Tagged("map", frozenset({(B, 2)})),)})]),
@@ -70,17 +72,6 @@ def test_a_text_gives_its_forms(text: str, expected: list[object]) -> None:
     found = read(text)
     assert found == expected
     assert [type(form) for form in found] == [type(form) for form in expected]
-
-
-def test_a_keyword_is_one_object() -> None:
-    assert read(":a {:a 1}")[0] is A
-    assert A is not keyword("b")
-
-
-@pytest.mark.parametrize("text", [
-    "[{:a 1} {:a 2}]", "({:a 1}, {:a 2})\n; end", "\n;head\n[ {:a 1}\n{:a 2} ]\n"])
-def test_one_vector_or_list_is_read_as_its_elements(text: str) -> None:
-    assert read(text) == [{A: 1}, {A: 2}]
 
 
 def test_each_form_has_the_line_it_begins_on() -> None:
@@ -124,10 +115,6 @@ def test_a_mistake_is_reported_with_its_place(
     assert (caught.value.line, caught.value.column) == (line, column), caught.value
     assert problem in caught.value.problem
     assert str(caught.value) == f"{line}:{column}: {caught.value.problem}"
-
-
-def test_arabic_digits_are_no_number() -> None:
-    assert read("٣") == [Symbol("٣")]
 
 
 # -- memory -------------------------------------------------------------------------------------------------

@@ -104,42 +104,30 @@ def test_a_silent_zookeeper_holds_up_no_other(made: list[Slow], may_connect: thr
     asyncio.run(story())
 
 
-def test_a_session_is_ended_though_zookeeper_was_silent_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("silent", [1, 99])
+def test_a_session_is_ended_though_zookeeper_was_silent_once(
+        monkeypatch: pytest.MonkeyPatch, silent: int) -> None:
+    """Not if it stays silent."""
     asked: list[int] = []
 
     def close_session(hosts: str, session: int) -> None:
         asked.append(session)
-        if len(asked) == 1:
+        if len(asked) <= silent:
             raise ConnectionLoss
 
     async def story() -> None:
         client = ZooKeeperClient(("127.0.0.1", 1))
         monkeypatch.setattr(client, "_connected", lambda: Registration(owner=7))
-        assert await client.expire(1)
+        if silent == 1:
+            assert await client.expire(1)
+        else:
+            with pytest.raises(ZooKeeperSilent, match=r"does not answer \(ConnectionLoss\)"):
+                await client.expire(1)
         await client.close()
 
     monkeypatch.setattr(zookeeper_client, "_close_session", close_session)
     asyncio.run(story())
-    assert asked == [7, 7]
-
-
-def test_a_session_is_not_ended_if_zookeeper_stays_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    def close_session(hosts: str, session: int) -> None:
-        asked.append(session)
-        raise ConnectionLoss
-
-    async def story() -> None:
-        client = ZooKeeperClient(("127.0.0.1", 1))
-        monkeypatch.setattr(client, "_connected", lambda: Registration(owner=7))
-        with pytest.raises(ZooKeeperSilent, match=r"does not answer \(ConnectionLoss\)"):
-            await client.expire(1)
-        await client.close()
-
-    monkeypatch.setattr(zookeeper_client, "_close_session", close_session)
-    asyncio.run(story())
-    assert asked == [7] * zookeeper_client.EXPIRE_TRIES
+    assert asked == [7] * (2 if silent == 1 else zookeeper_client.EXPIRE_TRIES)
 
 
 class Registration:

@@ -45,19 +45,7 @@ def test_a_library_that_never_closes_blocks_neither_the_run_nor_the_exit() -> No
     assert (ran.returncode, ran.stdout) == (0, "closed\n"), ran.stderr
 
 
-def test_an_error_of_the_library_is_raised() -> None:
-    class Consumer:
-        def close(self) -> None:
-            raise RuntimeError("already closed")
-
-    one = session()
-    one._consumer = Consumer()  # type: ignore[assignment]
-
-    with pytest.raises(RuntimeError, match="already closed"):
-        asyncio.run(one.close())
-
-
-def test_real_clients_without_a_broker_are_closed() -> None:
+def test_real_clients_without_a_broker_are_closed_and_an_error_is_raised() -> None:
     one = session()
     one._get_producer(0.0)
     one._get_consumer()
@@ -65,3 +53,12 @@ def test_real_clients_without_a_broker_are_closed() -> None:
     asyncio.run(one.close())
 
     assert (one._producer, one._consumer) == (None, None)
+
+    class Consumer:
+        def close(self) -> None:
+            raise RuntimeError("already closed")
+
+    one = session()
+    one._consumer = Consumer()  # type: ignore[assignment]
+    with pytest.raises(RuntimeError, match="already closed"):
+        asyncio.run(one.close())

@@ -44,6 +44,7 @@ def rot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_a_fault_is_known_to_lose_data_if_its_nemesis_declares_it() -> None:
     assert [loses(f, {}) for f in ("rot", "rot_slowly", "rotting", "kill")] == [True, False, False, False]
+    assert ActiveFaults().after("rot", ["n1"]).lasting == ()
 
 
 def test_a_schedule_is_written_as_it_was_read() -> None:
@@ -78,10 +79,6 @@ def test_a_missing_ability_of_the_cluster_is_named_in_the_error() -> None:
     with pytest.raises(UsageError, match=r"nemesis 'rot' of rotten 0.3 cannot strike here: .*Pauses"):
         nemeses_of(schedule, bare)
     assert nemeses_of(json_form.read([{"f": "heal"}]), bare) == ()
-
-
-def test_a_registered_fault_does_not_last() -> None:
-    assert ActiveFaults().after("rot", ["n1"]).lasting == ()
 
 
 def test_a_judge_takes_an_unknown_fault_for_a_loss_where_lines_are_missing() -> None:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodmark.harness.report.run_files import Budget, LineFile
@@ -21,6 +21,7 @@ LINES = st.lists(st.integers(0, 200), max_size=60, unique=True).map(sorted).flat
                              for key in keys)))
 
 
+@settings(max_examples=50)
 @given(lines=LINES, torn=st.booleans(), target=st.integers(0, 210))
 def test_a_line_is_found_as_by_reading_all(
         tmp_path_factory: pytest.TempPathFactory, lines: tuple[bytes, ...], torn: bool, target: int) -> None:

@@ -55,16 +55,31 @@ def lost(*partitions: int) -> Verdict:
         examples=tuple({"partition": key} for key in partitions)),))
 
 
-def test_a_spared_partition_must_not_show_the_finding() -> None:
-    row = Row(rules="kip-320", manifest=frozenset({"lost-write"}), spared={1: frozenset({"lost-write"})})
-    assert differences(row, lost(0)) == []
-    assert differences(row, lost(0, 1)) == ["lost-write of partition 1, which must be spared"]
+def in_doubt(*names: str) -> Verdict:
+    """A permitted loss, and these names are unknown."""
+    return Verdict(valid="unknown", findings=(Finding(
+        name="lost-write", klass=PERMITTED, permitted_by="unclean.leader.election.enable", count=1,
+        examples=()),), unknown=(Unknown(names=names, reason="no trace"),))
 
 
-def test_without_a_whole_trace_latent_findings_may_be_missing() -> None:
-    row = Row(rules="kip-320", latent=frozenset({"candidate-incomplete"}), manifest=frozenset({"lost-write"}))
-    assert differences(row, lost(0)) == ["no candidate-incomplete"]
-    assert differences(row, lost(0), traced=False) == []
+LOSS = frozenset({"lost-write"})
+SPARED = Row(rules="kip-320", manifest=LOSS, spared={1: LOSS})
+LATENT = Row(rules="kip-320", latent=frozenset({"candidate-incomplete"}), manifest=LOSS)
+ALLOWED = Row(rules="kip-320", permitted=LOSS)
+
+
+@pytest.mark.parametrize(("row", "verdict", "traced", "expected"), [
+    (SPARED, lost(0), True, []),
+    (SPARED, lost(0, 1), True, ["lost-write of partition 1, which must be spared"]),
+    # without a whole trace latent findings may be missing, and a permission may stay in doubt
+    (LATENT, lost(0), True, ["no candidate-incomplete"]), (LATENT, lost(0), False, []),
+    (ALLOWED, in_doubt("lost-write", "inconsistent-offsets"), False, []),
+    (ALLOWED, in_doubt("lost-write"), True, ["unknown: no trace"]),
+    (ALLOWED, in_doubt("lost-write", "diverged"), False, ["unknown: no trace"]),
+])
+def test_how_a_verdict_differs_from_its_row(
+        row: Row, verdict: Verdict, traced: bool, expected: list[str]) -> None:
+    assert differences(row, verdict, traced=traced) == expected
 
 
 def test_eligible_leader_replicas_are_of_kraft_and_need_not_be_turned_off_elsewhere(
@@ -84,17 +99,3 @@ def test_a_sample_has_only_rows_of_its_system(shipped: dict[str, Scenario]) -> N
     controls = {system: rows_of(one, None, sample=True, system=system)[1] for system in (REFERENCE, KRAFT)}
     assert controls[KRAFT].config == {ELR: "1"}
     assert ELR not in controls[REFERENCE].config
-
-
-def in_doubt(*names: str) -> Verdict:
-    """A permitted loss, and these names are unknown."""
-    return Verdict(valid="unknown", findings=(Finding(
-        name="lost-write", klass=PERMITTED, permitted_by="unclean.leader.election.enable", count=1,
-        examples=()),), unknown=(Unknown(names=names, reason="no trace"),))
-
-
-def test_without_a_whole_trace_a_permission_may_stay_in_doubt() -> None:
-    row = Row(rules="kip-320", permitted=frozenset({"lost-write"}))
-    assert differences(row, in_doubt("lost-write", "inconsistent-offsets"), traced=False) == []
-    assert differences(row, in_doubt("lost-write")) == ["unknown: no trace"]
-    assert differences(row, in_doubt("lost-write", "diverged"), traced=False) == ["unknown: no trace"]

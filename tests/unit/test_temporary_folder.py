@@ -43,7 +43,7 @@ def struck_at(number: int, parent: Path) -> bool:
     return False
 
 
-def test_it_is_made_and_removed_with_what_is_in_it(tmp_path: Path) -> None:
+def test_it_is_made_and_removed_with_what_is_in_it_unless_it_was_renamed(tmp_path: Path) -> None:
     with temporary_folder("data-", tmp_path) as folder:
         assert folder.parent == tmp_path
         assert folder.name.startswith("data-")
@@ -51,6 +51,9 @@ def test_it_is_made_and_removed_with_what_is_in_it(tmp_path: Path) -> None:
         (folder / "deeper").mkdir()
         (folder / "deeper" / "log").write_bytes(b"x")
     assert list(tmp_path.iterdir()) == []
+    with temporary_folder("data-", tmp_path) as folder:
+        folder.rename(tmp_path / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_signal_after_any_call_while_it_is_made_leaves_nothing(tmp_path: Path) -> None:
@@ -81,9 +84,3 @@ def test_a_signal_just_after_the_folder_is_made_or_before_it_is_removed(
     assert strikes == []
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_was_renamed_stays(tmp_path: Path) -> None:
-    with temporary_folder("data-", tmp_path) as folder:
-        folder.rename(tmp_path / "run")
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]

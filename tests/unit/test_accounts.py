@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from how_many import cases
 from hypothesis import HealthCheck, given, settings
@@ -234,32 +233,6 @@ def test_a_dump_that_is_out_of_order_and_one_with_spaces_are_read(folder: Path, 
     (account,) = accounts_of(folder, group("diverged", example))
     assert "n1 has 7 of epoch 2 (logs/n1.jsonl:5)" in account["held"]
     assert "process 5 was acked 7" in account["when"]
-
-
-DIED = {"nodes": ["n2"],
-        "text": "The process of n2 ended by itself; its last words: exit 1 | HW 7 above LEO 6"}
-
-
-@pytest.mark.parametrize(("last_words", "sentence", "quoted"), [
-    ({"n2": "exit 1\n\nTraceback\n  HW 7 above LEO 6\n"}, "The process of n2 ended by itself.",
-     [("words", "exit 1"), ("", "Traceback"), ("", "  HW 7 above LEO 6")]),
-    ({"n2": "exit 1\n" + "line\n" * 90 + "HW 7 above LEO 6"}, "The process of n2 ended by itself.",
-     [("words", "exit 1"), ("", "..."), *[("", "line")] * 7, ("", "HW 7 above LEO 6")]),
-    ({"n1": "exit 1"}, DIED["text"], []),
-    (None, DIED["text"], []),
-    ({"n2": 5}, DIED["text"], []),
-])
-def test_the_last_words_of_a_broker_are_quoted_under_its_finding(
-        folder: Path, last_words: Any, sentence: str, quoted: list[tuple[str, str]]) -> None:
-    """Line by line, and not in the sentence as well; if run.json has none, they stay in the sentence."""
-    verdict = {"valid": False, "findings": [group("broker-died", DIED)], "counts": {"ops": 9}}
-    run_json = {**RUN_JSON, "died": ["n2"], "died_words": last_words}
-    (account,) = verdict_text.reading_of(folder, verdict, run_json).accounts
-    assert account.parts[0] == ("what", sentence)
-    assert [part for part in account.parts if part[0] in ("words", "")] == quoted
-    report = click.unstyle(verdict_text.report(folder, verdict, run_json))
-    assert all(f"           {text}\n" in report for head, text in quoted if not head)
-    assert report.count("HW 7 above LEO 6") == 1
 
 
 def test_a_finding_of_a_folder_with_only_its_verdict_is_described(tmp_path: Path) -> None:

@@ -74,12 +74,6 @@ def test_given_settings_stay_and_drawn_ones_fit_them(seed: int) -> None:
 
 
 @given(seed=seeds)
-def test_without_fsync_by_hand_an_ack_needs_two_copies(seed: int) -> None:
-    drawn = draw(seed, config={FLUSH: "1000"})
-    assert int({**drawn.keys, **drawn.topic_keys}[LEAST_ISR]) >= 2
-
-
-@given(seed=seeds)
 def test_a_topics_own_settings_are_drawn_where_a_topic_can_have_them(seed: int) -> None:
     """The brokers then have Kafka's default, so that only the topic's own setting keeps acked records."""
     drawn, without = draw(seed), draw(seed, assignment=spread(("n1",), "log", 1, 1))

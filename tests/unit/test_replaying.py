@@ -20,7 +20,6 @@ from floodmark.harness.commands.reproduce import (
     sought_in,
 )
 from floodmark.harness.errors import UsageError
-from floodmark.harness.report import verdict_text
 from floodmark.harness.report.rates import wilson
 from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
@@ -126,33 +125,6 @@ def test_the_same_finding_has_the_same_name_and_class() -> None:
 def verdict(*findings: dict[str, Any], **unknown: list[str]) -> dict[str, Any]:
     return {"valid": True, "findings": list(findings),
             "unknown": [{"names": names, "reason": reason} for reason, names in unknown.items()]}
-
-
-def changes(before: dict[str, Any] | None, now: dict[str, Any]) -> list[str]:
-    return list(verdict_text.changes(before, now))
-
-
-def test_an_unchanged_verdict_has_no_changes() -> None:
-    """Order and examples are no change."""
-    assert changes(verdict(group("phantom", partition=1), late=["unseen", "phantom"]),
-                   verdict(group("phantom", partition=2), late=["phantom", "unseen"])) == []
-
-
-def test_new_gone_and_changed_findings_are_reported() -> None:
-    """Each in a line of its own."""
-    lines = changes(verdict(group("phantom"), group("unseen", count=2), group("lost-write")),
-                    verdict(group("G1a", text="why"), group("unseen", count=3),
-                            group("lost-write", "permitted")))
-    found = [line.split()[:2] for line in lines]
-    assert found == [["new", "G1a:"], ["why"], ["class", "lost-write:"], ["gone", "phantom:"],
-                     ["count", "unseen,"]]
-
-
-def test_names_that_became_unknown_or_known_are_reported() -> None:
-    """By their reasons; a folder without a verdict has everything new."""
-    lines = changes(verdict(torn=["unseen"], late=["diverged"]), verdict(torn=["unseen", "phantom"]))
-    assert [line.split()[:2] for line in lines] == [["known", "now"], ["unknown", "phantom:"]]
-    assert changes(None, verdict(group("phantom")))[0].startswith("  new ")
 
 
 # -- the exit code and the table ----------------------------------------------------------------------------

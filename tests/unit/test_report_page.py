@@ -16,9 +16,8 @@ from timed_runs import TimedRun
 
 from floodmark.harness.campaign.plan import case_to_json
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.report.run_page import write_report
-from floodmark.harness.report.timeline import ReplicaLog, spans_of
+from floodmark.harness.report.timeline import ReplicaLog
 from floodmark.harness.spec import RunSpec
 
 LOST = "double-failover"
@@ -252,25 +251,6 @@ def test_a_log_is_replayed_and_truncated_records_are_kept_until_they_are_back() 
 
     log.apply({"event": "append", "offset": 2, "count": 2, "epochs": [[0, 2]], "leo": 4, "hw": 2})
     assert (log.log, log.cut) == ([(0, 0, 4)], [(1, 3, 4)])  # offset 3 is there, but of another epoch
-
-
-def test_a_fault_lasts_until_it_is_undone_on_its_node() -> None:
-    kill, pause = act(10, "kill", ["n1"], began=8), act(12, "pause", ["n2"])
-
-    spans = spans_of([kill, pause, act(15, "start", ["n1"]), act(16, "expire", ["n1"])], 99)
-
-    assert [(span.f, span.node, span.began_ns, span.until_ns, span.mended) for span in spans] == [
-        ("kill", "n1", 8, 15, True), ("pause", "n2", 12, 99, False), ("expire", "n1", 16, None, False)]
-
-
-def test_a_cut_is_one_fault_of_the_nodes_whose_links_it_drops() -> None:
-    cut, = spans_of([act(5, "cut", ["n1", "n3"], kind="halves"), act(9, "heal", [])], 99)
-
-    assert (cut.node, cut.nodes, cut.label, cut.until_ns) == (None, ("n1", "n3"), "cut, halves", 9)
-
-
-def act(time: int, f: str, nodes: list[str], **fault: Any) -> Op:
-    return Op(index=0, time=time, process=NEMESIS, type=Type.INFO, f=f, fault={"nodes": nodes, **fault})
 
 
 def test_availability_is_shown_as_measured(tmp_path: Path) -> None:

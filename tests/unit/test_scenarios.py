@@ -2,39 +2,26 @@
 
 import asyncio
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from floodmark.broker.check_config import find_problem
-from floodmark.harness.commands import broker_questions
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import WHY_A_BUG, WIDTH, Part, demo_acts, notes, rows_of, spec_of
+from floodmark.harness.commands.scenario import WHY_A_BUG, WIDTH, demo_acts, notes, rows_of
 from floodmark.harness.errors import UsageError
-from floodmark.harness.faults import FAULTS
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.failpoints import ACTIONS
-from floodmark.harness.schedule.stage import ActiveFaults, Stage
+from floodmark.harness.schedule.stage import Stage
 from floodmark.harness.schedule.views import PartitionView, Sight, View
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 from floodmark.nemesis.expectations import Row, Words, differences
 from floodmark.nemesis.scenario import (
-    ELR,
-    KRAFT,
-    REFERENCE,
-    WITHOUT,
-    ZOOKEEPER,
     Scenario,
-    config_on,
     load,
     parse,
     shipped,
-    systems_of,
-    why_not_played,
 )
 from floodmark.nemesis.schedule_runner import resolve_targets
 from floodmark.nemesis.steps import VERBS, read_step
@@ -262,43 +249,6 @@ def test_every_shipped_scenario_shows_something_and_has_a_control(every: tuple[S
 def test_each_bug_of_the_demo_has_its_reason_below_the_table() -> None:
     assert WHY_A_BUG.keys() == {bug for part in demo_acts() for bug in part.row.bugs}
     assert max(map(len, notes(demo_acts()).splitlines())) <= WIDTH
-
-
-def test_every_scenario_ends_its_faults(every: tuple[Scenario, ...]) -> None:
-    """No node is down, paused or cut off when the steps are done: the run can settle by itself."""
-    for scenario in every:
-        ledger = ActiveFaults()
-        for entry in scenario.schedule:
-            if entry.f in FAULTS:
-                named = {"down": ledger.down, "paused": ledger.paused}
-                nodes = [node for name in entry.nodes or ("cut",) for node in named.get(name, (name,))]
-                ledger = ledger.after(entry.f, nodes, point=entry.args.get("point"))
-        assert ledger.lasting == (), scenario.name
-
-
-def test_every_row_makes_a_plan(
-    every: tuple[Scenario, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rules, bugs, switches and config arrive at the cluster as written; nothing but the steps strikes. The
-    broker's program is asked about each config in this process, not in one for each."""
-    monkeypatch.setattr(broker_questions, "_answer", lambda *_, about: list(map(find_problem, about)))
-    for scenario in every:
-        for row in scenario.rows:
-            part = Part(scenario=scenario, row=row)
-            if row.topics:  # Kafka's alone
-                assert why_not_played(scenario.schedule, row, REFERENCE) is not None, part.title
-                assert why_not_played(scenario.schedule, row, ZOOKEEPER) is None, part.title
-                continue
-            if row.config.get(ELR, WITHOUT) != WITHOUT:
-                assert systems_of(replace(scenario, rows=(row,))) == (KRAFT,), part.title
-                continue
-            plan = planned(spec_of(part, "local", tmp_path / part.folder_name), scenario.schedule)
-            config = plan.cluster.config["n1"]
-            assert config["floodmark.bugs"] == ",".join(row.bugs)
-            assert config.get("floodmark.switches", "") == ",".join(row.switches)
-            given = config_on(row.config, REFERENCE)
-            assert {key: str(config[key]).lower() for key in given} == dict(given)
-            assert plan.spec.concurrency == 0
 
 
 # -- roles --------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The ops of the workloads: unique values, one partition a send, reads that were assigned, by the seed."""
 
-from collections.abc import Mapping
 from itertools import islice
 from random import Random
 from typing import Any
@@ -190,41 +189,22 @@ def test_values_begin_above_those_a_schedule_sends() -> None:
         {"partition": 0, "value": 17}, {"partition": 0, "value": 4}]}))) == 18
 
 
-# -- leaders ------------------------------------------------------------------------------------------------
+# -- leaders (an older epoch than one that was seen is not followed: test_client.py) ------------------------
 
-def metadata(**fields: int) -> ClusterMetadata:
-    partition = PartitionMetadata(**{"error": 0, "leader": 1, "epoch": 0, **fields})
-    return ClusterMetadata(brokers={}, partitions={("log", 0): partition})
+@pytest.mark.parametrize(("later", "leader"), [
+    ({"leader": 1, "epoch": 4}, None),  # an older epoch does not lift the doubt
+    ({"leader": 2, "epoch": 5}, 2),  # the same one does
+    ({"leader": -1, "epoch": 6, "error": 5}, None),  # no leader
+    ({"leader": 2, "epoch": 5, "error": 9}, 2),  # of a replica that is unavailable
+])
+def test_a_leader_that_was_in_doubt(later: dict[str, int], leader: int | None) -> None:
+    leaders = Leaders({7: ("log", 0)})
 
+    def learn(**fields: int) -> None:
+        partition = PartitionMetadata(**{"error": 0, **fields})
+        leaders.learn(ClusterMetadata(brokers={}, partitions={("log", 0): partition}))
 
-@pytest.fixture
-def leaders() -> Leaders:
-    keys: Mapping[int, tuple[str, int]] = {7: ("log", 0)}
-    return Leaders(keys)
-
-
-def test_a_newer_epoch_is_followed_and_an_older_one_is_not(leaders: Leaders) -> None:
-    leaders.learn(metadata(leader=1, epoch=4))
-    leaders.learn(metadata(leader=2, epoch=5))
-    leaders.learn(metadata(leader=1, epoch=4))
-    assert (leaders.leader(7), leaders.epoch(7)) == (2, 5)
-
-
-def test_an_older_epoch_does_not_lift_a_doubt_and_the_same_one_does(leaders: Leaders) -> None:
-    leaders.learn(metadata(leader=2, epoch=5))
+    learn(leader=2, epoch=5)
     leaders.doubt(7)
-    leaders.learn(metadata(leader=1, epoch=4))
-    assert leaders.leader(7) is None
-    leaders.learn(metadata(leader=2, epoch=5))
-    assert leaders.leader(7) == 2
-
-
-def test_no_leader_at_a_newer_epoch_is_accepted(leaders: Leaders) -> None:
-    leaders.learn(metadata(leader=2, epoch=5))
-    leaders.learn(metadata(error=5, leader=-1, epoch=6))
-    assert (leaders.leader(7), leaders.epoch(7)) == (None, 6)
-
-
-def test_an_unavailable_replica_does_not_change_the_leader(leaders: Leaders) -> None:
-    leaders.learn(metadata(error=9, leader=2, epoch=5))
-    assert leaders.leader(7) == 2
+    learn(**later)
+    assert leaders.leader(7) == leader

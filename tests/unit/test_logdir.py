@@ -280,23 +280,6 @@ def wrapper(magic: int, offset: int, codec: int, packed: bytes) -> bytes:
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
 
-@pytest.mark.parametrize("sums", [False, True])
-@pytest.mark.parametrize("values", [[b"1", b"2"], [b"3" * 300_000, b"4"], [bytes(range(256)) * 3]])
-def test_lz4_of_format_v0_has_a_header_whose_checksum_is_wrong(tmp_path: Path, sums: bool,
-                                                               values: list[bytes]) -> None:
-    """One block, several, an incompressible one; with and without checksums and the total size."""
-    import lz4.frame
-
-    inside = b"".join(old(0, at, [value]) for at, value in enumerate([*values, in_value(RUN.encode(), 17)]))
-    packed = bytearray(lz4.frame.compress(
-        inside, block_linked=False, content_checksum=sums, block_checksum=sums, store_size=sums,
-        block_size=lz4.frame.BLOCKSIZE_MAX64KB))
-    packed[14 if sums else 6] ^= 0x55
-    put(tmp_path, wrapper(0, len(values), LZ4, bytes(packed)))
-
-    assert offsets_and_values(tmp_path) == [*((at, None) for at in range(len(values))), (len(values), 17)]
-
-
 @pytest.mark.parametrize("harm", ["cut", "linked", "magic", "block"])
 def test_lz4_of_format_v0_that_is_damaged_is_refused(tmp_path: Path, harm: str) -> None:
     """The CRC of the wrapper is right, so it was written like that."""

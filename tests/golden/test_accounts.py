@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from golden_text import as_written
 
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.narrative import WIDE
@@ -31,10 +32,7 @@ def report_of(path: Path) -> str:
 @pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.stem)
 def test_a_saved_run_is_told_as_written(path: Path, request: pytest.FixtureRequest) -> None:
     """Every sentence of its report is the one in its file."""
-    now, written = report_of(path), path.with_suffix(".txt")
-    if request.config.getoption("--rewrite"):
-        written.write_text(now)
-    assert written.read_text() == now
+    as_written(f"accounts/{path.stem}.txt", report_of(path), request)
 
 
 @pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.stem)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from golden_text import answered_as_written
 
 from floodmark.harness.errors import Refused, UsageError
 from floodmark.harness.schedule import json_form
@@ -17,7 +18,6 @@ from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import Time
 from floodmark.nemesis.steps import GRAMMAR, read_step
 
-FILE = Path(__file__).parent / "schedules.txt"
 NODES, PARTITIONS = ("n1", "n2", "n3"), (0, 1)
 ARMS = "report n1 at L.acked times 0"  # for steps that wait for it
 
@@ -40,11 +40,7 @@ def meaning(line: str) -> str:
 
 
 def test_every_line_means_what_is_written_below_it(request: pytest.FixtureRequest) -> None:
-    given = [line for line in FILE.read_text().splitlines() if line[:1] not in ("=", "!")]
-    now = "".join(f"{line}\n" if line.startswith("#") else f"{line}\n{meaning(line)}\n" for line in given)
-    if request.config.getoption("--rewrite"):
-        FILE.write_text(now)
-    assert FILE.read_text() == now
+    answered_as_written("schedules.txt", meaning, request)
 
 
 def test_what_is_no_step_has_no_entries() -> None:

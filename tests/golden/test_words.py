@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+from golden_text import GOLDEN, as_written
 from trace_laws import FIELDS
 
 from floodmark.harness.campaign.signatures import signatures
@@ -19,7 +20,6 @@ from floodmark.harness.report.model import TraceLine
 from floodmark.harness.report.phrases import clause_of, listed, op_line
 from floodmark.harness.report.schedule_outcome import strikes_of, strikes_text
 
-HERE = Path(__file__).parent
 INVOKED = {"index": 0, "time": 1_000, "process": 5, "type": "invoke", "sends": [{"partition": 0, "value": 7}]}
 FOUND = {"name": "G0", "class": "bug", "permitted_by": None, "count": 1, "examples": [
     {"partition": 0, "offset": 1, "value": 7, "nodes": [], "ops": [0, 1], "text": "It is."}]}
@@ -59,11 +59,9 @@ def in_words(given: dict[str, Any], folder: Path) -> str:
 
 def test_all_words(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Fields of a foreign history with wrong types are left out."""
-    given = (HERE / "words.jsonl").read_text().splitlines()
+    given = (GOLDEN / "words.jsonl").read_text().splitlines()
     now = "".join(f"{in_words(json.loads(line), tmp_path)}\n" for line in given)
-    if request.config.getoption("--rewrite"):
-        (HERE / "words.txt").write_text(now)
-    assert (HERE / "words.txt").read_text() == now
+    as_written("words.txt", now, request)
 
 
 @pytest.mark.parametrize("event", [*FIELDS, "unheard-of", None, 5])

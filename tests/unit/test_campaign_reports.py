@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from golden_text import as_written
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, at, night, results, written
 
 from floodmark.harness.campaign.ledger import Ledger, with_findings
@@ -15,7 +16,6 @@ from floodmark.harness.commands import campaign
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.night import Results, night_junit, night_markdown, results_of, summary
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "nights.txt"
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
 
 
@@ -64,9 +64,7 @@ def test_what_a_night_says(request: pytest.FixtureRequest) -> None:
                        for name, case in cases(found).items())
         now += f"== {title}: exit code {found.exit_code}\n{summary(found).rstrip()}\n-- page\n"
         now += f"{night_markdown(found).decode().rstrip()}\n-- JUnit\n{told}"
-    if request.config.getoption("--rewrite"):
-        GOLDEN.write_text(now)
-    assert GOLDEN.read_text() == now
+    as_written("nights.txt", now, request)
 
 
 def test_names_are_the_same_from_night_to_night() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from golden_text import as_written
 from hypothesis import example, given
 from hypothesis import strategies as st
 from judged_runs import judge_by
@@ -23,7 +24,6 @@ from floodmark.harness.report.run_outcome import Ruling
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "gate.txt"
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
 LOST = Finding(name="lost-write", klass="bug", permitted_by=None, count=7, examples=(
     {"partition": 0, "offset": 5, "text": "It was acked, and is gone."}, {"text": "So is this."}))
@@ -138,9 +138,7 @@ def test_what_the_reports_say(
         + "".join(f"{child.get('message', child.tag)}\n{child.text or ''}\n" for child in case)
         for name, case in cases_of(suite.read_bytes()).items())
     now = f"{html.unescape(page.read_text())}\n{cases}".replace(str(runs), "RUNS")
-    if request.config.getoption("--rewrite"):
-        GOLDEN.write_text(now)
-    assert GOLDEN.read_text() == now
+    as_written("gate.txt", now, request)
 
 
 @given(st.text(), st.text())

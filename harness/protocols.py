@@ -68,7 +68,7 @@ class Cluster(Protocol):
     def abilities(self) -> Sequence[object]: ...  # objects with abilities that the cluster's class lacks
     @property
     def lacks(self) -> Mapping[Any, str]: ...  # abilities (or faults, by f) that it lacks although its class
-    # has the methods, and why
+    # has the methods, and why; "F NODE" and "F FLAG": only this fault on this node, or with this flag
     @property
     def not_shown(self) -> frozenset[str]: ...  # fields of ReplicaView that are always UNKNOWN
 

@@ -71,15 +71,15 @@ def pause(scope: PatternScope) -> FaultPattern:
 
 def cut(scope: PatternScope) -> FaultPattern:
     """A grudge of any kind; half of the time the controller is among the nodes that may be cut off."""
-    kind = scope.random.choice(sorted(KINDS))
+    kind = scope.random.choice(sorted(kind for kind in KINDS if kind != CLIENTS or scope.clients_cut))
     named = scope.nodes
     if kind in _AMONG_NODES and scope.drawn(0.5):
         named = (*named, CONTROLLER)
     grudge = KINDS[kind](scope.random, named)
-    if not grudge:  # too few nodes for a ring: only the clients can be cut off
-        kind = "clients"
-        grudge = KINDS[kind](scope.random, scope.nodes)
-    args: dict[str, Any] = {"reset": True} if scope.drawn(0.2) else {}
+    if not grudge:  # too few nodes for a ring: only the clients can be cut off, or the controller
+        kind, named = (CLIENTS, scope.nodes) if scope.clients_cut else ("halves", (*scope.nodes, CONTROLLER))
+        grudge = KINDS[kind](scope.random, named)
+    args: dict[str, Any] = {"reset": True} if scope.cuts_reset and scope.drawn(0.2) else {}
     # Those that hear less than half of the others, or not the controller. The others may be struck meanwhile.
     cut_off = tuple(node for node in scope.nodes if CONTROLLER in grudge.get(node, ())
                     or 2 * len({*grudge.get(node, ())} & {*scope.nodes}) > len(scope.nodes) - 1)
@@ -224,7 +224,7 @@ def severed(scope: PatternScope) -> FaultPattern:
     if from_peers and scope.drawn(0.5):
         grudges = [from_peers, from_controller]
         random.shuffle(grudges)
-    args: dict[str, Any] = {"reset": True} if scope.drawn(0.2) else {}
+    args: dict[str, Any] = {"reset": True} if scope.cuts_reset and scope.drawn(0.2) else {}
     steps, at_s = _lead_first(scope)
     steps.append(act(at_s, "cut", kind="severed", grudge=grudges[0], **args))
     if len(grudges) > 1:

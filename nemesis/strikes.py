@@ -6,6 +6,7 @@ entry's arguments become calls, and what the history has of it.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError, UnfitCluster
@@ -62,15 +63,21 @@ def refuse_schedule(schedule: Schedule, cluster: Cluster) -> None:
     starts. A schedule is refused completely: with a step left out it would be another experiment, and the run
     would prove something else."""
     for position, entry in enumerate(schedule):
-        for why in _refusals(entry, cluster):
+        for why in refusals(entry, cluster):
             raise UnfitCluster(
                 f"entry {position} of the schedule ({entry.text()}) cannot be carried out: {why}")
 
 
-def _refusals(entry: Entry, cluster: Cluster) -> Iterator[str]:
+def refusals(entry: Entry, cluster: Cluster) -> Iterator[str]:
+    """Why this entry cannot be carried out; nothing: it can."""
     args = entry.args if entry.f in FAULTS else {}  # the arguments of others are their own
     if entry.f in FAULTS and method_for(cluster, entry.f) is None:
         yield f"this cluster cannot suffer {entry.f}: {why_not(cluster, needed_for(entry.f))}"
+    grudge = args.get("grudge", {})
+    flags = (word for word, value in args.items() if value is True)
+    for word in (*entry.nodes, *grudge, *chain.from_iterable(grudge.values()), *flags):
+        if (why := cluster.lacks.get(f"{entry.f} {word}")) is not None:
+            yield why
     if "leader" in args and ability(cluster, ElectsReplica) is None:
         yield f"no replica can be elected by name: {why_not(cluster, ElectsReplica)}"
     name, failpoints = (args.get("point") or {}).get("name"), ability(cluster, Failpoints)

@@ -30,7 +30,7 @@ from floodmark.harness.protocols import Cluster
 from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.runner import spread
 from floodmark.harness.spec import DIRECT, TOPIC, RunPlan, RunSpec, pairs
-from floodmark.nemesis.strikes import unavailable
+from floodmark.nemesis.strikes import refusals, unavailable
 
 PORT = 9092
 PLACE = "own"
@@ -67,7 +67,7 @@ def planned_on_own(spec: RunSpec) -> RunPlan:
     shown = found.settings[0]
     session_ms = next((shown[key] for key in _SESSIONS if key in shown), _SESSION_MS)
     context = PlanningContext(
-        spec=spec, nodes=nodes, session_s=whole_number(_SESSIONS[0], session_ms) / 1000,
+        spec=spec, nodes=nodes, lacks=cluster.lacks, session_s=whole_number(_SESSIONS[0], session_ms) / 1000,
         min_insync_replicas=whole_number(_INSYNC, given.get(_INSYNC) or shown.get(_INSYNC, "1")))
     impossible = {name: why for name in catalog.nemeses(spec.nemesis, PLACE)
                   if (why := why_not(cluster, name, context)) is not None}
@@ -95,7 +95,7 @@ def why_not(cluster: Cluster, nemesis: str, context: PlanningContext) -> str | N
             context.spec, nemesis=nemesis, duration=LONG_S, overspend=overspend))).schedule
         if schedule:
             break
-    return next((lacking[entry.f] for entry in schedule if entry.f in lacking), None)
+    return next((lacking.get(entry.f, why) for entry in schedule for why in refusals(entry, cluster)), None)
 
 
 def addresses_of(addresses_text: str) -> tuple[tuple[str, int], ...]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import click
 
@@ -45,6 +46,7 @@ from floodmark.harness.runner import RunResult, first_free_value, spread
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import ACTS, Schedule
 from floodmark.harness.schedule.patterns import SESSION_S, PatternScope
+from floodmark.harness.schedule.views import CLIENTS
 from floodmark.harness.spec import DIRECT, DRAWN, PROXIED, TOPIC, RunPlan, RunSpec, pairs
 from floodmark.harness.verdict import EXIT_VALID, worst
 from floodmark.nemesis.budget import overspends
@@ -77,6 +79,7 @@ class PlanningContext:
     session_s: float = SESSION_S  # of a broker's session
     unsupported: Mapping[str, str] = field(default_factory=dict)  # nemeses that are impossible here, and why
     flush_every: bool = False  # every write is fsynced: a power cut loses nothing
+    lacks: Mapping[Any, str] = field(default_factory=dict)  # the cluster's, if it is known already
 
 
 # -- a run ------------------------------------------------------------------------------------------------
@@ -237,6 +240,7 @@ def random_schedule(context: PlanningContext) -> PlannedSchedule:
     scope = PatternScope(
         random=Random(spec.seed), nodes=tuple(context.nodes), partitions=tuple(range(spec.partitions)),
         overspend=spec.overspend, session_s=context.session_s, links_cut=can_cut(spec),
+        cuts_reset="cut reset" not in context.lacks, clients_cut=f"cut {CLIENTS}" not in context.lacks,
         flush_every=context.flush_every, leaders=frozenset(context.leaders))
     schedule = plan(
         names, scope, duration_s=spec.duration, interval_s=spec.interval, registered=registered)

@@ -66,9 +66,10 @@ def pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *, alone: 
 class PatternScope:
     """What a pattern can be drawn from. free: nodes that no other pattern disturbs, at least one when it is
     drawn. session_s: the controller fences a broker after so long without a heartbeat. least_s, longest_s:
-    how long a fault lasts at the plan's current pace. links_cut: whether links can be cut. elects: whether
-    elections may be requested. flush_every: every write is fsynced, so a power cut loses nothing that was
-    acked, however many nodes lose power. leaders: the partitions' preferred ones; empty: unknown."""
+    how long a fault lasts at the plan's current pace. links_cut: whether links can be cut; cuts_reset,
+    clients_cut: whether a cut may reset connections, and cut off clients. elects: whether elections may be
+    requested. flush_every: every write is fsynced, so a power cut loses nothing that was acked, however many
+    nodes lose power. leaders: the partitions' preferred ones; empty: unknown."""
 
     random: Random
     nodes: tuple[str, ...]
@@ -79,6 +80,8 @@ class PatternScope:
     least_s: float = LEAST_S
     longest_s: float = LONGEST_S
     links_cut: bool = True
+    cuts_reset: bool = True
+    clients_cut: bool = True
     elects: bool = False
     flush_every: bool = False
     leaders: frozenset[str] = frozenset()

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 from command_line import Answer, floodmark
@@ -22,6 +23,7 @@ from floodmark.harness import runner
 from floodmark.harness.client.security import Security
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.own.cluster import OwnCluster, find
+from floodmark.harness.cluster.own.fault_commands import read_fault_commands
 from floodmark.harness.protocols import PartitionSpec
 
 SHORT = ("--partitions", "2", "--concurrency", "2", "--rate", "100", "--duration", "1", "--seed", "1")
@@ -170,6 +172,23 @@ def once_it_runs(cluster: ForeignCluster, act: Callable[[], object]) -> None:
     wait_until("some records",
                lambda: any(log.end > 10 for logs in [*cluster.topics.values()] for log in logs))
     act()
+
+
+def test_topics_are_removed_though_mending_goes_wrong(tmp_path: Path) -> None:
+    async def story() -> None:
+        found = await find([("127.0.0.1", port) for port in cluster.ports.values()], Security())
+        commands = read_fault_commands(cluster.faults_file(tmp_path / "f.toml"))
+        own = OwnCluster(found, tmp_path, prefix="p-", commands=commands, may_break=True)
+        await own.create([PartitionSpec(key=0, topic="p-log", partition=0, replicas=("n2", "n3"))])
+        await own.kill("n1")
+        own.mend = AsyncMock(side_effect=KeyError("a bug"))  # type: ignore[method-assign]
+        with pytest.raises(KeyError):
+            await own.stop()
+
+    with foreign_cluster() as cluster:
+        asyncio.run(story())
+
+        assert not cluster.topics
 
 
 # -- whom elections are asked of --------------------------------------------------------------------------

@@ -1,10 +1,13 @@
 """A user's own cluster, as far as no cluster is needed: commands, clocks, addresses, client settings."""
 
 import asyncio
+import json
 import re
 import sys
 import time
 from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from hypothesis import given
@@ -24,7 +27,8 @@ from floodmark.harness.cluster.own.cluster import (
     error_ns,
     joined,
 )
-from floodmark.harness.cluster.own.fault_commands import FaultCommands, read_fault_commands
+from floodmark.harness.cluster.own.fault_commands import ACTS, FaultCommands, read_fault_commands
+from floodmark.harness.commands import own_cluster
 from floodmark.harness.commands.own_cluster import addresses_of
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
@@ -38,9 +42,11 @@ from floodmark.harness.protocols import (
     ability,
     why_not,
 )
+from floodmark.harness.spec import RunPlan, RunSpec
 
 PASSWORD = "the-secret-of-the-house"
-FOUND = Found(ids={"n1": 1, "n2": 2}, addresses={"n1": ("h1", 9092), "n2": ("h2", 9093)})
+FOUND = Found(ids={"n1": 1, "n2": 2}, addresses={"n1": ("h1", 9092), "n2": ("h2", 9093)},
+              settings=({}, {}))
 
 
 # -- commands ---------------------------------------------------------------------------------------------
@@ -122,6 +128,8 @@ def test_no_node_is_started_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("[nodes.n1]\nkill = []", "no list of arguments"),
     ("[nodes]\nn1 = 3", r"\[nodes.n1\] is no table"),
     ("[nodes", "is no TOML"),
+    ("[nodes.clients]\ncut = ['c']", r"\[nodes.clients\] has cut; it takes both cut and heal"),
+    ("[nodes.controller]\nkill = ['k']", "has kill; it takes both cut and heal, and no other"),
 ])
 def test_a_malformed_command_file_is_refused(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "f.toml").write_text(text)
@@ -148,6 +156,69 @@ def test_only_what_every_node_has_commands_for_is_offered(tmp_path: Path) -> Non
     for kind in (Kills, Cuts, Pauses, Elects):
         assert ability(careful, kind) is None
         assert "--i-may-break-this" in why_not(careful, kind)
+
+
+@pytest.mark.parametrize("act", ["kill", "stop_node", "start_node", "pause"])
+def test_no_command_of_all_nodes_is_run_for_the_controller(tmp_path: Path, act: str) -> None:
+    commands = FaultCommands(of_all=dict.fromkeys(ACTS, ("touch", f"{tmp_path}/ran")))
+    cluster = OwnCluster(FOUND, tmp_path, prefix="p-", commands=commands, may_break=True)
+    with pytest.raises(FloodmarkError, match="no node 'controller': there are n1, n2"):
+        asyncio.run(getattr(cluster, act)("controller"))
+    with pytest.raises(FloodmarkError, match="has no command kill for controller"):
+        run(commands, "controller", "kill")
+
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_node_that_cannot_be_healed_leaves_no_other_cut(tmp_path: Path) -> None:
+    commands = FaultCommands(of_all={"cut": ("true",), "heal": (
+        "sh", "-c", f"touch {tmp_path}/{{node}}; test {{node}} = n2")})
+    cluster = OwnCluster(FOUND, tmp_path, prefix="p-", commands=commands, may_break=True)
+
+    async def story() -> None:
+        await cluster.cut({"n1": ["n2"], "n2": ["n1", "controller"]})
+        with pytest.raises(FloodmarkError, match=r"the command heal of n1 .* ended with 1, without output$"):
+            await cluster.heal()
+
+    asyncio.run(story())
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["n1", "n2"]
+
+
+def planned(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> RunPlan:
+    """A run whose owner has commands for all that a node can suffer."""
+    (folder / "f.toml").write_text("[commands]\n" + "".join(f"{act} = ['true']\n" for act in ACTS))
+    monkeypatch.setattr(own_cluster, "find", AsyncMock(return_value=FOUND))
+    return own_cluster.planned_on_own(RunSpec(
+        bootstrap="h1", may_break=True, faults_file=folder / "f.toml", out=folder / "run", **options))
+
+
+def test_only_what_its_commands_can_do_is_planned(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    cuts = 0
+    for seed in range(10):
+        plan = planned(tmp_path, monkeypatch, nemesis="crash,cut", seed=seed, duration=300.0)
+        plan.schedule_runner.refuse(plan.schedule)
+        cuts += sum(entry.f == "cut" for entry in plan.schedule)
+
+    assert cuts > 100
+    planned(tmp_path, monkeypatch, nemesis="all")
+    assert "controller is left out: the controller of your own cluster is no node" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="controller is impossible on this cluster: the controller of"):
+        planned(tmp_path, monkeypatch, nemesis="controller")
+
+
+@pytest.mark.parametrize(("entry", "why"), [
+    ({"f": "cut", "nodes": ["n1"], "reset": True}, "they do not reset connections"),
+    ({"f": "cut", "grudge": {"n1": ["clients"]}}, "has no command cut for clients"),
+    ({"f": "pause", "nodes": ["controller"]}, "no command kills or pauses it"),
+])
+def test_a_schedule_that_its_commands_cannot_carry_out_is_refused(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], why: str) -> None:
+    (tmp_path / "s.json").write_text(json.dumps([entry]))
+    plan = planned(tmp_path, monkeypatch, schedule_file=tmp_path / "s.json")
+    with pytest.raises(UsageError, match=rf"^entry 0 of the schedule .*{why}"):
+        plan.schedule_runner.refuse(plan.schedule)
 
 
 def test_unknown_nodes_and_topics_without_the_prefix_are_refused(tmp_path: Path) -> None:

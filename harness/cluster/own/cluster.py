@@ -56,7 +56,8 @@ CLIENT_CONNECT_S = 2.0  # a handshake of TLS and SASL takes several round trips
 _BREAK = "faults on your own cluster need --i-may-break-this"
 _NOT_SHOWN = frozenset({"leader", "epoch", "log_start", "isr", "checkpointed_hw", "epochs", "clean",
                         "proposing"})
-_NEVER: Mapping[type, str] = {  # abilities that it never has, and why
+_NO_CONTROLLER = "the controller of your own cluster is no node of it: no command kills or pauses it"
+_NEVER: Mapping[Any, str] = {  # what it never suffers, see Cluster.lacks
     protocols.BadDisks: "floodmark does not damage the disks of your own cluster",
     protocols.Clocks: "floodmark does not set the clocks of your own cluster",
     protocols.ElectsReplica: "that needs a reassignment, which floodmark does not do on your own cluster",
@@ -69,6 +70,8 @@ _NEVER: Mapping[type, str] = {  # abilities that it never has, and why
     protocols.Resets: "the owner's commands cut links, they do not reset connections",
     protocols.Traces: "its processes write no trace for floodmark",
     protocols.Wipes: "floodmark does not empty the disks of your own cluster",
+    "cut reset": "the owner's commands cut links, they do not reset connections",
+    **{f"{f} {CONTROLLER}": _NO_CONTROLLER for f, fault in FAULTS.items() if fault.on == "nodes"},
 }
 _ELECT, _NOT_CONTROLLER = "ElectLeaders", "NOT_CONTROLLER"
 _OPTIONAL = (_ELECT, "DescribeConfigs")  # requests: settings may be told by -c
@@ -300,12 +303,17 @@ class OwnCluster:
         return residue
 
     async def stop(self) -> None:
-        """Mends what is still broken, and removes our topics."""
-        if self._down or self._paused or self._cut:
-            self._not_removed += [f"not mended: {one}" for one in await self.mend()]
-        elif self._clocks and self._topics:
-            with suppress(FloodmarkError):
-                await self._compare_clocks()
+        """Mends what is still broken, and removes our topics, whatever happens."""
+        try:
+            if self._down or self._paused or self._cut:
+                self._not_removed += [f"not mended: {one}" for one in await self.mend()]
+            elif self._clocks and self._topics:
+                with suppress(FloodmarkError):
+                    await self._compare_clocks()
+        finally:
+            await self._remove_topics()
+
+    async def _remove_topics(self) -> None:
         for topic in sorted(self._topics):
             try:
                 await broker_requests.delete_topic(await self._controller(), topic, timeout_s=TOPIC_S)
@@ -362,6 +370,7 @@ class OwnCluster:
         self._paused.discard(node)
 
     async def pause(self, node: str) -> None:
+        self._address(node)
         self._paused.add(node)
         await self._run(node, "pause")
         await self._wait(node, "paused", up=False)
@@ -374,24 +383,27 @@ class OwnCluster:
             self._paused.discard(node)
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
-        """Cuts links by a command for each pair (node, peer). The controller and the clients have commands
-        only if the owner gave some: without them a controller is left out, and clients are refused."""
-        if reset:
-            raise UsageError("the owner's commands cut links, they do not reset connections")
+        """Cuts links by a command for each pair (node, peer), except those of a controller without
+        commands."""
+        assert not reset, "refused before the run"
         pairs = [(node, peer) for node in sorted(grudge) for peer in sorted(grudge[node])]
         for node, peer in pairs:
             if CONTROLLER in (node, peer) and not self._commands.has(CONTROLLER, "cut"):
                 continue
-            if not self._commands.has(node, "cut") or (
-                    peer == CLIENTS and not self._commands.has(CLIENTS, "cut")):
-                raise UsageError(f"no command cuts {peer} from {node}")
             self._cut.add(node)
             await self._run(node, "cut", peer)
 
     async def heal(self) -> None:
+        """Heals each node that can be healed, before it raises the first errors of all."""
+        errors = []
         for node in sorted(self._cut):
-            await self._run(node, "heal")
-            self._cut.discard(node)
+            try:
+                await self._run(node, "heal")
+                self._cut.discard(node)
+            except FloodmarkError as error:
+                errors.append(str(error))
+        if errors:
+            raise FloodmarkError("; ".join(errors))
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
         """Elects leaders of our own partitions, by ElectLeaders: asked of the controller, and of the next
@@ -439,8 +451,13 @@ class OwnCluster:
         self._paused.discard(node)
         await self._wait(node, f"ended by {act}", up=False)
 
+    def _address(self, node: str) -> Address:
+        if node not in self._found.addresses:
+            raise FloodmarkError(f"no node {node!r}: there are {', '.join(self.nodes)}")
+        return self._found.addresses[node]
+
     async def _answers(self, node: str) -> bool:
-        return await self._brokers.is_up(self._found.addresses[node], LOOK_S)
+        return await self._brokers.is_up(self._address(node), LOOK_S)
 
     async def _wait(self, node: str, how: str, *, up: bool) -> None:
         async def unmet() -> str | None:
@@ -562,13 +579,15 @@ def _weakest(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             **({"log.flush.interval.messages": 1} if flushes == {"1"} else {})}
 
 
-def _lacks(commands: FaultCommands, found: Found, *, may_break: bool) -> Mapping[type, str]:
-    """The abilities that this cluster lacks although its class has the methods, and why."""
+def _lacks(commands: FaultCommands, found: Found, *, may_break: bool) -> Mapping[Any, str]:
+    """What this cluster cannot suffer although its class has the methods, and why; see Cluster.lacks."""
     nodes = tuple(found.ids)
     needed_acts = {kind: [f for f in FAULTS if protocols.needed_for(f) is kind] for kind in ABILITIES}
-    lacks: dict[type, str] = {kind: why for kind, acts in needed_acts.items()
+    lacks: dict[Any, str] = {kind: why for kind, acts in needed_acts.items()
              if (why := _BREAK if not may_break else commands.lacking(acts, nodes)) is not None}
     lacks |= _NEVER
+    if (why := commands.lacking(("cut",), (CLIENTS,))) is not None:
+        lacks[f"cut {CLIENTS}"] = why
     if (no_elections := found.no_elections if may_break else _BREAK) is not None:
         lacks[protocols.Elects] = no_elections
     if (why := commands.lacking(("fetch_logs",), nodes)) is not None:

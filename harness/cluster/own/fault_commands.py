@@ -14,7 +14,8 @@ Rules
 2. Every command has the time-out; one that exceeds it is killed with everything it started. A command that is
    running when the run is interrupted may finish. The error of a failed command has its output but not its
    arguments, which may contain a secret.
-3. An act is offered only if every node has the commands that it needs.
+3. An act is offered only if every node has the commands that it needs. The clients and the controller are no
+   nodes: they have both cut and heal, or neither, and no command of all nodes is theirs.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 ABILITIES = (Kills, Pauses, Cuts)  # what commands can do, besides reading logs
 ACTS = (*(f for f in FAULTS if needed_for(f) in ABILITIES), "fetch_logs")
-PSEUDO_NODES = (CLIENTS, CONTROLLER)  # they may have commands too: cut and heal
+PSEUDO_NODES = (CLIENTS, CONTROLLER)
 TIMEOUT_S = 30.0
 _LONGEST_S = 600.0
 _OUTPUT_BYTES = 1000  # shown of a failed command's output, from its end
@@ -71,7 +72,9 @@ class FaultCommands:
                              f"{', '.join(nodes)}: n and the broker's id")
 
     async def run(self, node: str, act: str, fields: Mapping[str, str]) -> None:
-        """Runs the command; FloodmarkError if it fails or does not end in time."""
+        """Runs the command; FloodmarkError if there is none, or it fails or does not end in time."""
+        if (why := self.lacking((act,), (node,))) is not None:
+            raise FloodmarkError(why)
         argv = self.of_nodes.get(node, {}).get(act) or self.of_all[act]
         filled = [_filled(argument, {"node": node, **fields}) for argument in argv]
         label = f"the command {act} of {node} ({self.source})"
@@ -122,8 +125,13 @@ def read_fault_commands(file: Path) -> FaultCommands:
     nodes = table.get("nodes", {})
     if not isinstance(nodes, dict):
         raise UsageError(f"{file}: nodes are tables, [nodes.n1]")
+    of_nodes = {node: _commands(table, f"{file}: [nodes.{node}]") for node, table in nodes.items()}
+    for name in PSEUDO_NODES:
+        if of_nodes.get(name, {}).keys() not in (set(), {"cut", "heal"}):
+            raise UsageError(f"{file}: [nodes.{name}] has {', '.join(of_nodes[name])}; it takes both cut and "
+                             "heal, and no other")
     return FaultCommands(
-        of_nodes={node: _commands(table, f"{file}: [nodes.{node}]") for node, table in nodes.items()},
+        of_nodes=of_nodes,
         of_all=_commands(table.get("commands", {}), f"{file}: [commands]"),
         timeout_s=float(timeout_s), source=str(file))
 

@@ -1,6 +1,6 @@
 """Campaigns as their states have them, without a cluster or Spark."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,25 @@ def night(*outcomes: tuple[RunSpec, str, tuple[Signature, ...]], why: str | None
     if why is not None:
         at(state, 100.0).end_session(why, early=False)
     return state
+
+
+def nights() -> Iterator[tuple[str, State, Ledger]]:
+    """What happened in it, its state, and the ledger before it."""
+    before = Ledger(nights={"night1": EARLIER})
+    for signature in (LOST, GONE, replace(LOST, system="kip-101")):
+        before = before.with_finding(signature, "night1", 3)
+    known = before.changed(GONE.id, known={"reason": "KAFKA-1211", "since": "2026-02-02"})
+    early = night((CRASH, "valid", ()), why=None)
+    at(early, 100.0).end_session("the disk is full: make room", early=True)
+    yield "new, stuck, unknown and not made", night(
+        (CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CRASH, "invalid", (LOST,)),
+        (CUT, "stuck", (HUNG,)), (CUT, "unknown", ()), (CUT, "not made", ())), Ledger()
+    yield "seen before, known, permitted; of another system", night(
+        (CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)), (CUT, "valid", (ALLOWED,))), known
+    yield "all that was known is gone", night((CRASH, "valid", ())), before
+    yield "nothing", night((CRASH, "valid", ())), Ledger()
+    yield "no run was made", night(), Ledger()
+    yield "ended early", early, Ledger()
 
 
 def results(state: State, ledger: Ledger | None = None, **besides: Any) -> Results:

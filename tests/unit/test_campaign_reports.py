@@ -1,7 +1,6 @@
 """What CI servers see of a campaign: its JUnit report and its page, without a cluster or Spark."""
 
 import datetime
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -9,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from golden_text import as_written
-from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, at, night, results, written
+from nights import ABOUT, ALLOWED, CRASH, CUT, GONE, HUNG, LOST, night, nights, results, written
 
 from floodmark.harness.campaign.ledger import Ledger, with_findings
 from floodmark.harness.commands import campaign
@@ -37,29 +36,11 @@ def outcome(case: ElementTree.Element) -> tuple[str | None, str]:
     return None, case.findtext("system-out") or ""
 
 
-def nights() -> Iterator[tuple[str, Results]]:
-    """What happened -> the night's results."""
-    before = Ledger(nights={"night1": EARLIER})
-    for signature in (LOST, GONE, replace(LOST, system="kip-101")):
-        before = before.with_finding(signature, "night1", 3)
-    known = before.changed(GONE.id, known={"reason": "KAFKA-1211", "since": "2026-02-02"})
-    early = night((CRASH, "valid", ()), why=None)
-    at(early, 100.0).end_session("the disk is full: make room", early=True)
-    yield "new, stuck, unknown and not made", results(night(
-        (CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CRASH, "invalid", (LOST,)),
-        (CUT, "stuck", (HUNG,)), (CUT, "unknown", ()), (CUT, "not made", ())))
-    yield "seen before, known, permitted; of another system", results(night(
-        (CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)), (CUT, "valid", (ALLOWED,))), known)
-    yield "all that was known is gone", results(night((CRASH, "valid", ())), before)
-    yield "nothing", results(night((CRASH, "valid", ())))
-    yield "no run was made", results(night())
-    yield "ended early", results(early)
-
-
 def test_what_a_night_says(request: pytest.FixtureRequest) -> None:
     """The summary, the page and the cases of the JUnit report, as golden/nights.txt has them."""
     now = ""
-    for title, found in nights():
+    for title, state, before in nights():
+        found = results(state, before)
         told = "".join(f"{name}: {' '.join(filter(None, outcome(case)))}\n"
                        for name, case in cases(found).items())
         now += f"== {title}: exit code {found.exit_code}\n{summary(found).rstrip()}\n-- page\n"

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from command_line import floodmark
+from golden_text import as_written
 from judged_runs import judged
-from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, written
+from nights import ABOUT, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, nights, written
 
 from floodmark.harness.campaign.ledger import Ledger, Night, load, save, with_findings
 from floodmark.harness.campaign.state import DATABASE, State
@@ -21,7 +22,6 @@ from floodmark.harness.report.night import (
     results_of,
     write_index,
 )
-from floodmark.harness.report.rates import per_100
 from floodmark.harness.spec import RunSpec
 
 PLAN = """
@@ -36,6 +36,9 @@ nemesis = "cut"
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e"
 MIXED = night((CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CUT, "stuck", (HUNG,)),
               (CUT, "not made", ()), (CUT, "unknown", ()))
+
+
+SECTION = re.compile('<section aria-label="(.*?)">')
 
 
 def folder_of(tmp_path: Path, state: State, before: Ledger | None = None, plan: str = PLAN) -> Path:
@@ -54,60 +57,16 @@ def section(text: str, name: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", found[1])).split())
 
 
-def test_the_summary_line_of_the_night_is_its_title(tmp_path: Path) -> None:
-    text = page(folder_of(tmp_path, MIXED))
-
-    line = "1 new, 1 new (stuck), 5 runs, 4,000 acked writes, 1 min 40 s"
-    assert f"<title>{line} - monday</title>" in text
-    assert f"<h1>{line}</h1>" in re.sub(r"</?span[^>]*>", "", text)
-    assert "began 2026-03-01 02:00 UTC" in text
-
-
-def test_a_signature_shows_how_often_since_when_and_whether_it_was_seen_before(tmp_path: Path) -> None:
-    before = Ledger(nights={"night1": EARLIER})
-    before = before.with_finding(GONE, "night1", 3, faults={"crash": 3})
-    before = before.changed(GONE.id, notes=("see the mail of the 3rd",))
-    state = night((CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)), (CRASH, "valid", ()))
-    shown = section(page(folder_of(tmp_path, state, before)), "signatures")
-
-    new = shown.index("new lost-write : truncate as follower")
-    old = shown.index("seen before since 2026-02-01")
-    assert new < old
-    assert "an acked record is not in" in shown or "acked" in shown[new:old]
-    assert "33.3 (6.1 to 79)" in shown
-    assert "1 of 3 runs" in shown[new:old]
-    assert "2026-02-01 2026-03-01" in shown[old:]
-    assert "Note: see the mail of the 3rd" in shown[old:]
-    assert f"floodmark campaign mark {LOST.id} --known REASON --ledger" in shown[new:old]
-
-
-def test_known_permitted_and_gone_signatures_are_shown_apart(tmp_path: Path) -> None:
-    before = Ledger(nights={"night1": EARLIER})
-    absent = replace(LOST, finding="duplicate")
-    for signature in (GONE, absent):
-        before = before.with_finding(signature, "night1", 3)
-    before = before.changed(GONE.id, known={"reason": "KAFKA-1211", "since": "2026-02-02"})
-    text = page(folder_of(tmp_path, night((CRASH, "invalid", (GONE, ALLOWED))), before))
-    shown = section(text, "signatures")
-
-    assert "<title>1 known, 1 permitted, 1 run, " in text
-    places = [shown.index(words) for words in (
-        "known KAFKA-1211 diverged", "permitted by acks", "gone not seen this time duplicate")]
-    assert places == sorted(places)
-    assert f"mark {GONE.id}" not in shown
-
-
-def test_runs_without_a_finding_have_tables_of_their_own(tmp_path: Path) -> None:
-    text = page(folder_of(tmp_path, MIXED))
-
-    assert "stuck" not in section(text, "signatures")
-    assert "new stuck" in section(text, "clusters that got stuck")
-    assert "n1 did not start" in section(text, "the harness failed")
-    assert "seed 105" in section(text, "unknown")
-    quiet = page(folder_of(tmp_path / "two", night((CRASH, "valid", ()))))
-    assert "No broken law was found in 1 run." in section(quiet, "signatures")
-    assert f"{per_100(0, 1)}, by the 95 % interval." in section(quiet, "signatures")
-    assert "No cluster got stuck, the harness failed in no run" in quiet
+def test_what_the_pages_of_nights_show(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Their text, section by section, as golden/night_pages.txt has it."""
+    now = ""
+    for number, (title, state, before) in enumerate(nights()):
+        text = page(folder := folder_of(tmp_path / str(number), state, before))
+        now += f"== {title}\n" + "".join(
+            f"{line}\n" for line in (re.findall("<title>(.*)</title>", text)[0],
+                                     *(f"{name}: {section(text, name)}" for name in SECTION.findall(text))))
+        now = now.replace(str(folder.parent), "NIGHTS")
+    as_written("night_pages.txt", now, request)
 
 
 def test_a_night_under_way_and_a_missing_ledger_are_stated(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.simulated.place import SimulatedPlace
 from floodmark.harness.commands.reproduce import read_first
 from floodmark.harness.commands.run import planned
@@ -151,3 +152,20 @@ def test_a_process_of_the_load_is_over_after_an_op_of_unknown_outcome(tmp_path: 
         assert [op.type for op in load if op.process == process].index(Type.INFO) == sum(
             op.process == process for op in load) - 1
     assert {process - 4 for process in {op.process for op in load} - {0, 1, 2, 3}} <= unsure
+
+
+def test_a_crash_that_becomes_known_while_its_node_starts_is_not_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, spawn, crashes = [], SimulatedPlace.spawn, BrokerCluster.crashes
+
+    async def spawns(place: SimulatedPlace, name: str) -> None:
+        known.append(name)
+        await spawn(place, name)
+
+    monkeypatch.setattr(SimulatedPlace, "spawn", spawns)
+    monkeypatch.setattr(BrokerCluster, "crashes", lambda self: crashes(self) if known.count("n2") > 1 else ())
+    about, ops = played("crash n2 at F.appended\nsend 1\nstart n2\nwait healthy within 5s", tmp_path / "run")
+
+    assert about["missed"] == []
+    assert [op.f for op in ops if op.process == NEMESIS] == ["arm", "start", "kill"]

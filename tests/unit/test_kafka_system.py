@@ -13,8 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
+from kafka.protocol.admin import ElectLeadersRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from floodmark.harness import catalog
@@ -29,6 +31,7 @@ from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.metadata_log import (
     FOLDER,
     SEGMENT,
+    ControllerState,
     Decisions,
     MetadataLog,
     PartitionState,
@@ -44,7 +47,7 @@ from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import system_of
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import Clocks, Expires, Failpoints, ability
+from floodmark.harness.protocols import Clocks, Expires, Failpoints, PartitionSpec, ability
 from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.harness.spec import RunSpec
 
@@ -157,6 +160,47 @@ def test_the_controller_advertises_an_address_where_it_may(layouts: dict[str, La
     host, port = layout.places["n1"].controller
     given = written(layout, CONTROLLER).get("advertised.listeners")
     assert given == (f"CONTROLLER://{host}:{port}" if advertises else None)
+
+
+@pytest.mark.parametrize(("unfenced", "election", "restored", "result", "asked"), [
+    ((1, 2, 3), 0, 0, {"elected": [0], "refused": {}}, "n1 n2 n1 n2 n1 n2"),  # n1 does not answer
+    ((2, 3), 0, 0, {"elected": [0], "refused": {}}, "n2 n2 n2"),
+    ((2,), None, 0, {"elected": [], "refused": {"0": "n3 is silent"}}, "n2 n2 n1 n3 n2"),
+    ((2, 3), 0, 7, {"elected": [], "refused": {
+        "0": "the order of its replicas is not restored: REQUEST_TIMED_OUT (7)"}}, "n2 n2 n2"),
+])
+def test_the_order_of_replicas_is_restored_after_any_election(
+        layouts: dict[str, Layout], found: None, monkeypatch: pytest.MonkeyPatch, unfenced: tuple[int, ...],
+        election: int | None, restored: int, result: dict[str, Any], asked: str) -> None:
+    """election, restored: the codes of these answers; None: no broker answers."""
+    layout, runs, asks, orders = layouts["direct"], system(), [], []
+
+    def once(address: tuple[str, int]) -> Any:
+        node = next(node for node in layout.nodes if layout.places[node].asked == address)
+
+        async def ask(kind: Any, timeout_s: float, **fields: Any) -> Any:
+            asks.append(node)
+            if node == "n1" or (kind is ElectLeadersRequest and election is None):
+                raise FloodmarkError(f"{node} is silent")
+            part = SimpleNamespace(partition_index=0, partition_id=0, error_code=election)
+            if kind is not ElectLeadersRequest:
+                orders.append(fields["topics"][0].partitions[0].replicas)
+                part.error_code = restored if len(orders) == 2 else 0
+            topic = SimpleNamespace(name="log", topic="log", partitions=[part], partition_result=[part])
+            return SimpleNamespace(error_code=0, responses=[topic], replica_election_results=[topic])
+
+        return ask
+
+    monkeypatch.setattr(kafka_system, "once", once)
+    monkeypatch.setattr(KRaft, "controller_state", AsyncMock(
+        return_value=ControllerState(partitions={}, unfenced=unfenced)))
+    runs.attach(cast(Place, SimpleNamespace(
+        layout=layout, lives=lambda _: True, paused=lambda _: False)))
+    runs.partitions = (PartitionSpec(key=0, topic="log", partition=0, replicas=("n1", "n2", "n3")),)
+
+    assert asyncio.run(runs.elect_replica([0], "n2")) == result
+    assert orders == [[2, 1, 3], [1, 2, 3]]
+    assert " ".join(asks) == asked
 
 
 # -- keys that may be set or not --------------------------------------------------------------------------

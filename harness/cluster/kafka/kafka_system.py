@@ -84,6 +84,7 @@ LATEST_RULES = "kip-320"  # older generations are protocol versions that only Zo
 FLUSH, BROKERS_FLUSH = "flush.messages", "log.flush.interval.messages"  # a topic's key, its broker's
 LOOK_S = 2.0  # for one broker to answer while observing
 ASK_S = 30.0
+ELECT_S = 10.0  # for one broker to answer an election or a reassignment; then the next is asked
 FREEZE_S = 10.0  # for the views of a freeze to agree
 SAME_LOOKS = 3
 CHECKPOINT_EVERY_S = 1.0  # at most this often is a checkpoint read from a container
@@ -113,7 +114,7 @@ class Form(Protocol):
     async def starting(self, name: str) -> None: ...  # its process is about to start
     async def controller_is_up(self) -> bool: ...
     async def expire(self, node: str, places: Sequence[TopicPartition], awake: Sequence[str]) -> None: ...
-    async def admin(self, running: Sequence[str]) -> str | None: ...  # who takes admin requests; None: nobody
+    async def admin(self, running: Sequence[str]) -> Sequence[str]: ...  # whom to ask, best first
     async def controller_state(self, places: Sequence[TopicPartition]) -> ControllerState | None: ...
     async def close(self) -> None: ...  # safe twice, and before write_files
 
@@ -348,14 +349,15 @@ class KafkaSystem:
         answer counts as a refusal."""
         specs = chosen(self.partitions, partitions)
         try:
-            return election_result(await elect(await self._admin(), specs, unclean=unclean))
+            return election_result(
+                await elect(await self._admin(), specs, unclean=unclean, timeout_s=ELECT_S))
         except FloodmarkError as error:
             return election_result({spec.key: str(error) for spec in specs})
 
     async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
                             ) -> Mapping[str, Any]:
         """Elects this replica: a reassignment that only changes the order puts it first, the preferred leader
-        is elected, and the order is restored."""
+        is elected, and the order is restored, or the partition counts as refused."""
         specs = chosen(self.partitions, partitions)
         if unclean:
             return {"elected": [], "refused": {
@@ -363,16 +365,25 @@ class KafkaSystem:
                                    "named one" for spec in specs}}
         errors: dict[int, str | None] = {
             spec.key: f"{leader} has no replica of it" for spec in specs if leader not in spec.replicas}
-        able = [spec for spec in specs if leader in spec.replicas]
-        try:
-            if able:
-                errors |= await self._reorder(able, first=leader)
-                if moved := [spec for spec in able if errors[spec.key] is None]:
-                    errors |= await elect(await self._admin(), moved, unclean=False)
-                await self._reorder(able, first=None)
-        except FloodmarkError as error:
-            errors = {**dict.fromkeys((spec.key for spec in able), str(error)), **errors}
+        if moved := [spec for spec in specs if leader in spec.replicas]:
+            try:
+                errors |= await self._reorder(moved, first=leader)
+                if moved := [spec for spec in moved if errors[spec.key] is None]:
+                    errors |= await elect(await self._admin(), moved, unclean=False, timeout_s=ELECT_S)
+            except FloodmarkError as error:
+                errors |= dict.fromkeys((spec.key for spec in moved), str(error))
+            finally:
+                errors |= await self._restored(moved)
         return election_result(errors)
+
+    async def _restored(self, specs: Sequence[PartitionSpec]) -> dict[int, str | None]:
+        """Restores the order of the replicas; returns an error for each partition where that failed."""
+        try:
+            errors = await self._reorder(specs, first=None) if specs else {}
+        except FloodmarkError as error:
+            errors = dict.fromkeys((spec.key for spec in specs), str(error))
+        return {key: f"the order of its replicas is not restored: {error}"
+                for key, error in errors.items() if error is not None}
 
     def traces(self) -> Raw | None:
         """Writes the traces of everything logged so far, for the partitions so far."""
@@ -416,10 +427,18 @@ class KafkaSystem:
         return [node for node in self.nodes if self._place.lives(node) and not self._place.paused(node)]
 
     async def _admin(self) -> Ask:
-        broker = await self._form.admin(self._answering())
-        if broker is None:
+        """Asks the first broker that answers."""
+        brokers = await self._form.admin(self._answering())
+        if not brokers:
             raise FloodmarkError("no broker runs that could do this")
-        return once(self._asked(broker))
+
+        async def ask(kind: Any, timeout_s: float, **fields: Any) -> Any:
+            for broker in brokers[:-1]:
+                with suppress(FloodmarkError):
+                    return await once(self._asked(broker))(kind, timeout_s, **fields)
+            return await once(self._asked(brokers[-1]))(kind, timeout_s, **fields)
+
+        return ask
 
     async def _reorder(self, specs: Sequence[PartitionSpec], *, first: str | None) -> dict[int, str | None]:
         """Changes only the order of the replicas; first: the new first one, None: the order of the
@@ -428,7 +447,7 @@ class KafkaSystem:
             (spec.topic, spec.partition): [
                 self.ids[node] for node in sorted(spec.replicas, key=lambda node: node != first)]
             for spec in specs}
-        results = await broker_requests.reassign(await self._admin(), orders, timeout_s=ASK_S)
+        results = await broker_requests.reassign(await self._admin(), orders, timeout_s=ELECT_S)
         keys = {(spec.topic, spec.partition): spec.key for spec in specs}
         return {keys[where]: error for where, error in results.items() if where in keys}
 

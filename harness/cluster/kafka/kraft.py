@@ -196,9 +196,11 @@ class KRaft:
     async def expire(self, node: str, places: Sequence[TopicPartition], awake: Sequence[str]) -> None:
         raise FloodmarkError(self.lacks[Expires])
 
-    async def admin(self, running: Sequence[str]) -> str | None:
-        """Any running broker: each forwards admin requests to the controller."""
-        return running[0] if running else None
+    async def admin(self, running: Sequence[str]) -> Sequence[str]:
+        """Every running broker forwards requests to the controller; one that is fenced may be cut off."""
+        state = await self.controller_state(())
+        unfenced = {self._nodes.get(broker) for broker in state.unfenced} if state is not None else set()
+        return sorted(running, key=lambda node: node not in unfenced)
 
     async def controller_state(self, places: Sequence[TopicPartition]) -> ControllerState | None:
         """The decisions by the controller's log on disk, which has them before anybody learns of them. It is

@@ -136,11 +136,11 @@ class ZooKeeper:
 
     # -- ZooKeeper's state ----------------------------------------------------------------------------------
 
-    async def admin(self, running: Sequence[str]) -> str | None:
+    async def admin(self, running: Sequence[str]) -> Sequence[str]:
         """Kafka's controller: other brokers refuse such requests."""
         found = await self._look(())
         node = None if found is None or found.controller is None else self._nodes.get(found.controller)
-        return node if node in running else None
+        return [node] if node is not None and node in running else []
 
     async def controller_state(self, places: Sequence[TopicPartition]) -> ControllerState | None:
         found = await self._look(places)

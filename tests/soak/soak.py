@@ -4,7 +4,7 @@
                                                                                on PYTHONPATH)
     python tests/soak/soak.py --only mutated --from 41000 --mutated 500        some of it, or on from there
 
-    histories   small runs with planted damage: judge and twin agree, name by name
+    histories   random small runs, legal and damaged: judge and twin agree, name by name
     mistyped    the same, one value of one line of another type, or gone: judge and twin agree, name by name
     mutated     the files of runs, flipped, cut, glued, mistyped: no traceback, no hang, no false valid, no
                 false alarm; what a mutation may do to a verdict is in soak_laws.py

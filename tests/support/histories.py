@@ -47,12 +47,21 @@ class RunFolder:
                 (path / name).write_bytes(data)
         return path
 
+    @classmethod
+    def read(cls, path: Path) -> "RunFolder":
+        """A folder that was written, all of whose lines can be read."""
+        logs, trace = sorted((path / "logs").glob("*.jsonl")), path / "trace.jsonl"
+        return cls(
+            run=json.loads((path / "run.json").read_text()), lines=lines_of(path / "history.jsonl"),
+            dumps={log.stem: lines_of(log) for log in logs}, rows=lines_of(path / "replicas.jsonl"),
+            trace=lines_of(trace) if trace.exists() else None)
+
     def log(self, node: str, partition: int) -> list[Line]:
         """This node's entries of a partition (copies of the list, not of the entries)."""
-        return [entry for entry in self.dumps[node] if entry["partition"] == partition]
+        return [entry for entry in self.dumps.get(node, []) if entry["partition"] == partition]
 
     def set_log(self, node: str, partition: int, entries: list[Line]) -> None:
-        others = [entry for entry in self.dumps[node] if entry["partition"] != partition]
+        others = [entry for entry in self.dumps.get(node, []) if entry["partition"] != partition]
         self.dumps[node] = sorted(others + [{**entry, "node": node} for entry in entries],
                                   key=lambda entry: int(entry["partition"]))
 
@@ -80,6 +89,10 @@ class RunFolder:
 
     def fresh_value(self) -> int:
         return 1 + max((send["value"] for line in self.lines for send in line.get("sends") or []), default=0)
+
+
+def lines_of(path: Path) -> list[Line]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def write_lines(path: Path, lines: list[Line]) -> None:

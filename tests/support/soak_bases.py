@@ -1,38 +1,19 @@
-"""The run folders that a soak mutates: healthy, damaged, saved ones, and the cases of the judge's corpus.
+"""The run folders that a soak mutates: random ones, saved ones, and the cases of the judge's corpus.
 
 Rules kept here: a seed and a number determine a base, whoever asks and in whatever order; the bugs that must
 be found in a base are known from how it was made, and are None if they are not known.
 """
 
-import copy
+import shutil
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from random import Random
 
-import corpus
-import damages_clients
-import damages_files
-import damages_logs
-import damages_losses
-import damages_orders
-import damages_trace
-import damages_trace_isr
-import damages_unread
-from damages import BUG, DAMAGES, FILES, NEAR_MISSES, Damage, Expect
-from planting import NOT_SETTLED
+import random_runs
 from soak_mutations import Files
 from soak_mutations_files import in_parquet
-from traces import traced
 
-from histories import RunFolder, healthy
-
-TESTS = Path(__file__).parents[1]
-GOLDEN = TESTS.parent / "histories" / "golden"
-ADDED_BY = (  # imported because they register their damages
-    damages_clients, damages_files, damages_logs, damages_losses, damages_orders, damages_trace_isr,
-    damages_unread)
-TRACED = damages_trace.DAMAGES | damages_trace.NEAR_MISSES
+GOLDEN = Path(__file__).parents[2] / "histories" / "golden"
 PARQUET_SHARE = 0.2
 
 
@@ -42,13 +23,13 @@ class Base:
 
     story: str
     files: Files
-    must: frozenset[str] | None  # names of the planted bugs; empty: none was planted, and none may be found
+    must: frozenset[str] | None  # names of the bugs; empty: none may be found
 
 
 def base_of(seed: str, number: int, root: Path) -> Base:
     """Writes the base to `root`, which must not exist."""
     random = Random(f"base {seed} {number}")
-    make = random.choices((untouched, untraced_damage, traced_run, saved, a_case), (40, 25, 15, 10, 10))[0]
+    make = random.choices((a_random_run, saved, a_case), (70, 10, 20))[0]
     story, must = make(random, root)
     files = files_of(root)
     if random.random() < PARQUET_SHARE and b"compact" not in (files.get("run.json") or b""):
@@ -87,48 +68,13 @@ def write_files(files: Files, root: Path) -> Path:
 Made = tuple[str, frozenset[str] | None]
 
 
-def untouched(random: Random, root: Path) -> Made:
-    """A healthy folder, or one with a near miss."""
-    if random.random() < 0.2:
-        return planted(random, root, healthy(random, steps=random.randrange(20, 60)), NEAR_MISSES)
-    healthy(random, steps=random.randrange(10, 60), settled=random.random() < 0.9).write(root)
-    return "healthy", frozenset()
-
-
-def untraced_damage(random: Random, root: Path) -> Made:
-    return planted(random, root, healthy(random, steps=random.randrange(20, 60)), DAMAGES | FILES)
-
-
-def traced_run(random: Random, root: Path) -> Made:
-    folder = traced(random, rough=random.random() < 0.3, clock_error_ns=random.choice((0, 0, 500_000)))
-    if random.random() < 0.5:
-        folder.write(root)
-        return "traced", None
-    return planted(random, root, folder, TRACED)
-
-
-def planted(random: Random, root: Path, folder: RunFolder, damages: dict[str, Damage]) -> Made:
-    """Plants the first of these damages (in random order) that fits this folder."""
-    names = sorted(set(damages) - set(NOT_SETTLED))
-    random.shuffle(names)
-    for name in names:
-        attempt = copy.deepcopy(folder)
-        try:
-            expect = damages[name](attempt, random)
-        except (AssertionError, AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError):
-            continue
-        if expect is not None:
-            attempt.write(root)
-            return name, bugs_of(expect)
-    folder.write(root)
-    return "none of the damages", None
-
-
-def bugs_of(expect: Expect) -> frozenset[str] | None:
-    """The bugs that must be found; None if it is one of several."""
-    if expect.valid is False and not expect.must:
-        return None
-    return frozenset(name for name, kind in expect.must.items() if kind == BUG)
+def a_random_run(random: Random, root: Path) -> Made:
+    """Half of them legal."""
+    number = random.randrange(1 << 30)
+    run = random_runs.run_of("base", number - number % 10 * random.randrange(2), root.with_suffix(".made"))
+    shutil.move(run.path, root)
+    run.path.parent.rmdir()
+    return run.story, frozenset() if run.legal else None
 
 
 def saved(random: Random, root: Path) -> Made:
@@ -138,13 +84,7 @@ def saved(random: Random, root: Path) -> Made:
 
 
 def a_case(random: Random, root: Path) -> Made:
-    case = random.choice(cases())
+    case = random.choice(sorted(random_runs.by_ident().items()))[1]
     case.write(root)
     found = (line for line in case.expected if not line.startswith(("unknown: ", "not made: ")))
     return case.ident, frozenset(line.split()[0] for line in found if "(" not in line) or None
-
-
-@cache
-def cases() -> list[corpus.Case]:
-    """The cases of the judge's corpus that are runs."""
-    return [case for case in corpus.cases() if "unknown: MADE, unfit" not in case.expected]

@@ -95,7 +95,7 @@ class Soak:
             tally.kinds.update(asked.kind for asked in batch)
             for asked, laws_broken in wrongs(batch, verdicts):
                 self.keep(tally, batch, asked, laws_broken)
-            shutil.rmtree(batch[0].path.parents[0 if campaign == "mutated" else 1], ignore_errors=True)
+            shutil.rmtree(batch[0].path.parent, ignore_errors=True)
             tally.elapsed_s = time.monotonic() - began
             memory = ", ".join(f"{name} {megabytes:,} MB" for name, megabytes in memory_mb().items())
             print(f"{tally.line()}; {memory}; next: --only {campaign} --from {start + size}", flush=True)
@@ -162,7 +162,7 @@ def wrongs(batch: Sequence[Asked], verdicts: Sequence[Verdict | str]) -> Iterato
 def wrong(asked: Asked, verdict: Verdict, batch: Sequence[Asked], verdicts: Sequence[Verdict | str]
           ) -> Iterator[str]:
     if asked.kind == "history":
-        yield from failures(verdict)
+        yield from broken_base(asked.must, verdict)
         mine = spoken(as_dict(verdict))
         if asked.wanted != mine:
             yield f"difference:\n    twin  {asked.wanted}\n    judge {mine}"

@@ -135,9 +135,9 @@ def broken_base(must: frozenset[str] | None, verdict: Verdict) -> Iterator[str]:
     if must is None:
         return
     if must and verdict.valid is not False:
-        yield f"planted, and valid is {verdict.valid}"
+        yield f"made so, and valid is {verdict.valid}"
     if not must <= bugs(verdict):
-        yield f"planted, and not found: {', '.join(sorted(must - bugs(verdict)))}"
+        yield f"made so, and not found: {', '.join(sorted(must - bugs(verdict)))}"
     if not must and bugs(verdict):
         yield f"false alarm: {', '.join(sorted(bugs(verdict)))}"
 

@@ -5,7 +5,7 @@
     QUIET         the same, but a judge need not notice
     TAMPERING     the file means something else, which may be real damage
 
-Rules kept here: a line counts as unreadable only if both judges' field tables refuse it; a key twice in one
+Rules kept here: a line counts as unreadable only if the twin's field table refuses it; a key twice in one
 object, or notation that JSON's readers treat differently, is tampering.
 """
 
@@ -13,8 +13,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import plain_lines
-from twin_folder import fits_field_table, is_entry, is_row
+from twin_folder import fits_field_table, is_entry, is_int, is_offset, is_row, is_text
 
 HARMLESS, UNREADABLE, QUIET, TAMPERING = "harmless", "unreadable", "quiet", "tampering"
 HISTORY, ROWS, TRACE, RUN = "history.jsonl", "replicas.jsonl", "trace.jsonl", "run.json"
@@ -101,24 +100,19 @@ def is_unreadable(name: str, line: bytes) -> bool:
         return False
     except (ValueError, RecursionError):
         return True
-    return not isinstance(row, dict) or not any(law(row) for law in laws_of(name))
+    return not isinstance(row, dict) or not law_of(name)(row)
 
 
-def laws_of(name: str) -> tuple[Callable[[Line], bool], ...]:
-    """The field tables by which a line of the file may be legal."""
-    if name == HISTORY:
-        return plain_lines.is_op, fits_field_table
-    if name == ROWS:
-        return (is_row,)
-    if name == TRACE:
-        return (is_event,)
+def law_of(name: str) -> Callable[[Line], bool]:
+    """The field table of a line of the file."""
     node = name.removeprefix("logs/").removesuffix(".jsonl")
-    return plain_lines.is_entry(node), lambda row: is_entry(row, node)
+    laws = {HISTORY: fits_field_table, ROWS: is_row, TRACE: is_event}
+    return laws.get(name, lambda row: is_entry(row, node))
 
 
 def is_event(row: Line) -> bool:
-    return (plain_lines.is_int(row.get("time")) and plain_lines.is_int(row.get("seq")) and row["seq"] >= 0
-            and isinstance(row.get("node"), str) and isinstance(row.get("event"), str))
+    return (is_int(row.get("time")) and is_offset(row.get("seq")) and is_text(row.get("node"))
+            and is_text(row.get("event")))
 
 
 def is_surely_noticed(line: bytes) -> bool:

@@ -5,15 +5,14 @@ Rules kept here: (campaign, seed, first number, count) determines a batch; what 
 is in one folder, so that it can be deleted at once.
 """
 
-import importlib.util
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
+import random_runs
 import twin
+from random_runs import Made
 from soak_bases import Base, base_of, write_files
 from soak_legal import QUIET, TAMPERING, UNREADABLE, amounts_to
 from soak_mistyped import MISTYPED, mistype
@@ -21,9 +20,7 @@ from soak_mutations import MUTATIONS, Files
 from soak_mutations_files import is_spare
 from twin_compare import spoken
 
-PROPERTY = Path(__file__).parents[1] / "property"
 OF_ONE_BASE = 20  # mutations
-TRACED_SHARE = 4  # one history of so many has a trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,24 +35,13 @@ class Asked:
     base: int = -1  # position in the batch of the folder before the mutation
     again: int = -1  # position of the same folder, which must get the same verdict
     wanted: Any = None  # for a history: the twin's verdict
-    must: frozenset[str] | None = None  # for a base: the planted bugs
+    must: frozenset[str] | None = None  # the bugs to find, if known
     files: Files | None = None  # for a base
-
-
-@cache
-def module(name: str) -> ModuleType:
-    """A test module of tests/property, used for its folders."""
-    spec = importlib.util.spec_from_file_location(name, PROPERTY / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
 
 
 def histories(seed: str, first: int, count: int, root: Path) -> list[Asked]:
     """Random small folders, each with the twin's verdict."""
-    return [beside_twin(number, *story_of(seed, number, TRACED_SHARE, root))
+    return [beside_twin(number, random_runs.run_of(seed, number, root))
             for number in range(first, first + count)]
 
 
@@ -63,29 +49,20 @@ def mistyped(seed: str, first: int, count: int, root: Path) -> list[Asked]:
     """The same, half of them with a trace; in each one value has another type."""
     batch = []
     for number in range(first, first + count):
-        story, path = story_of(f"mistyped {seed}", number, 2, root)
-        done = mistype(path, Random(f"mistyped {seed} {number}"))
-        batch.append(replace(beside_twin(number, f"{done}, in: {story}", path), kind=MISTYPED))
+        run = random_runs.run_of(f"mistyped {seed}", number, root, traced_share=0.5)
+        done = mistype(run.path, Random(f"mistyped {seed} {number}"))
+        run = replace(run, story=f"{done}, in: {run.story}", legal=False)
+        batch.append(replace(beside_twin(number, run), kind=MISTYPED))
     return batch
 
 
-def story_of(seed: str, number: int, traced_share: int, root: Path) -> tuple[str, Path]:
-    """A random history; one in so many has a trace."""
-    traced = number % traced_share == 0
-    source = module("test_judge_twin_trace" if traced else "test_judge_twin")
-    source.SEED = seed  # type: ignore[attr-defined]
-    before = number // traced_share  # with a trace, before this number
-    turn = before if traced else number - before - 1  # both kinds count from 0
-    story, path = source.folder_of(turn, root / f"{number}")
-    return str(story), Path(path)
-
-
-def beside_twin(number: int, story: str, path: Path) -> Asked:
+def beside_twin(number: int, run: Made) -> Asked:
     try:
-        wanted: Any = spoken(twin.judge(path))
+        wanted: Any = spoken(twin.judge(run.path))
     except Exception as error:  # the twin's own failure is reported like any other difference
         wanted = f"the twin failed: {type(error).__name__}: {error}"
-    return Asked(number=number, path=path, story=story, kind="history", wanted=wanted)
+    return Asked(number=number, path=run.path, story=run.story, kind="history", wanted=wanted,
+                 must=frozenset() if run.legal else None)
 
 
 def mutated(seed: str, first: int, count: int, root: Path) -> list[Asked]:

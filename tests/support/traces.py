@@ -6,7 +6,6 @@ clocks: with a clock error every node's stamps are off by less than that.
 """
 
 import copy
-import json
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -15,11 +14,11 @@ from typing import Any
 
 from how_many import cases
 from simulated_scenarios import ALL, plays
-from trace_scene import CONTROLLER
 
 from floodmark.harness.spec import RULES
-from histories import Line, RunFolder
+from histories import RunFolder
 
+CONTROLLER = "controller"
 CORRECT = [number for number, part in enumerate(ALL)
            if part.row.rules == RULES[-1] and not part.row.bugs]
 # These lose records, as unclean elections and too many power cuts may.
@@ -66,12 +65,4 @@ def played(number: int) -> RunFolder:
     with TemporaryDirectory() as parent:
         (one,) = plays([ALL[number]], Path(parent))
         assert one.why is None, one.why
-        logs = sorted((one.folder / "logs").glob("*.jsonl"))
-        return RunFolder(
-            run=json.loads((one.folder / "run.json").read_text()),
-            lines=lines_of(one.folder / "history.jsonl"), dumps={path.stem: lines_of(path) for path in logs},
-            rows=lines_of(one.folder / "replicas.jsonl"), trace=lines_of(one.folder / "trace.jsonl"))
-
-
-def lines_of(path: Path) -> list[Line]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+        return RunFolder.read(one.folder)

@@ -112,6 +112,8 @@ def unknown_names(world: World) -> Iterator[str]:
         yield "broker-died"
     if twin_logs.may_lack_a_fault(world) and any(True for _ in twin_logs.unreadable(world)):
         yield "malformed-log"
+    final = world.run.get("final_reads") or {}
+    named = isinstance(final.get("processes", []), list)
     for partition in world.partitions.values():
         if partition.leader is None:
             yield from ("unseen", "saw-then-lost", "under-replicated")
@@ -127,7 +129,7 @@ def unknown_names(world: World) -> Iterator[str]:
             yield from ("lost-write", "saw-then-lost", "under-replicated", "epoch-lineage")
         elif any(twin_logs.lost_cache(partition, node) for node in partition.rows):
             yield "epoch-lineage"
-        if partition.key not in (world.run.get("final_reads") or {}).get("partitions", []):
+        if partition.key not in final.get("partitions", []) or not named:
             yield "unseen"
     if not world.settled:
         yield from ("diverged", "under-replicated", "unseen")

@@ -152,7 +152,8 @@ def was_told(world: World, reader: int, key: int, offset: int) -> bool:
 
 
 def final_readers(world: World) -> list[int]:
-    return list((world.run.get("final_reads") or {}).get("processes") or [])
+    processes = (world.run.get("final_reads") or {}).get("processes")
+    return processes if isinstance(processes, list) else []
 
 
 def read_to_the_end(world: World, partition: Partition) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from twin_classes import (
     ISOLATION,
     Cause,
+    final_readers,
     follows,
     internal_topics,
     is_below_the_beginning,
@@ -51,10 +52,10 @@ def unseen(world: World) -> Iterator[Found]:
     """Settled and read to the end: an ok send in the leader's final log, at its offset below the high
     watermark (the last stable offset under read_committed), which no final read returned."""
     final = world.run.get("final_reads") or {}
-    if not world.settled or not world.complete:
+    if not world.settled or not world.complete or not isinstance(final.get("processes", []), list):
         return
     returned = {(read.partition, read.value) for read in world.reads
-                if read.process in final.get("processes", [])}
+                if read.process in final_readers(world)}
     for send in world.oks():
         partition = world.partitions.get(send.partition)
         if partition is None or not partition.usable or partition.key not in final.get("partitions", []):

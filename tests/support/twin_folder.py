@@ -74,15 +74,22 @@ def parse_lines(path: Path) -> tuple[list[Line | None], bool]:
     """Every line that is not blank, parsed (None: no JSON object), and whether the file's last byte is a
     LF."""
     data = path.read_bytes()
-    parsed: list[Line | None] = []
-    for raw in data.split(b"\n"):
-        if raw.strip():
-            try:
-                value = json.loads(raw.decode())
-            except ValueError:
-                value = None
-            parsed.append(value if isinstance(value, dict) else None)
+    parsed = [object_of(raw) for raw in data.split(b"\n") if raw.strip()]
     return parsed, data.endswith(b"\n") or not data
+
+
+def object_of(line: bytes) -> Line | None:
+    """The line's JSON object, or None; a number of very many digits is some number, and no integer."""
+    try:
+        value = json.loads(line.decode(), parse_constant=refuse,
+                           parse_int=lambda digits: int(digits) if len(digits) < 25 else 0.5)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def refuse(word: str) -> None:
+    raise ValueError(word)
 
 
 # -- the types of fields ----------------------------------------------------------------------------------
@@ -134,6 +141,11 @@ def is_list(kind: Callable[[object], bool], value: object) -> bool:
     return isinstance(value, list) and all(kind(one) for one in value)
 
 
+# Of any line: what its lists have; and what an op that is ok must have.
+LISTS = {"sends": is_send, "reads": is_read, "partitions": is_offset, "offsets": is_end, "starts": is_start}
+NEEDED = {"assign": "partitions", "subscribe": "partitions", "poll": "reads", "list_offsets": "offsets"}
+
+
 # -- history.jsonl ------------------------------------------------------------------------------------------
 
 def read_history(path: Path, folder: Folder) -> None:
@@ -167,32 +179,18 @@ def read_history(path: Path, folder: Folder) -> None:
 
 def fits_field_table(line: Line) -> bool:
     """Whether the line has every field that its type and f require, each of its type."""
-    if not (is_offset(line.get("index")) and is_offset(line.get("time")) and is_int(line.get("process"))
-            and isinstance(line.get("f"), str) and line["process"] >= -1):
+    f, process = line.get("f"), line.get("process")
+    if not (is_offset(line.get("index")) and is_offset(line.get("time")) and is_int(process) and process >= -1
+            and is_text(f) and line.get("type") in ("invoke", "ok", "fail", "info")
+            and is_optional(is_text, line.get("error")) and all(
+                is_optional(lambda items, kind=kind: is_list(kind, items), line.get(name))
+                for name, kind in LISTS.items())):
         return False
-    if line.get("type") not in ("invoke", "ok", "fail", "info"):
+    if process == -1:
+        return line["type"] == "info" and isinstance(line.get("fault"), dict)
+    if f == "send" and not line.get("sends"):
         return False
-    if line["process"] == -1:
-        return line["type"] == "info" and is_fault(line.get("fault"))
-    return line["f"] in CLIENT_FS and has_its_fields(line)
-
-
-def is_fault(value: object) -> bool:
-    """Whether this is a nemesis's value: an object, whose nodes (if it has them) are names."""
-    if value is None:
-        return True
-    return isinstance(value, dict) and is_optional(lambda nodes: is_list(is_text, nodes), value.get("nodes"))
-
-
-def has_its_fields(line: Line) -> bool:
-    f, ok = line["f"], line["type"] == "ok"
-    required = {"send": ["sends"], "assign": ["partitions"] if ok else [],
-                "subscribe": ["partitions"] if ok else [], "poll": ["reads"] if ok else [],
-                "list_offsets": ["offsets"] if ok else []}.get(f, [])
-    kinds = {"sends": is_send, "reads": is_read, "partitions": is_offset, "offsets": is_end,
-             "starts": is_start, "corrupt": is_start}
-    return all(line.get(name) is not None for name in required) and all(
-        is_list(kind, line[name]) for name, kind in kinds.items() if line.get(name) is not None)
+    return f in CLIENT_FS and (line["type"] != "ok" or f not in NEEDED or line.get(NEEDED[f]) is not None)
 
 
 # -- replicas.jsonl, logs/, trace.jsonl ---------------------------------------------------------------------
@@ -253,9 +251,9 @@ def read_parquet(path: Path) -> list[Line | None]:
 
 def is_entry(entry: Line, node: str) -> bool:
     return (entry.get("node") == node and is_offset(entry.get("partition")) and is_offset(entry.get("offset"))
-            and is_int(entry.get("epoch")) and "value" in entry and is_optional(is_int, entry["value"])
-            and is_int(entry.get("crc")) and is_optional(is_flag, entry.get("crc_ok"))
-            and is_optional(is_flag, entry.get("aborted")))
+            and is_int(entry.get("epoch")) and entry["epoch"] >= -1
+            and "value" in entry and is_optional(is_int, entry["value"]) and is_int(entry.get("crc"))
+            and is_optional(is_flag, entry.get("crc_ok")) and is_optional(is_flag, entry.get("aborted")))
 
 
 def read_trace(path: Path, folder: Folder) -> None:
@@ -267,7 +265,7 @@ def read_trace(path: Path, folder: Folder) -> None:
     except OSError:
         return
     good = [event for event in parsed if event is not None and is_int(event.get("time"))
-            and is_text(event.get("node")) and is_int(event.get("seq")) and is_text(event.get("event"))]
+            and is_text(event.get("node")) and is_offset(event.get("seq")) and is_text(event.get("event"))]
     seqs: dict[str, list[int]] = {}
     for event in good:
         seqs.setdefault(event["node"], []).append(event["seq"])

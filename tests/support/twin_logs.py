@@ -12,6 +12,7 @@ import twin_deaths
 import twin_observes
 from twin_classes import (
     Cause,
+    final_readers,
     is_nameless,
     names_all_nodes,
     names_of,
@@ -175,10 +176,9 @@ def unreadable(world: World) -> Iterator[Found]:
     damaged a disk."""
     damaged = any((line.get("fault") or {}).get("lost") is True for line in world.lines
                   if line["process"] == -1 and line["f"] != "power_cut")
-    final = (world.run.get("final_reads") or {}).get("processes") or []
-    places = {(place["partition"], place["offset"]) for line in world.lines if line["process"] in final
-              and line["f"] == "poll" and line["type"] != "invoke" for place in line.get("corrupt") or []
-              if place.get("why") in ("checksum", "magic", "length")}
+    places = {(place["partition"], place["offset"]) for line in world.lines
+              if line["process"] in final_readers(world) and line["f"] == "poll" and line["type"] != "invoke"
+              for place in line.get("corrupt") or [] if place.get("why") in ("checksum", "magic", "length")}
     for key, offset in sorted(places):
         if key in world.partitions and not world.partitions[key].usable and not damaged:
             yield ("unreadable", key, offset), None

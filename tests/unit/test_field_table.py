@@ -1,21 +1,59 @@
-"""What a line must be: the field table and the plain reader agree on odd lines."""
+"""What a line must be: the judge's field table and the twin agree on odd lines."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import plain_lines as plain
-import plain_read
 import pytest
+from twin_folder import (
+    fits_field_table,
+    is_entry,
+    is_int,
+    is_offset,
+    is_optional,
+    is_text,
+    object_of,
+)
+from twin_trace_lines import OPTIONAL, is_cause
 
 from floodmark.checkers.read import json_lines
 from floodmark.checkers.read.field_table import HISTORY, TRACE, Table, dump_of
 
 Line = dict[str, Any]
-LAWS: dict[str, tuple[Table, plain.Law]] = {
-    "history": (HISTORY, plain.is_op),
-    "dump": (dump_of("n1"), plain.is_entry("n1")),
-    "trace": (TRACE, plain_read.fits),
+STATES = ("partition", "epoch", "leo", "hw")
+NEEDED = {  # what a line of the trace must have
+    "append": (*STATES, "role", "offset", "count"), "truncate": (*STATES, "from", "to"),
+    "hw": (*STATES, "role"),
+    "become_leader": (*STATES, "isr", "start"), "become_follower": STATES, "fetch": STATES,
+    "ack": (*STATES, "offset", "acks", "isr"), "isr_proposed": (*STATES, "isr"),
+    "isr": ("partition", "epoch", "isr"), "elect": ("partition", "epoch", "isr", "clean"),
+    "register": ("broker",), "fence": ("broker",), "unfence": ("broker",),
+}  # fmt: skip
+PLACES = {"partition": is_int}
+AT_LEAST = {"append": {"offset": 0, "count": 1}, "ack": {"offset": 0}}
+
+
+def is_event(row: Line) -> bool:
+    """Whether a line of the trace has what its event needs (the table of histories/README.md)."""
+    event = row.get("event")
+    if not (is_int(row.get("time")) and is_text(row.get("node")) and is_text(event)
+            and is_offset(row.get("seq"))
+            and all(is_optional(kind, row.get(name)) for name, kind in {**OPTIONAL, **PLACES}.items())):
+        return False
+    needed = NEEDED.get(event, STATES if event == "start" and row.get("partition") is not None else ())
+    return (all(row.get(name) is not None for name in needed)
+            and all(row[name] >= 0 for name in ("partition", "leo") if name in needed)
+            and all(row[name] >= least for name, least in AT_LEAST.get(event, {}).items())
+            and ("role" not in needed or row["role"] in ("leader", "follower"))
+            and (event != "truncate" or is_cause(row.get("cause")))
+            and (event != "isr" or (row.get("leo") is None) == (row.get("hw") is None)))
+
+
+Law = Callable[[Line], bool]
+LAWS: dict[str, tuple[Table, Law]] = {
+    "history": (HISTORY, fits_field_table),
+    "dump": (dump_of("n1"), lambda row: is_entry(row, "n1")),
+    "trace": (TRACE, is_event),
 }
 # What replaces a value. GONE: the field is missing.
 GONE = "gone"
@@ -95,8 +133,9 @@ def variants(line: Line) -> Iterator[str]:
     yield text.replace('"index"', '"\\u0069ndex"').replace('"value"', '"v\\u0061lue"')
 
 
-def is_good_plainly(line: str, law: plain.Law) -> bool:
-    return plain_read.good(line.encode(errors="surrogatepass"), law) is not None
+def is_good_plainly(line: str, law: Law) -> bool:
+    row = object_of(line.encode(errors="surrogatepass"))
+    return row is not None and law(row)
 
 
 @pytest.mark.parametrize("kind", LAWS)

@@ -1,60 +1,29 @@
-"""The judge's own failure is reported in every stage: unknown, exit 4, and the traceback in a file. Other
-runs of the call are judged as they would be alone."""
+"""The judge's own failure on a run is reported, whatever stage fails: unknown, exit 4, and the traceback in a
+file. Other runs of the call are judged as they would be alone."""
 
 import json
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
-import injected
+import here
+import pyarrow as pa
 import pytest
 from command_line import floodmark
 from folders import Tale
-from injected import INJECTED, Injection
+from no_spark import NoSpark
 from traced_story import Story
 from txn_tales import txn
 
-from floodmark.checkers.judge import layout, many_runs, passes, verdicts
-from floodmark.checkers.laws.families import FAMILIES
+from floodmark.checkers.judge import job, layout, many_runs, passes, verdicts
+from floodmark.checkers.judge.layout import RunWork
+from floodmark.checkers.laws.unit import Unit
+from floodmark.checkers.read.folder import open_folder
 
-pytestmark = pytest.mark.spark
-ERROR_FILE = "judge-error.txt"
-BAGS, PIECES = 1 << 40, 0  # bytes from which a run is judged in pieces: no run, every run
-
-# Where the judge can fail, as MODULE.FUNCTION; a function is named where it is called.
-# Between the passes, on one run: in the driver, or in the task of a bag.
-BETWEEN = (
-    "judge.passes.preconditions_of_run", "judge.passes.read_lines_instead", "judge.passes.run_of",
-    "judge.passes.facts_of", "judge.runs.with_replicas", "judge.runs.reasons_of", "judge.runs.unread_of",
-    "judge.passes.verdict_of", "judge.verdicts.counts_of",
-)  # fmt: skip
-DRIVER_ON_A_RUN = (
-    "judge.job.open_folder", "judge.layout.ranges_of", "judge.layout.weight_of",
-)  # fmt: skip
-# In the driver, on all of them:
-DRIVER = ("judge.job.session.context", "judge.many_runs.bags_of", "judge.many_runs.session.cores",
-          "judge.many_runs.SparkContext.parallelize", "judge.many_runs.rounded")  # fmt: skip
-PIECES_DRIVER = ("judge.passes.judged_by_many", "judge.verdicts.merged",
-                 "judge.layout.Layout.of", "judge.passes.concatenated",
-                 "judge.passes.SparkContext.broadcast", "judge.passes.SparkContext.runJob")  # fmt: skip
-# In a Python worker of Spark, always on one run.
-IN_BOTH = (
-    "read.tables._history", "read.tables._dump", "read.tables._replicas", "read.tables._trace",
-    "judge.passes.read_range", "judge.passes.for_driver", "judge.layout.by_unit", "judge.layout.by_hash",
-    "judge.passes.joined", "judge.pieces.concatenated", "judge.passes.pairing", "judge.passes.repeats",
-    "judge.passes.seq_facts", "judge.passes.answers", "judge.passes.make_tables",
-    "judge.run_tables.permissions",
-    "judge.passes.worst", "judge.passes.unsearched",
-)  # fmt: skip
-WORKER = (*IN_BOTH, *BETWEEN, *(f"family.{family.__name__}" for family in FAMILIES))
-PIECES_TASKS = tuple(
-    f"judge.passes.{name}" for name in ("parsed", "across_partitions", "judge_shared", "find_cycles")
-)
-PIECES_WORKER = (
-    *IN_BOTH, "judge.passes.ops", "judge.passes.ops_sent_on", "judge.passes.sent_on",
-    *(f"family.{family.__name__}" for family in passes.DEPENDENCIES), "family.of_the_run",
-)  # fmt: skip
+ERROR_FILE, INJECTED = "judge-error.txt", "injected by a test"
+RUNS = ("good", "bad", "good-too")  # the folders of a call; on one of them the judge fails
 
 
 def run_in(folder: Path) -> Path:
@@ -67,30 +36,32 @@ def run_in(folder: Path) -> Path:
     return tale.write(folder)
 
 
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    return [run_in(tmp_path / name) for name in RUNS]
+
+
 def failing(*_: Any, **__: Any) -> Any:
     raise RuntimeError(INJECTED)
 
 
 def verdict_in(folder: Path) -> dict[str, Any]:
     verdict: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
-    verdict.pop("timings_s")
     return verdict
 
 
-def is_refused(folder: Path, *words: str, beginning: str = "the judge failed: ") -> None:
+def is_refused(folder: Path, words: str, beginning: str = "the judge failed: ") -> None:
     """Its verdict is that the judge failed, with these words, and the traceback is in the folder."""
     verdict = verdict_in(folder)
-    assert verdict["valid"] == "unknown", folder
-    assert verdict["findings"] == []
+    assert (verdict["valid"], verdict["findings"]) == ("unknown", [])
     [unknown] = verdict["unknown"]
     assert unknown["reason"].startswith(beginning)
     assert "\n" not in unknown["reason"]
     assert "lost-write" in unknown["names"]
     error = (folder / ERROR_FILE).read_text()
     assert "Traceback (most recent call last)" in error
-    for word in words:
-        assert word in unknown["reason"], folder
-        assert word in error
+    assert words in unknown["reason"]
+    assert words in error
 
 
 def is_judged(folder: Path) -> None:
@@ -101,224 +72,207 @@ def is_judged(folder: Path) -> None:
     assert not (folder / ERROR_FILE).exists()
 
 
-def refused(folder: Path, *words: str) -> None:
-    """`check` of this folder alone reports it, lets nothing through, and names the file of the traceback."""
-    answer = floodmark("check", folder, "--allow-unknown")
-    assert answer.code == 4
-    assert str(folder / ERROR_FILE) in answer.err
-    is_refused(folder, *words)
+# -- every place in which an error of one run is caught, in this process ------------------------------------
+
+STAGES = (  # of reading a range; of what goes across ranges; between the passes; of the laws; of the verdict
+    "read_range", "pairing", "run_of", "facts_of", "make_tables", "answers", "worst", "verdict_of",
+)  # fmt: skip
+IN_PIECES = ("ops", "of_the_run")  # also: of the ops of a run in pieces; of the search for their cycles
 
 
-def called(stage: str) -> str:
-    return stage.replace(".", "-")
+def runs_in(what: object) -> set[object]:
+    """The numbers and names of the runs in an argument."""
+    if isinstance(what, Unit):
+        return set(what.rows("select run from runs")["run"].to_pylist()) if what.has("runs") else set()
+    if isinstance(what, pa.Table):
+        return set(what["run"].to_pylist()) if "run" in what.column_names else set()
+    if isinstance(what, Path):
+        return {what.name}
+    if isinstance(what, dict):
+        return runs_in([*what.values()])
+    if isinstance(what, (list, tuple)):
+        return set().union(*map(runs_in, what))
+    parts = [getattr(what, name, None) for name in ("folder", "path")]
+    return {what if isinstance(what, int) else getattr(what, "run", None)}.union(
+        *(runs_in(part) for part in parts if part is not None))
 
 
-def folders_of(parent: Path, stages: Sequence[str]) -> dict[str, Path]:
-    """A run for each stage, and two good ones, first and last in the call."""
-    return {stage: run_in(parent / called(stage)) for stage in ("good", *stages, "good too")}
+def failing_on(run: set[object], original: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, but it fails on this run, known by its number in the call or by its name."""
+
+    @wraps(original)
+    def broken(*args: Any) -> Any:
+        return failing() if run & runs_in(args) else original(*args)
+
+    return broken
 
 
-def check_all(folders: dict[str, Path], words: Callable[[str], str]) -> None:
-    """All in one call: for each its own stage fails."""
-    assert floodmark("check", *folders.values()).code == 4
-    for stage, folder in folders.items():
-        if stage.startswith("good"):
-            is_judged(folder)
-        else:
-            is_refused(folder, words(stage))
+@pytest.mark.parametrize("pieces", [False, True])
+def test_each_stage_fails_on_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, pieces: bool) -> None:
+    """Each on its own run, all in one call: the laws fail on a bag, and then on such runs of it alone."""
+    stages = [*STAGES, *(IN_PIECES if pieces else ())]
+    folders = [run_in(tmp_path / name) for name in ("good", *stages)]
+    for number, stage in enumerate(stages, 1):
+        monkeypatch.setattr(passes, stage, failing_on({number, stage}, getattr(passes, stage)))
+    works = [RunWork.of(run, open_folder(folder)) for run, folder in enumerate(folders)]
+    judged: dict[int, Any] = {**(passes.judged_by_many(NoSpark(), works) if pieces  # type: ignore[arg-type]
+                                 else passes.judged_bag(works))}
 
-
-SIZES = (pytest.param(BAGS, id="bags"), pytest.param(PIECES, id="pieces"))
-
-
-@pytest.fixture(params=SIZES)
-def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Both paths."""
-    monkeypatch.setattr(layout, "BIG_BYTES", request.param)
-    return int(request.param)
-
-
-def test_without_an_injection_it_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """So that every test below could fail; the file of an earlier failure is removed."""
-    folder = run_in(tmp_path / "run")
-    (folder / ERROR_FILE).write_text("of last week")
-    cut_up: list[int] = []
-    whole = passes.judged_by_many
-    monkeypatch.setattr(
-        passes, "judged_by_many",
-        lambda spark, works, *more: cut_up.append(len(works)) or whole(spark, works, *more),
-    )  # fmt: skip
-    assert floodmark("check", folder).code == 0
-    assert cut_up == ([] if size == BAGS else [1])
-    is_judged(folder)
-
-
-# -- in the driver ------------------------------------------------------------------------------------------
-
-
-def test_a_stage_fails_in_the_driver_on_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
-    """Each on its own run, all in one call."""
-    stages = DRIVER_ON_A_RUN if size == BAGS else BETWEEN
-    folders = folders_of(tmp_path, stages)
-    injection = Injection(monkeypatch, {})
-    into_workers(injection, size)
-    numbers = injection.numbers
-
-    class Of(set[object]):
-        """The run of a stage; its number is known once the call is made."""
-
-        def __init__(self, name: str) -> None:
-            super().__init__({name})
-            self.name = name
-
-        def __and__(self, others: Any) -> set[object]:
-            return {self.name, numbers.get(self.name)} & others - {None}
-
-    with injected.injected({stage: Of(called(stage)) for stage in stages}, injected.fail):
-        check_all(folders, lambda stage: f"RuntimeError: {INJECTED} {stage}")
-
-
-@pytest.mark.parametrize("stage", [*DRIVER, *PIECES_DRIVER])
-def test_a_stage_fails_in_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
-    size = PIECES if stage in PIECES_DRIVER else BAGS
-    monkeypatch.setattr(layout, "BIG_BYTES", size)
-    into_workers(Injection(monkeypatch, {}), size)
-    monkeypatch.setattr(f"floodmark.checkers.{stage}", failing)
-    refused(run_in(tmp_path / "run"), f"RuntimeError: {INJECTED}")
-
-
-# -- in a worker --------------------------------------------------------------------------------------------
-
-
-def into_workers(injection: Injection, size: int) -> None:
-    if size == BAGS:
-        injection.into("judge.many_runs.judged_bag")
-    else:
-        injection.into(*PIECES_TASKS)
-
-
-def test_a_stage_fails_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """Each on its own run, all in one call: the laws fail on a bag, and then on each such run of it."""
-    monkeypatch.setattr(many_runs, "bags_of", one_bag if size == BAGS else layout.bags_of)
-    folders = folders_of(tmp_path, WORKER if size == BAGS else PIECES_WORKER)
-    injection = Injection(monkeypatch, {called(stage): stage for stage in folders if "." in stage})
-    into_workers(injection, size)
-    check_all(folders, lambda stage: f"RuntimeError: {INJECTED} {stage}")
-
-
-def one_bag(works: Any, *_: int) -> Any:
-    return [list(works)], []
-
-
-@pytest.mark.parametrize("stage", PIECES_TASKS)
-def test_a_task_fails_altogether(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
-    """Before it begins to work on a run."""
-    monkeypatch.setattr(layout, "BIG_BYTES", PIECES)
-    folder = run_in(tmp_path / "run")
-    Injection(monkeypatch, {"run": f"whole {stage}"}).into(stage)
-    refused(folder, f"RuntimeError: {INJECTED} whole {stage}")
-
-
-def test_a_worker_is_short_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    stages = ("read.tables._trace", "family.log")
-    folders = folders_of(tmp_path, stages)
-    broken = {called(stage): stage for stage in stages}
-    into_workers(Injection(monkeypatch, broken, injected.run_out_of_memory), size)
-    check_all(folders, lambda stage: f"MemoryError: {INJECTED} {stage}")
-
-
-def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """While it reads, and while it runs the checks."""
-    stage = "family.log" if size == BAGS else "read.tables._trace"
-    folders = folders_of(tmp_path, [stage])
-    into_workers(Injection(monkeypatch, {called(stage): stage}, injected.die), size)
-    check_all(folders, lambda _: "Python worker exited unexpectedly")
-
-
-@pytest.mark.long
-def test_a_jvm_that_dies_fails_only_the_run_that_kills_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
-    """Another run of the call is judged by a later JVM."""
-    stage = "family.log"
-    killer, good = run_in(tmp_path / called(stage)), run_in(tmp_path / "good")
-    into_workers(Injection(monkeypatch, {killer.name: stage}, injected.die_with_the_jvm), size)
-    assert floodmark("check", killer, good).code == 4
-    is_judged(good)
-    is_refused(killer, beginning="the judge failed: Spark's JVM died: ")
-
-
-# -- several folders ----------------------------------------------------------------------------------------
+    assert judged[0].valid is True
+    assert {judged[run].words for run in range(1, len(folders))} == {f"RuntimeError: {INJECTED}"}
 
 
 def test_runs_that_fail_only_as_a_bag_are_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each alone, in the same task."""
-    folders = [run_in(tmp_path / name) for name in ("one", "two")]
+    whole, sizes = passes.run_families, list[int]()
 
-    def judged(bag: Any) -> Any:
-        from floodmark.checkers.judge import passes
+    def of_one_run(unit: Unit, *more: Any) -> Any:
+        sizes.append(unit.rows("from runs").num_rows)
+        return failing() if sizes[-1] > 1 else whole(unit, *more)
 
-        whole = passes.run_families
-
-        def of_one_run(unit: Any, *more: Any) -> Any:
-            assert unit.rows("from runs").num_rows == 1
-            return whole(unit, *more)
-
-        passes.run_families = of_one_run
-        try:
-            yield from passes.judged_bag(bag).items()
-        finally:
-            passes.run_families = whole
-
-    monkeypatch.setattr(many_runs, "bags_of", one_bag)
-    monkeypatch.setattr(many_runs, "judged_bag", judged)
-    assert floodmark("check", *folders).code == 0
-    for folder in folders:
-        is_judged(folder)
+    monkeypatch.setattr(passes, "run_families", of_one_run)
+    assert [verdict.valid for verdict in here.judge(folders)] == [True, True, True]
+    assert sizes == [3, 1, 1, 1]
 
 
-def test_runs_that_fail_in_the_driver_only_together_are_all_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# -- on the command line, with Spark ------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_the_driver_fails_on_a_run(folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it opens the folder, and where it cuts the files. The file of an earlier failure is removed."""
+    monkeypatch.setattr(job, "open_folder", failing_on({"bad"}, job.open_folder))
+    monkeypatch.setattr(layout, "ranges_of", failing_on({"good-too"}, layout.ranges_of))
+    (folders[0] / ERROR_FILE).write_text("of last week")
+    answer = floodmark("check", *folders, "--allow-unknown")
+
+    assert answer.code == 4
+    assert str(folders[1] / ERROR_FILE) in answer.err
+    is_judged(folders[0])
+    for folder in folders[1:]:
+        is_refused(folder, f"RuntimeError: {INJECTED}")
+
+
+@pytest.mark.spark
+def test_the_driver_fails_on_all_of_them_together_and_on_none_alone(
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folders = [run_in(tmp_path / name) for name in ("one", "two")]
     whole = many_runs.bags_of
 
     def not_two(works: Sequence[Any], *more: int) -> Any:
         return failing() if len(works) > 1 else whole(works, *more)
 
     monkeypatch.setattr(many_runs, "bags_of", not_two)
-    assert floodmark("check", *folders).code == 4
-    for folder in folders:
+    assert floodmark("check", *folders[:2]).code == 4
+    for folder in folders[:2]:
         is_refused(folder, f"RuntimeError: {INJECTED}")
 
 
+def killed_by(act: Callable[[], object]) -> Callable[[Any], Any]:
+    """A task's work, which does this to the worker that gets the bad run. Spark sends it by value."""
+
+    def judged(bag: Any) -> Any:
+        from floodmark.checkers.judge import passes
+
+        if any(work.folder.path.name == "bad" for work in bag):
+            act()
+        return [*passes.judged_bag(bag).items()]
+
+    return judged
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_task_ends_when_memory_runs_out(
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch, *, killed: bool
+) -> None:
+    """By the kernel, or by itself."""
+
+    def end() -> None:
+        import os
+        import signal
+
+        if killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise MemoryError("of this task")
+
+    monkeypatch.setattr(many_runs, "judged_bag", killed_by(end))
+    assert floodmark("check", *folders).code == 4
+    is_refused(folders[1], "Python worker exited unexpectedly" if killed else "MemoryError: of this task")
+    is_judged(folders[0])
+    is_judged(folders[2])
+
+
+@pytest.mark.spark
+def test_a_worker_is_killed_while_it_reads_a_run_in_pieces(
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parsed(layout: Any, read_as: Any, ranges: Any) -> Any:
+        import os
+        import signal
+
+        from floodmark.checkers.judge import passes
+
+        ranges = list(ranges)
+        if any("bad" in one.place.parts for one, _ in ranges):
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from passes.parsed(layout, read_as, ranges)
+
+    monkeypatch.setattr(layout, "BIG_BYTES", 0)
+    monkeypatch.setattr(passes, "parsed", parsed)
+    assert floodmark("check", *folders[:2]).code == 4
+    is_refused(folders[1], "Python worker exited unexpectedly")
+    is_judged(folders[0])
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_jvm_that_dies_fails_only_the_run_that_kills_it(
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run of the call is judged by a later JVM."""
+
+    def kill_the_jvm() -> None:
+        import os
+        import signal
+
+        daemon = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(daemon, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(many_runs, "judged_bag", killed_by(kill_the_jvm))
+    assert floodmark("check", *folders[:2]).code == 4
+    is_judged(folders[0])
+    is_refused(folders[1], "", beginning="the judge failed: Spark's JVM died: ")
+
+
+# -- what is no run, and what cannot be written -------------------------------------------------------------
+
+
+@pytest.mark.spark
 def test_a_folder_that_is_not_to_be_judged_fails_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark does not get it."""
-    good, strange = run_in(tmp_path / "good"), tmp_path / "strange"
-    strange.mkdir()
+    (strange := tmp_path / "strange").mkdir()
     (strange / "run.json").write_text("{}")
     monkeypatch.setattr(verdicts, "not_judged", failing)
-    assert floodmark("check", good, strange).code == 4
-    is_judged(good)
+    assert floodmark("check", folders[0], strange).code == 4
+    is_judged(folders[0])
     is_refused(strange, f"RuntimeError: {INJECTED}")
 
 
+@pytest.mark.spark
 def test_where_nothing_can_be_written_the_traceback_is_in_a_temporary_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both files' paths are folders."""
-    folder = run_in(tmp_path / "run")
-    (folder / ERROR_FILE).mkdir()
-    (folder / "verdict.json").mkdir()
+    (folders[0] / ERROR_FILE).mkdir()
+    (folders[0] / "verdict.json").mkdir()
     monkeypatch.setattr(many_runs, "bags_of", failing)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    answer = floodmark("check", folder)
+    answer = floodmark("check", folders[0])
     [kept] = tmp_path.glob("floodmark-judge-error-*.txt")
     assert answer.code == 4
     assert str(kept) in answer.err

@@ -79,11 +79,11 @@ def golden_verdicts() -> list[str]:
 
 
 def test_the_verdict_is_the_same(golden_verdicts: list[str], tmp_path: Path) -> None:
-    """Every saved run by two of the writers, each with many of the runs, all in one call."""
-    names, two = list(WRITERS), cases(len(WRITERS), few=2)
+    """Every saved run by one of the writers, each with many of the runs, all in one call."""
+    names, some = list(WRITERS), cases(len(WRITERS), few=1)
     pairs = [(names[(number + more) % len(names)], folder, verdict)
              for number, (folder, verdict) in enumerate(zip(GOLDEN, golden_verdicts, strict=True))
-             for more in range(0, 2 * two, 2)]
+             for more in range(some)]
     folders = [rewritten(folder, tmp_path / writer / folder.name, writer) for writer, folder, _ in pairs]
     for (writer, folder, verdict), found in zip(pairs, judged(folders), strict=True):
         expected = in_cyrillic(verdict) if writer in ("UTF-8", "escaped") else verdict

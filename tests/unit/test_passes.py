@@ -71,9 +71,9 @@ def undamaged(small_units: None, tmp_path_factory: pytest.TempPathFactory) -> di
     several = [folder for folder in golden if len(open_folder(folder).partitions) > 1]
     assert several
     folders = [
-        *dict.fromkeys([*several, *golden[::8]]),
-        real_like.write(root / "traced", ops=200, trace=True, partitions=2),
-        real_like.write(root / "txn", ops=400, transactions=True, partitions=2),
+        *dict.fromkeys([*several, *golden[::16]]),
+        real_like.write(root / "traced", ops=100, trace=True, partitions=2),
+        real_like.write(root / "txn", ops=200, transactions=True, partitions=2),
     ]
     return dict(zip(folders, both(folders), strict=True))
 
@@ -173,6 +173,7 @@ def test_a_unit_too_large_for_its_memory_is_put_into_tables_piece_by_piece(
     assert {"sends", "reads", "entries"} <= set(appended)
 
 
+@pytest.mark.long
 def test_a_run_three_times_as_large_as_its_memory_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,42 +4,32 @@ checkers/README.md, whose answers are the judge's."""
 import json
 from collections import Counter
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import damages_logs
-import damages_losses
+import corpus
 import here
 import pytest
 from command_line import GOLDEN, floodmark
-from damages import DAMAGES
 from readme import ROOT, blocks
 
 from floodmark.checkers import tables
 from floodmark.checkers.tables import SCHEMAS
 from floodmark.harness.errors import FloodmarkError, UsageError
-from histories import healthy
 
-PLANTED = sorted(name for name, plant in DAMAGES.items()
-                 if plant.__module__ in (damages_logs.__name__, damages_losses.__name__))
 SAVED = sorted(about.parent for about in GOLDEN.glob("*/run.json"))
 RUN, GARBLED = GOLDEN / "double-failover", GOLDEN / "a-garbled-line"
 QUESTIONS = blocks("sql", ROOT / "checkers" / "README.md")
 
 
-def planted(root: Path) -> list[Path]:
-    """A folder for each damage to logs that fits a healthy run."""
-    folders = []
-    for number, name in enumerate(PLANTED):
-        folder = healthy(Random(number), steps=40, settled=True)
-        if DAMAGES[name](folder, Random(number)) is not None:
-            folders.append(folder.write(root / name))
-    return folders
+def cases(root: Path) -> list[Path]:
+    """The corpus's cases in which only these two are found."""
+    return [case.write(root / str(number)) for number, case in enumerate(corpus.cases())
+            if case.expected and all(line.startswith(("lost-write", "diverged")) for line in case.expected)]
 
 
 def test_the_two_core_verdicts_of_the_page_are_the_judges(tmp_path: Path) -> None:
     """On every saved run, and on folders with lost writes and logs that differ."""
-    folders = [*SAVED, *planted(tmp_path)]
+    folders = [*SAVED, *cases(tmp_path)]
     database = tables.open(folders)
     by_sql = {name: Counter(row[0] for row in database.sql(question).fetchall())
               for name, question in zip(("lost-write", "diverged"), QUESTIONS, strict=False)}

@@ -5,7 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodmark.harness.importers import edn
@@ -154,6 +154,7 @@ TREES = st.recursive(ATOMS, lambda inner: st.one_of(
     st.frozensets(KEYS, max_size=4), st.builds(Tagged, TAGS, inner)), max_leaves=20)
 
 
+@settings(max_examples=40)
 @given(st.lists(TREES, min_size=1, max_size=5))
 def test_forms_written_and_read_again_are_the_same(trees: list[object]) -> None:
     assert read("[" + "\n".join(map(text_of, trees)) + "]") == trees

@@ -13,6 +13,7 @@ from floodmark.broker.protocol.messages import AlterPartitionResponse, Batch, Ep
 from floodmark.broker.protocol.producer_state_manager import SEQUENCES, ProducerStateManager
 from floodmark.broker.protocol.purgatory import DelayedFetchPurgatory
 from floodmark.broker.protocol.rules import KIP_320
+from floodmark.broker.server.controller_clock import ControllerClock
 
 
 def batch(
@@ -258,3 +259,24 @@ def test_an_answer_to_another_request_is_dropped() -> None:
     assert not isr.handle_response(answer(SHRINK, isr=(1,)))
     assert not isr.handle_response(answer(EXPAND, isr=(1, 2, 3), leader_epoch=5))
     assert isr.maximal == (1, 2, 3)
+
+
+# -- the controller's clock does not count the time in which it was suspended ----------------------------
+
+
+def test_short_steps_are_counted_in_full() -> None:
+    """No step is above the limit of 200 ms."""
+    time = iter([1000, 1000, 1025, 1225])
+    clock = ControllerClock(lambda: next(time), 200)
+
+    assert [clock.now_ms() for _ in range(3)] == [1000, 1025, 1225]
+    assert clock.away_ms == 0
+
+
+def test_a_long_gap_is_counted_as_the_limit() -> None:
+    """A gap of a minute counts as 200 ms, the longest gap that is no suspension."""
+    time = iter([0, 100, 60_100, 60_150])
+    clock = ControllerClock(lambda: next(time), 200)
+
+    assert [clock.now_ms() for _ in range(3)] == [100, 300, 350]
+    assert clock.away_ms == 59_800

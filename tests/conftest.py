@@ -1,6 +1,8 @@
 """Options of the whole test suite, and its last words."""
 
+import asyncio
 import functools
+import inspect
 import os
 
 import pytest
@@ -59,3 +61,14 @@ def no_engine() -> str | None:
     except FloodmarkError as error:
         return str(error)
     return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine is played by its stage, or runs in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    play = next((one.play for one in given.values() if hasattr(one, "play")), asyncio.run)
+    play(pyfuncitem.obj(**given))
+    return True

@@ -102,6 +102,7 @@ def test_what_a_schedule_brings(title: str, tmp_path: Path, request: pytest.Fixt
         assert reached.get("met", 0) <= (fault["began"] if crash else reached["time"])
         assert fault["began"] <= reached["time"] if crash else reached["time"] <= fault["began"]
     assert [op.index for op in ops] == [*range(len(ops))]
+    assert (about["died"], about["residue"]) == ([], None)  # an armed crash is no death
 
 
 def test_a_delay_counts_from_when_the_moment_came(tmp_path: Path) -> None:

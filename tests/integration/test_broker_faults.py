@@ -1,17 +1,24 @@
-"""Brokers as real processes that are killed, stopped, paused, expired and frozen."""
+"""Brokers as real processes that are killed, stopped, paused and frozen; topics that change under them."""
 
 import resource
 import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from raw import Raw, batch
+from raw import Raw, batch, produce_body
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
 from floodmark.broker.protocol import errors
 from floodmark.broker.storage.durability_side_file import DurabilitySideFile, Note
+from floodmark.broker.wire.api_keys import (
+    CREATE_PARTITIONS,
+    DELETE_TOPICS,
+    INCREMENTAL_ALTER_CONFIGS,
+    PRODUCE,
+)
+from floodmark.broker.wire.codec import make, milliseconds, request_parts
 from floodmark.harness.cluster.reference.power_loss import power_cut
 
 pytestmark = pytest.mark.cluster
@@ -22,14 +29,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
     """One cluster for all tests; each leaves every process as it found it, except the last, which freezes
     them."""
     with RealBrokers(tmp_path_factory.mktemp("faults")) as brokers:
-        yield brokers
-
-
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
-    """One in which sessions end by the clock."""
-    keys = {"broker.session.timeout.ms": "2000"}
-    with RealBrokers(tmp_path_factory.mktemp("quick"), **keys) as brokers:
         yield brokers
 
 
@@ -45,6 +44,14 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
 def topic(cluster: RealBrokers, request: pytest.FixtureRequest) -> str:
     """A new topic, led by broker 1."""
     return made(cluster, request.node.name)
+
+
+@pytest.fixture
+def filled(cluster: RealBrokers, topic: str) -> str:
+    """Such a topic, with three records."""
+    with Raw(cluster.port[1]) as raw:
+        assert raw.produce(topic, batch(b"a", b"b", b"c")) == (errors.NONE, 0)
+    return topic
 
 
 def made(cluster: RealBrokers, name: str, **configs: str) -> str:
@@ -155,17 +162,148 @@ def test_a_new_leader_is_asked_at_once(patient: RealBrokers) -> None:
     patient.wait_isr(topic, 1, 2, 3)
 
 
-def test_a_paused_controller_ends_nobodys_session(quick: RealBrokers) -> None:
-    """The controller is stopped for longer than a session: when it goes on, no broker is fenced for the
-    controller's absence."""
-    topic = made(quick, "absent")
-    before = quick.ask(CONTROLLER, "state")["brokers"]
-    quick.pause(CONTROLLER)
-    threading.Event().wait(2.5)  # the session is 2 s; nothing can be seen while it is paused
-    quick.resume(CONTROLLER)
-    acked(quick, topic, 1, b"v")
+# -- topics -------------------------------------------------------------------------------------------------
 
-    assert quick.ask(CONTROLLER, "state")["brokers"] == before
+
+def delete(raw: Raw, topic: str) -> int:
+    cls, parts = request_parts(DELETE_TOPICS, 6)
+    asked = make(parts.DeleteTopicState, name=topic, topic_id=None)
+    answer = raw.ask(DELETE_TOPICS, 6, make(cls, topics=(asked,), timeout=milliseconds(9000)))
+    return int(answer.responses[0].error_code)
+
+
+def alter(raw: Raw, topic: str, name: str, value: str) -> int:
+    cls, parts = request_parts(INCREMENTAL_ALTER_CONFIGS, 1)
+    change = make(parts.AlterableConfig, name=name, config_operation=0, value=value)
+    resource = make(parts.AlterConfigsResource, resource_type=2, resource_name=topic, configs=(change,))
+    answer = raw.ask(INCREMENTAL_ALTER_CONFIGS, 1, make(cls, resources=(resource,), validate_only=False))
+    return int(answer.responses[0].error_code)
+
+
+def grow(raw: Raw, topic: str, count: int) -> int:
+    cls, parts = request_parts(CREATE_PARTITIONS, 3)
+    asked = make(parts.CreatePartitionsTopic, name=topic, count=count, assignments=None)
+    body = make(cls, topics=(asked,), timeout=milliseconds(9000), validate_only=False)
+    return int(raw.ask(CREATE_PARTITIONS, 3, body).results[0].error_code)
+
+
+def gone(cluster: RealBrokers, node: int, topic: str) -> bool:
+    """Whether the topic is gone from a broker's state, and from its disk."""
+    return not cluster.replica(node, topic) and not (cluster.log_dir(node) / f"{topic}-0").exists()
+
+
+def test_a_topic_goes_and_comes_again(cluster: RealBrokers, filled: str) -> None:
+    """Its logs are deleted from every disk; the next topic of the name begins empty, and is replicated."""
+    wait_for("a checkpoint of the old log", lambda: f"{filled} 0 3" in checkpoint(cluster, 1))
+    with Raw(cluster.port[2]) as other, Raw(cluster.port[1]) as raw:
+        assert delete(other, filled) == errors.NONE
+        assert delete(other, filled) == errors.UNKNOWN_TOPIC_OR_PARTITION
+        for node in cluster.brokers:
+            wait_for(f"broker {node} to let go", lambda node=node: gone(cluster, node, filled))
+        assert raw.produce(filled, batch(b"v")) == (errors.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert raw.end_offset(filled) == (errors.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert int(raw.fetch(filled, 0).error_code) == errors.UNKNOWN_TOPIC_OR_PARTITION
+
+        made(cluster, filled)
+        assert raw.end_offset(filled) == (errors.NONE, 0)
+        assert raw.produce(filled, batch(b"v")) == (errors.NONE, 0)
+    assert not any(f"{filled} 0 3\n" in checkpoint(cluster, node) for node in cluster.brokers)
+    assert all(cluster.running(node) for node in (CONTROLLER, *cluster.brokers))
+
+
+def checkpoint(cluster: RealBrokers, node: int) -> str:
+    path = cluster.log_dir(node) / "replication-offset-checkpoint"
+    return path.read_text() if path.exists() else ""
+
+
+def test_who_waits_hears_of_it(cluster: RealBrokers, filled: str) -> None:
+    """A parked fetch and a parked produce are answered at once, though both had ten seconds."""
+    cluster.ask(1, "arm", point="P.parked", action="report", topic=filled)
+    for node in (2, 3):
+        cluster.pause(node)
+    try:
+        with Raw(cluster.port[1]) as reader, Raw(cluster.port[1]) as writer, Raw(cluster.port[1]) as raw:
+            waits = writer.send(PRODUCE, 9, produce_body(filled, batch(b"d"), -1, 0, 30_000, 9))
+            wait_for("the produce to be parked", lambda: cluster.ask(1, "points")["met"])
+            fetch = reader.send_fetch(filled, 4, wait_ms=30_000)
+            assert delete(raw, filled) == errors.NONE
+            assert writer.produced(waits) == (errors.NOT_LEADER_OR_FOLLOWER, 3)
+            assert int(reader.fetched(fetch).error_code) == errors.NOT_LEADER_OR_FOLLOWER
+    finally:
+        for node in (2, 3):
+            cluster.resume(node)
+        cluster.ask(1, "release")
+    for node in cluster.brokers:
+        wait_for(f"broker {node} to let go", lambda node=node: gone(cluster, node, filled))
+    cluster.wait_unfenced(1, 2, 3)
+
+
+def hold(cluster: RealBrokers, raw: Raw, topic: str) -> None:
+    """Holds broker 2's replica, with a record just appended."""
+    cluster.ask(2, "arm", point="F.appended", action="hold", topic=topic)
+    raw.produce(topic, batch(b"d"), acks=1)
+    wait_for("a follower held", lambda: any(each["held"] for each in cluster.ask(2, "points")["met"]))
+
+
+def test_the_next_of_its_name_waits_for_a_replica_that_is_held(cluster: RealBrokers, filled: str) -> None:
+    with Raw(cluster.port[1]) as raw:
+        hold(cluster, raw, filled)
+        assert delete(raw, filled) == errors.NONE
+        assert raw.create(filled, (1, 2, 3)) == errors.NONE
+        assert (cluster.log_dir(2) / f"{filled}-0").exists()
+        assert cluster.replica(2, filled)["leo"] == 4
+
+        cluster.ask(2, "release")
+        cluster.wait_isr(filled, 1, 2, 3)
+        assert raw.produce(filled, batch(b"e")) == (errors.NONE, 0)
+    wait_for("the new log", lambda: cluster.replica(2, filled)["leo"] == 1)
+
+
+def test_a_topic_that_went_while_a_broker_was_down(cluster: RealBrokers, filled: str) -> None:
+    """The broker comes back with the old log; a new topic of that name begins empty there too."""
+    wait_for("a checkpoint of the old log", lambda: f"{filled} 0 3" in checkpoint(cluster, 3))
+    cluster.end(3)
+    with Raw(cluster.port[1]) as raw:
+        assert delete(raw, filled) == errors.NONE
+        assert raw.create(filled, (1, 2, 3)) == errors.NONE
+        cluster.start(3)
+        wait_for("broker 3 to take a role", lambda: cluster.replica(3, filled).get("epoch", -1) >= 0)
+        assert (cluster.replica(3, filled)["leo"], cluster.replica(3, filled)["hw"]) == (0, 0)
+        assert raw.produce(filled, batch(b"v")) == (errors.NONE, 0)
+    assert f"{filled} 0 3\n" not in checkpoint(cluster, 3)
+
+
+def test_configs_rule_at_once(cluster: RealBrokers, filled: str) -> None:
+    """min.insync.replicas of a topic in use; a restart keeps it."""
+    with Raw(cluster.port[1]) as raw:
+        assert alter(raw, filled, "min.insync.replicas", "3") == errors.NONE
+        cluster.end(3)
+        cluster.expire(3)
+        cluster.wait_isr(filled, 1, 2)
+        wait_for("broker 1 to know", lambda: cluster.replica(1, filled)["isr"] == [1, 2])
+        assert raw.produce(filled, batch(b"d")) == (errors.NOT_ENOUGH_REPLICAS, -1)
+        assert alter(raw, filled, "min.insync.replicas", "2") == errors.NONE
+        wait_for("the config to rule", lambda: raw.produce(filled, batch(b"d"))[0] == errors.NONE)
+        assert alter(raw, filled, "no.such", "2") == errors.INVALID_CONFIG
+    cluster.start(3)
+    cluster.wait_isr(filled, 1, 2, 3)
+
+
+def test_new_partitions_take_records(cluster: RealBrokers, filled: str) -> None:
+    with Raw(cluster.port[1]) as raw:
+        assert grow(raw, filled, 3) == errors.NONE
+        assert grow(raw, filled, 3) == errors.INVALID_PARTITIONS
+    for index in (1, 2):
+        leader = wait_for("a leader", lambda index=index: cluster.partition(filled, index))["leader"]
+        with Raw(cluster.port[leader]) as raw:
+
+            def taken(index: int = index, raw: Any = raw) -> bool:
+                return bool(raw.produce(filled, batch(b"v"), partition=index)[0] == errors.NONE)
+
+            wait_for("a record to be taken", taken)
+
+
+# -- the end of a broker ------------------------------------------------------------------------------------
 
 
 def test_frozen_is_frozen(cluster: RealBrokers, topic: str) -> None:

@@ -16,10 +16,6 @@ import pytest
 from command_line import floodmark, verdict
 from run_processes import pid_of_broker, wait_until, wait_until_gone
 
-from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
-from floodmark.harness.commands.run import planned
-from floodmark.harness.report import verdict_text
-
 pytestmark = pytest.mark.cluster
 
 FILE_BYTES_MAX = 150_000
@@ -58,21 +54,6 @@ def test_a_run_is_made_judged_and_reported(tmp_path: Path, monkeypatch: pytest.M
     assert list(dict.fromkeys(phases)) == ["start", "main", "mend", "settle", "read", "collect"]
     assert "kill" in floodmark("show").out
     wait_until_gone(folder.resolve())
-    assert_it_can_be_had_again(folder)
-
-
-def assert_it_can_be_had_again(folder: Path) -> None:
-    """The command that a report would print exists, and makes the same plan."""
-    about = run_json(folder)
-    assert verdict_text.reproduce_command(folder, about) == f"floodmark reproduce {folder}"
-    first = read_first(folder, None)
-    spec = spec_of_reproduction(first, folder.parent / "again", 1)
-    plan = planned(spec, tuple(one.now for one in first.anchors))
-    assert [entry.f for entry in plan.schedule] == [entry["f"] for entry in about["schedule"]]
-    assert (spec.seed, spec.rules, spec.concurrency, spec.rate, spec.duration) == (1, "kip-320", 4, 200, 4)
-    assert {node: dict(keys) for node, keys in plan.cluster.config.items()} == about["config"]
-    assert {str(spec.key): list(spec.replicas) for spec in plan.partitions} == {
-        key: spec["replicas"] for key, spec in about["partitions"].items()}
 
 
 @pytest.mark.spark

@@ -4,7 +4,7 @@ import asyncio
 import datetime
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,12 @@ WAIT_S = 30.0
 HOUR_MS = 3_600_000
 NEAR_S = 60.0  # how close a clock must be: far from an hour, with time for a busy machine
 SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=("n1",)),)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with stage_of_one(tmp_path, SPECS) as one:
+        yield one
 
 
 def ahead_s(on: Stage, name: str) -> float:
@@ -78,66 +84,52 @@ def produce(cluster: BrokerCluster, megabytes: int) -> None:
 
 
 @pytest.mark.parametrize("offset_ms", [3 * HOUR_MS, -3 * HOUR_MS])
-def test_a_living_brokers_clock_jumps_and_only_that(tmp_path: Path, offset_ms: int) -> None:
+async def test_a_living_brokers_clock_jumps_and_only_that(stage: Stage, offset_ms: int) -> None:
     """Its log is stamped with the wrong time at once; its trace, by the monotonic clock, is not; no broker is
     fenced for it; a restart does not mend it, and mending does."""
+    assert abs(ahead_s(stage, "n1")) < NEAR_S
+    await stage.place.clocks.bump("n1", offset_ms)
+    await says_something(stage, "n1")
+    assert ahead_s(stage, "n1") == pytest.approx(offset_ms / 1000, abs=NEAR_S)
+    assert abs(ahead_s(stage, CONTROLLER)) < NEAR_S
 
-    async def scene(on: Stage) -> None:
-        assert abs(ahead_s(on, "n1")) < NEAR_S
-        await on.place.clocks.bump("n1", offset_ms)
-        await says_something(on, "n1")
-        assert ahead_s(on, "n1") == pytest.approx(offset_ms / 1000, abs=NEAR_S)
-        assert abs(ahead_s(on, CONTROLLER)) < NEAR_S
+    times = [int(found) for found in re.findall(
+        r'"time":(\d+)', (stage.folder / "work" / "n1.trace").read_text())]
+    assert times == sorted(times)
+    assert time.monotonic_ns() - times[-1] < NEAR_S * 1e9
 
-        times = [int(found) for found in re.findall(
-            r'"time":(\d+)', (on.folder / "work" / "n1.trace").read_text())]
-        assert times == sorted(times)
-        assert time.monotonic_ns() - times[-1] < NEAR_S * 1e9
+    await stage.cluster.kill("n1")
+    await stage.cluster.start_node("n1")
+    assert ahead_s(stage, "n1") == pytest.approx(offset_ms / 1000, abs=NEAR_S)
 
-        await on.cluster.kill("n1")
-        await on.cluster.start_node("n1")
-        assert ahead_s(on, "n1") == pytest.approx(offset_ms / 1000, abs=NEAR_S)
-
-        assert await on.place.clocks.mend() == []
-        await says_something(on, "n1")
-        assert abs(ahead_s(on, "n1")) < NEAR_S
-        assert on.cluster.died() == []
-
-    with stage_of_one(tmp_path, SPECS) as on:
-        on.play(scene(on))
+    assert await stage.place.clocks.mend() == []
+    await says_something(stage, "n1")
+    assert abs(ahead_s(stage, "n1")) < NEAR_S
+    assert stage.cluster.died() == []
 
 
-def test_the_controllers_clock_jumps_and_no_session_ends(tmp_path: Path) -> None:
-    async def scene(on: Stage) -> None:
-        await on.place.clocks.bump(CONTROLLER, HOUR_MS)
-        await asyncio.sleep(1.0)  # some heartbeats
-        assert (await on.cluster.observe()).unfenced == {"n1"}
-        await says_something(on, CONTROLLER)
-        assert ahead_s(on, CONTROLLER) == pytest.approx(3600, abs=NEAR_S)
-
-    with stage_of_one(tmp_path, SPECS) as on:
-        on.play(scene(on))
+async def test_the_controllers_clock_jumps_and_no_session_ends(stage: Stage) -> None:
+    await stage.place.clocks.bump(CONTROLLER, HOUR_MS)
+    await asyncio.sleep(1.0)  # some heartbeats
+    assert (await stage.cluster.observe()).unfenced == {"n1"}
+    await says_something(stage, CONTROLLER)
+    assert ahead_s(stage, CONTROLLER) == pytest.approx(3600, abs=NEAR_S)
 
 
-def test_mending_looks_at_the_clock_itself(tmp_path: Path) -> None:
+async def test_mending_looks_at_the_clock_itself(stage: Stage) -> None:
     """If the clock is still off, mending reports it; for a dead broker, that it will be off."""
+    await stage.place.clocks.bump("n1", HOUR_MS)
 
-    async def scene(on: Stage) -> None:
-        await on.place.clocks.bump("n1", HOUR_MS)
+    async def lazy(node: str, offset_ms: int) -> None:
+        del node, offset_ms
 
-        async def lazy(node: str, offset_ms: int) -> None:
-            del node, offset_ms
-
-        on.place.clocks.bump = lazy  # type: ignore[method-assign]
-        (line,) = await on.place.clocks.mend()
-        assert re.fullmatch(r"the clock of n1 is off by 3[56]\d{5} ms", line)
-        await on.cluster.kill("n1")
-        assert await on.place.clocks.mend() == ["the clock of n1 is off by 3600000 ms"]
-        del on.place.clocks.bump
-        assert await on.place.clocks.mend() == []
-
-    with stage_of_one(tmp_path, SPECS) as on:
-        on.play(scene(on))
+    stage.place.clocks.bump = lazy  # type: ignore[method-assign]
+    (line,) = await stage.place.clocks.mend()
+    assert re.fullmatch(r"the clock of n1 is off by 3[56]\d{5} ms", line)
+    await stage.cluster.kill("n1")
+    assert await stage.place.clocks.mend() == ["the clock of n1 is off by 3600000 ms"]
+    del stage.place.clocks.bump
+    assert await stage.place.clocks.mend() == []
 
 
 def test_a_cluster_without_the_library_says_so(tmp_path: Path) -> None:
@@ -151,52 +143,42 @@ def test_a_cluster_without_the_library_says_so(tmp_path: Path) -> None:
 # -- memory ----------------------------------------------------------------------------------------------
 
 
-def test_a_limit_that_suffices_is_in_force_and_lifted(tmp_path: Path) -> None:
+async def test_a_limit_that_suffices_is_in_force_and_lifted(stage: Stage) -> None:
     """The excuse ends with it; a limit that is left after mending is reported; one that no engine accepts is
     refused before it is set."""
+    before = await kernel_limit(stage, "n1")
+    with pytest.raises(FloodmarkError, match="n1 cannot be limited to 2 MB: 6 MB is the least"):
+        await stage.place.limits.limit("n1", 2)
+    await stage.place.limits.limit("n1", 256)
+    assert await kernel_limit(stage, "n1") == 256 << 20
+    assert stage.lab.excused == {("n1", WHY)}
 
-    async def scene(on: Stage) -> None:
-        before = await kernel_limit(on, "n1")
-        with pytest.raises(FloodmarkError, match="n1 cannot be limited to 2 MB: 6 MB is the least"):
-            await on.place.limits.limit("n1", 2)
-        await on.place.limits.limit("n1", 256)
-        assert await kernel_limit(on, "n1") == 256 << 20
-        assert on.lab.excused == {("n1", WHY)}
+    async def lazy(node: str) -> None:
+        del node
 
-        async def lazy(node: str) -> None:
-            del node
+    stage.place.limits._free = lazy  # type: ignore[method-assign]
+    assert await stage.place.limits.mend() == ["the memory of n1 is limited to 256 MB"]
+    del stage.place.limits._free
 
-        on.place.limits._free = lazy  # type: ignore[method-assign]
-        assert await on.place.limits.mend() == ["the memory of n1 is limited to 256 MB"]
-        del on.place.limits._free
-
-        assert await on.place.limits.mend() == []
-        assert await kernel_limit(on, "n1") == before
-        assert on.lab.excused == set()
-        on.lab.client.api.kill(on.lab.broker("n1"), "SIGABRT")
-        await until(lambda: not on.place.lives("n1"), "n1 to end")
-        assert on.cluster.died() == ["n1"]
-        assert on.place.faulted_exits == []
-
-    with stage_of_one(tmp_path, SPECS) as on:
-        on.play(scene(on))
+    assert await stage.place.limits.mend() == []
+    assert await kernel_limit(stage, "n1") == before
+    assert stage.lab.excused == set()
+    stage.lab.client.api.kill(stage.lab.broker("n1"), "SIGABRT")
+    await until(lambda: not stage.place.lives("n1"), "n1 to end")
+    assert stage.cluster.died() == ["n1"]
+    assert stage.place.faulted_exits == []
 
 
-def test_the_kernel_ends_a_broker_that_comes_to_need_more(tmp_path: Path) -> None:
+async def test_the_kernel_ends_a_broker_that_comes_to_need_more(stage: Stage) -> None:
     """No one sends a signal: what it must take in does not fit."""
+    fits_mb = (await kernel_usage(stage, "n1") >> 20) + 2
+    await stage.place.limits.limit("n1", fits_mb)
+    assert stage.place.lives("n1")
+    await asyncio.to_thread(produce, stage.cluster, 12)
+    await until(lambda: not stage.place.lives("n1"), "n1 to end for lack of memory")
+    assert [(one.node, one.name) for one in stage.place.faulted_exits] == [("n1", WHY)]
+    assert stage.cluster.died() == []
+    assert "lack of memory" in stage.place.last_words("n1")
 
-    async def scene(on: Stage) -> None:
-        fits_mb = (await kernel_usage(on, "n1") >> 20) + 2
-        await on.place.limits.limit("n1", fits_mb)
-        assert on.place.lives("n1")
-        await asyncio.to_thread(produce, on.cluster, 12)
-        await until(lambda: not on.place.lives("n1"), "n1 to end for lack of memory")
-        assert [(one.node, one.name) for one in on.place.faulted_exits] == [("n1", WHY)]
-        assert on.cluster.died() == []
-        assert "lack of memory" in on.place.last_words("n1")
-
-        assert await on.place.limits.mend() == []
-        await on.cluster.start_node("n1")
-
-    with stage_of_one(tmp_path, SPECS) as on:
-        on.play(scene(on))
+    assert await stage.place.limits.mend() == []
+    await stage.cluster.start_node("n1")

@@ -6,6 +6,7 @@ damaged disks as such, and nothing is left of them.
 
 import asyncio
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,12 @@ print(synced, unsynced)
 """
 
 
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with stage_of_one(tmp_path, SPECS, **FOURS) as one:
+        yield one
+
+
 async def leo(stage: Stage) -> int:
     return (await stage.all_in_sync()).replicas["n1", 0].leo
 
@@ -57,32 +64,28 @@ async def ends_of_writing(stage: Stage) -> None:
 # -- power cuts -------------------------------------------------------------------------------------------
 
 
-def test_a_power_cut_keeps_exactly_what_was_fsynced(tmp_path: Path) -> None:
+async def test_a_power_cut_keeps_exactly_what_was_fsynced(stage: Stage) -> None:
     """A program's bytes, and the broker's records, by its own account of its fsyncs."""
+    volumes = stage.place.disks
+    assert volumes.own
+    lab = stage.lab
+    said = await lab.exec(lab.broker("n1"), ["python3", "-c", WRITER, "1000", "500"], user=lab.user)
+    assert said.split() == ["1000", "500"]
+    await stage.write(10)
 
-    async def story(stage: Stage, volumes: Volumes) -> None:
-        lab = stage.lab
-        said = await lab.exec(lab.broker("n1"), ["python3", "-c", WRITER, "1000", "500"], user=lab.user)
-        assert said.split() == ["1000", "500"]
-        await stage.write(10)
+    report = await stage.cluster.power_cut("n1")
 
-        report = await stage.cluster.power_cut("n1")
+    assert report == {"keep": {0: 8}, "lost_records": 2, "how": "disk"}
+    left_there = (await volumes.log_dir("n1") / "probe").read_bytes()
+    # The last block may have its new size before its bytes: ext4 then shows zeros there.
+    assert left_there.rstrip(b"\0") == b"".join(b"synced %06d\n" % number for number in range(1000))
+    await stage.cluster.start_node("n1")
+    assert await leo(stage) == 8
 
-        assert report == {"keep": {0: 8}, "lost_records": 2, "how": "disk"}
-        left_there = (await volumes.log_dir("n1") / "probe").read_bytes()
-        # The last block may have its new size before its bytes: ext4 then shows zeros there.
-        assert left_there.rstrip(b"\0") == b"".join(b"synced %06d\n" % number for number in range(1000))
-        await stage.cluster.start_node("n1")
-        assert await leo(stage) == 8
-
-        assert (await stage.cluster.power_cut("n1"))["lost_records"] == 0, "what was left is durable"
-        await stage.cluster.start_node("n1")
-        await stage.write(3)
-        assert await leo(stage) == 11
-
-    with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
-        assert stage.place.disks.own
-        stage.play(story(stage, stage.place.disks))
+    assert (await stage.cluster.power_cut("n1"))["lost_records"] == 0, "what was left is durable"
+    await stage.cluster.start_node("n1")
+    await stage.write(3)
+    assert await leo(stage) == 11
 
 
 def test_a_power_cut_may_spare_what_was_not_fsynced_and_finds_a_dead_broker(
@@ -139,95 +142,81 @@ def test_without_disks_of_their_own_brokers_lose_the_same_and_it_is_reported(
 # -- bad disks --------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_ends_its_broker_and_keeps_what_it_had(tmp_path: Path) -> None:
-    async def story(stage: Stage, volumes: Volumes) -> None:
-        await stage.write(10)
-        assert await volumes.harm("n1", "full") == {"lost_records": 0}
+async def test_a_full_disk_ends_its_broker_and_keeps_what_it_had(stage: Stage) -> None:
+    volumes = stage.place.disks
+    await stage.write(10)
+    assert await volumes.harm("n1", "full") == {"lost_records": 0}
 
-        await ends_of_writing(stage)
-        assert "No space left on device" in stage.place.last_words("n1")
-        copied = await volumes.log_dir("n1")
-        assert sum(path.stat().st_size for path in copied.rglob("*")) < 10 << 20, "without what fills it"
-        held = log_extents(copied)["log-0"][0]
-        assert held >= 10
+    await ends_of_writing(stage)
+    assert "No space left on device" in stage.place.last_words("n1")
+    copied = await volumes.log_dir("n1")
+    assert sum(path.stat().st_size for path in copied.rglob("*")) < 10 << 20, "without what fills it"
+    held = log_extents(copied)["log-0"][0]
+    assert held >= 10
 
-        assert await stage.cluster.mend() == []
-        assert stage.cluster.died() == []
-        assert await leo(stage) >= held
-        assert len(await stage.write(5)) == 5
-
-    with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
-        stage.play(story(stage, stage.place.disks))
+    assert await stage.cluster.mend() == []
+    assert stage.cluster.died() == []
+    assert await leo(stage) >= held
+    assert len(await stage.write(5)) == 5
 
 
-def test_a_failing_disk_and_a_read_only_one_lose_what_was_not_fsynced(tmp_path: Path) -> None:
+async def test_a_failing_disk_and_a_read_only_one_lose_what_was_not_fsynced(stage: Stage) -> None:
     """One broker notices it itself, the repair ends the other; for us neither has died by itself."""
+    volumes = stage.place.disks
+    await stage.write(10)
+    assert await volumes.harm("n1", "failing") == {"lost_records": 2, "how": "disk"}
+    await ends_of_writing(stage)
+    assert "Input/output error" in stage.place.last_words("n1")
+    await volumes.repair("n1")
+    await stage.cluster.start_node("n1")
+    assert await leo(stage) == 8
 
-    async def story(stage: Stage, volumes: Volumes) -> None:
-        await stage.write(10)
-        assert await volumes.harm("n1", "failing") == {"lost_records": 2, "how": "disk"}
-        await ends_of_writing(stage)
-        assert "Input/output error" in stage.place.last_words("n1")
-        await volumes.repair("n1")
-        await stage.cluster.start_node("n1")
-        assert await leo(stage) == 8
-
-        await stage.write(2)
-        await stage.place.pause("n1")  # so that it does not notice
-        assert await volumes.harm("n1", "read-only") == {"lost_records": 2, "how": "disk"}
-        (wrong,) = await volumes._loops.check_mounts()
-        assert wrong.startswith("the disk of n1, /dev/loop")
-        await volumes.repair("n1")
-        assert not stage.place.lives("n1")
-        await stage.cluster.start_node("n1")
-        assert await leo(stage) == 8
-        assert await volumes.mend() == []
-        await stage.write(1)
-        assert stage.cluster.died() == []
-        assert stage.lab.excused == set()
-
-    with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
-        stage.play(story(stage, stage.place.disks))
+    await stage.write(2)
+    await stage.place.pause("n1")  # so that it does not notice
+    assert await volumes.harm("n1", "read-only") == {"lost_records": 2, "how": "disk"}
+    (wrong,) = await volumes._loops.check_mounts()
+    assert wrong.startswith("the disk of n1, /dev/loop")
+    await volumes.repair("n1")
+    assert not stage.place.lives("n1")
+    await stage.cluster.start_node("n1")
+    assert await leo(stage) == 8
+    assert await volumes.mend() == []
+    await stage.write(1)
+    assert stage.cluster.died() == []
+    assert stage.lab.excused == set()
 
 
 # -- damage, wiping, reading ------------------------------------------------------------------------------
 
 
-def test_a_damaged_tail_is_cut_by_the_broker_and_a_wiped_disk_is_empty(tmp_path: Path) -> None:
-    async def story(stage: Stage, volumes: Volumes) -> None:
-        await stage.write(10)
-        report = await volumes.harm("n1", "corrupt")
-        assert (report["lost_records"], report["log"]) == (1, "log-0")
-        assert not stage.place.lives("n1")
-        await stage.cluster.start_node("n1")
-        assert await leo(stage) == 9, "its checksum no longer fits"
+async def test_a_damaged_tail_is_cut_by_the_broker_and_a_wiped_disk_is_empty(stage: Stage) -> None:
+    volumes = stage.place.disks
+    await stage.write(10)
+    report = await volumes.harm("n1", "corrupt")
+    assert (report["lost_records"], report["log"]) == (1, "log-0")
+    assert not stage.place.lives("n1")
+    await stage.cluster.start_node("n1")
+    assert await leo(stage) == 9, "its checksum no longer fits"
 
-        assert (await volumes.harm("n1", "truncated"))["lost_records"] == 1
-        await stage.cluster.start_node("n1")
-        assert await leo(stage) == 8, "its end is gone"
+    assert (await volumes.harm("n1", "truncated"))["lost_records"] == 1
+    await stage.cluster.start_node("n1")
+    assert await leo(stage) == 8, "its end is gone"
 
-        assert await stage.cluster.wipe("n1") == {"lost_records": 8}
-        await stage.cluster.start_node("n1")
-        assert await leo(stage) == 0
-        await stage.write(2)
-        assert await leo(stage) == 2
-
-    with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
-        stage.play(story(stage, stage.place.disks))
+    assert await stage.cluster.wipe("n1") == {"lost_records": 8}
+    await stage.cluster.start_node("n1")
+    assert await leo(stage) == 0
+    await stage.write(2)
+    assert await leo(stage) == 2
 
 
-def test_logs_are_read_of_brokers_that_run_stand_still_or_are_dead(tmp_path: Path) -> None:
-    async def story(stage: Stage, volumes: Volumes) -> None:
-        await stage.write(10)
-        (stage.folder / "nodes" / "n1" / "stale").touch()
-        runs = log_extents(await stage.place.log_dir("n1"))
-        assert not (stage.folder / "nodes" / "n1" / "stale").exists()
-        await stage.place.pause("n1")
-        paused = log_extents(await stage.place.log_dir("n1"))
-        await stage.cluster.kill("n1")
-        dead = log_extents(await stage.place.log_dir("n1"))
-        assert runs == paused == dead
-        assert dead["log-0"][0] == 10
-
-    with stage_of_one(tmp_path, SPECS, **FOURS) as stage:
-        stage.play(story(stage, stage.place.disks))
+async def test_logs_are_read_of_brokers_that_run_stand_still_or_are_dead(stage: Stage) -> None:
+    await stage.write(10)
+    (stage.folder / "nodes" / "n1" / "stale").touch()
+    runs = log_extents(await stage.place.log_dir("n1"))
+    assert not (stage.folder / "nodes" / "n1" / "stale").exists()
+    await stage.place.pause("n1")
+    paused = log_extents(await stage.place.log_dir("n1"))
+    await stage.cluster.kill("n1")
+    dead = log_extents(await stage.place.log_dir("n1"))
+    assert runs == paused == dead
+    assert dead["log-0"][0] == 10

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 from net_rig import NODES, Rig, rig
 
-from floodmark.harness.cluster.containers.network import Rules
 from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
@@ -49,11 +48,10 @@ def client_asks(net: Rig, name: str, timeout_s: float = 0.5) -> str:
 # -- cuts ------------------------------------------------------------------------------------------------
 
 
-def test_a_one_way_cut_is_one_way(net: Rig) -> None:
+async def test_a_one_way_cut_is_one_way(net: Rig) -> None:
     """n2 gets nothing from n1, n1 gets everything from n2; other nodes notice nothing; the heal is
     complete."""
-
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         await rules.cut({"n2": ["n1"]}, reset=False)
         assert (net.passed("n1", "n2"), net.passed("n2", "n1")) == (0, 20)
         assert (net.passed("n3", "n2"), net.passed("n1", "n3")) == (20, 20)
@@ -63,13 +61,10 @@ def test_a_one_way_cut_is_one_way(net: Rig) -> None:
         assert net.passed("n1", "n2") == 20
         assert net.ask("n1", "n2")["answer"] == "hello"
 
-    net.play(story)
 
-
-def test_cuts_add_up_and_reach_the_controller(net: Rig) -> None:
+async def test_cuts_add_up_and_reach_the_controller(net: Rig) -> None:
     """A later cut leaves the earlier one in force; the heal ends both."""
-
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         await rules.cut({"n2": ["n1"]}, reset=False)
         await rules.cut({CONTROLLER: ["n2"], "n2": [CONTROLLER]}, reset=False)
         assert [net.passed(says, "n2") for says in ("n1", "n3", CONTROLLER)] == [0, 20, 0]
@@ -77,15 +72,12 @@ def test_cuts_add_up_and_reach_the_controller(net: Rig) -> None:
         await rules.heal()
         assert [net.passed(says, "n2") for says in ("n1", "n3", CONTROLLER)] == [20, 20, 20]
 
-    net.play(story)
-
 
 @pytest.mark.parametrize("grudge", [{"n2": [CLIENTS]}, {CLIENTS: ["n2"]}], ids=["requests", "answers"])
-def test_clients_are_cut_off_either_way(net: Rig, grudge: dict[str, list[str]]) -> None:
+async def test_clients_are_cut_off_either_way(net: Rig, grudge: dict[str, list[str]]) -> None:
     """Silence, as if the broker hung: the port is the engine's and accepts connections. Nodes reach n2 as
     before, and its control socket answers."""
-
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         with socket.create_connection((HOST, net.broker["n2"]), 2.0) as old:
             old.sendall(b"before\n")
             assert old.recv(100) == b"before\n"
@@ -102,13 +94,10 @@ def test_clients_are_cut_off_either_way(net: Rig, grudge: dict[str, list[str]]) 
             old.settimeout(10.0)
             assert old.recv(100) == b"within\n"
 
-    net.play(story)
 
-
-def test_the_control_socket_answers_through_everything(net: Rig) -> None:
+async def test_the_control_socket_answers_through_everything(net: Rig) -> None:
     """All nodes and clients are cut from each other, and the lines are bad as well."""
-
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         everybody = {name: [*others, CLIENTS] for name, others in OTHERS.items()}
         await rules.degrade(everybody, {"loss": 1.0, "delay_ms": 500})
         await rules.cut(everybody, reset=False)
@@ -116,13 +105,10 @@ def test_the_control_socket_answers_through_everything(net: Rig) -> None:
         await rules.cut(everybody, reset=True)
         assert all(net.request(name, "heard") is not None for name in net.lab.names)
 
-    net.play(story)
 
-
-def test_a_cut_by_reset_ends_both_ends_and_refuses_dials(net: Rig) -> None:
+async def test_a_cut_by_reset_ends_both_ends_and_refuses_dials(net: Rig) -> None:
     """Whichever side connected, though the cut was requested one way; other nodes stay connected."""
-
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         net.request("n1", "hold", to=net.address("n2"))
         net.request("n2", "hold", to=net.address("n1"))
         net.request("n3", "hold", to=net.address("n1"))
@@ -140,13 +126,10 @@ def test_a_cut_by_reset_ends_both_ends_and_refuses_dials(net: Rig) -> None:
         await rules.heal()
         assert net.ask("n1", "n2")["answer"] == net.ask("n2", "n1")["answer"] == "hello"
 
-    net.play(story)
 
-
-def test_clients_are_reset(net: Rig) -> None:
+async def test_clients_are_reset(net: Rig) -> None:
     """An open connection ends; the engine's port accepts a new one, which ends at once."""
-
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         with socket.create_connection((HOST, net.broker["n2"]), 2.0) as old:
             old.sendall(b"before\n")
             assert old.recv(100) == b"before\n"
@@ -160,21 +143,16 @@ def test_clients_are_reset(net: Rig) -> None:
         await rules.heal()
         assert client_asks(net, "n2") == "hello"
 
-    net.play(story)
-
 
 # -- bad lines -------------------------------------------------------------------------------------------
 
 
-def test_loss_is_about_as_asked_and_one_way(net: Rig) -> None:
+async def test_loss_is_about_as_asked_and_one_way(net: Rig) -> None:
     """A thousand datagrams, 30 %: five standard deviations are 7 %."""
-
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         await rules.degrade({"n2": ["n1"]}, {"loss": 0.3})
         assert 1000 * 0.63 <= net.passed("n1", "n2", 1000) <= 1000 * 0.77
         assert net.passed("n2", "n1") == net.passed("n3", "n2") == 20
-
-    net.play(story)
 
 
 def answer_ms(net: Rig, says: str, hears: str) -> float:
@@ -182,11 +160,10 @@ def answer_ms(net: Rig, says: str, hears: str) -> float:
     return min(float(net.ask(says, hears)["answer_ms"]) for _ in range(4))
 
 
-def test_delay_is_as_asked(net: Rig) -> None:
+async def test_delay_is_as_asked(net: Rig) -> None:
     """Only of what n2 gets from n1, whichever side connected; a delay that is added later leaves it. The heal
     ends both, and delayed packets arrive."""
-
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         await rules.degrade({"n2": ["n1"]}, {"delay_ms": 100})
         assert 100 <= answer_ms(net, "n1", "n2") < 170
         assert 100 <= answer_ms(net, "n2", "n1") < 170
@@ -202,13 +179,10 @@ def test_delay_is_as_asked(net: Rig) -> None:
         assert net.request("n2", "heard") == {net.address("n3"): 7}
         assert answer_ms(net, "n1", "n2") < 60
 
-    net.play(story)
 
-
-def test_a_cut_stops_what_was_held_up(net: Rig) -> None:
+async def test_a_cut_stops_what_was_held_up(net: Rig) -> None:
     """A cut means that no byte passes any more: not even a delayed one."""
-
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         await rules.degrade({"n2": ["n1"], CLIENTS: ["n2"]}, {"delay_ms": 1000})
         with socket.create_connection((HOST, net.broker["n2"]), 3.0) as client:
             time.sleep(1.2)  # its connection is answered late, too
@@ -221,14 +195,11 @@ def test_a_cut_stops_what_was_held_up(net: Rig) -> None:
                 client.recv(100)
         assert net.request("n2", "heard").get(net.address("n1"), 0) == 0
 
-    net.play(story)
-
 
 @pytest.mark.parametrize("grudge", [{"n2": [CLIENTS]}, {CLIENTS: ["n2"]}], ids=["requests", "answers"])
-def test_clients_wait(net: Rig, grudge: dict[str, list[str]]) -> None:
+async def test_clients_wait(net: Rig, grudge: dict[str, list[str]]) -> None:
     """Either way, and a long answer does not take a round trip for every few packets."""
-
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         await rules.degrade(grudge, {"delay_ms": 100})
         dial = socket.create_connection((HOST, net.broker["n2"]), 5.0)
         with dial as client, client.makefile("rb") as answers:
@@ -246,14 +217,11 @@ def test_clients_wait(net: Rig, grudge: dict[str, list[str]]) -> None:
             assert len(answers.read(1_000_000)) == 1_000_000
             assert time.monotonic() - begun < 10
 
-    net.play(story)
-
 
 @pytest.mark.parametrize("says", ["n1", CLIENTS])
-def test_a_rate_is_about_as_asked(net: Rig, says: str) -> None:
+async def test_a_rate_is_about_as_asked(net: Rig, says: str) -> None:
     """100 KB at 800 kbit/s are one second."""
-
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         await rules.degrade({"n2": [says]}, {"rate_kbit": 800})
         begun = time.monotonic()
         if says == CLIENTS:
@@ -265,13 +233,11 @@ def test_a_rate_is_about_as_asked(net: Rig, says: str) -> None:
             assert net.ask(says, "n2", "put 100000", load=100_000)["answer"] == "put 100000"
         assert 0.7 <= time.monotonic() - begun < 8
 
-    net.play(story)
-
 
 # -- residue -------------------------------------------------------------------------------------------------
 
 
-def test_the_heal_leaves_nothing_and_other_tables_were_never_touched(net: Rig) -> None:
+async def test_the_heal_leaves_nothing_and_other_tables_were_never_touched(net: Rig) -> None:
     """The engine's own rules in nat are the same, line by line, in and after it."""
 
     async def look(name: str) -> tuple[str, str, str]:
@@ -282,7 +248,7 @@ def test_the_heal_leaves_nothing_and_other_tables_were_never_touched(net: Rig) -
         return ("\n".join(line for line in nat.splitlines() if line[:2] == "-A"),
                 await run(container, ["tc", "qdisc", "show"]), table)
 
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         before = [await look(name) for name in NODES]
         assert all("127.0.0.11" in nat for nat, _, _ in before)
         await rules.cut({"n2": ["n1"], "n1": [CLIENTS]}, reset=False)
@@ -294,13 +260,10 @@ def test_the_heal_leaves_nothing_and_other_tables_were_never_touched(net: Rig) -
         assert [await look(name) for name in NODES] == before
         assert await rules.mend() == []
 
-    net.play(story)
 
-
-def test_what_is_left_is_named(net: Rig) -> None:
+async def test_what_is_left_is_named(net: Rig) -> None:
     """A rule in another table, a qdisc that cannot be ours, and a delay that died."""
-
-    async def story(rules: Rules) -> None:
+    async with net.rules() as rules:
         container = net.lab.net("n2")
         await rules.degrade({"n2": ["n1"]}, {"delay_ms": 20})
         assert net.passed("n1", "n2") >= 0
@@ -312,5 +275,3 @@ def test_what_is_left_is_named(net: Rig) -> None:
         assert [line.partition(": ")[2].split()[0] for line in residue[:-1]] == ["mangle", "qdisc", "qdisc"]
         assert residue[0].endswith("has: mangle -A INPUT -s 192.0.2.1/32 -j DROP")
         assert residue[-1] == "the program that delays packets in the network of n2 ended before the heal"
-
-    net.play(story)

@@ -42,56 +42,47 @@ async def listening(port: int, serve: Serve) -> AsyncIterator[None]:
         yield
 
 
-def played(story: Callable[[int, Control], Awaitable[None]]) -> None:
-    async def play() -> None:
-        ports = Ports()
-        port = ports.choose()
-        control = Control("n1", HOST, port)
-        try:
-            await asyncio.wait_for(story(port, control), 2 * WAIT_S)
-        finally:
-            await control.hang_up()
-            ports.close()
+@asynccontextmanager
+async def controlled() -> AsyncIterator[tuple[int, Control]]:
+    """A port where nobody listens yet, and a control client of it."""
+    ports = Ports()
+    port = ports.choose()
+    control = Control("n1", HOST, port)
+    try:
+        async with asyncio.timeout(2 * WAIT_S):
+            yield port, control
+    finally:
+        await control.hang_up()
+        ports.close()
 
-    asyncio.run(play())
 
-
-def test_answers_find_their_requests_in_any_order() -> None:
+async def test_answers_find_their_requests_in_any_order() -> None:
     """Two requests at once over one connection, answered in reverse order; one is refused."""
-
-    async def story(port: int, control: Control) -> None:
-        async with listening(port, echo):
-            one, other = await asyncio.gather(
-                control.ask("say", timeout_s=WAIT_S, word="one"),
-                control.ask("say", timeout_s=WAIT_S, word="other"))
-            assert (one["heard"], other["heard"]) == ("one", "other")
-            said, refused = await asyncio.gather(
-                control.ask("say", timeout_s=WAIT_S, word="again"), control.ask("moan", timeout_s=WAIT_S),
-                return_exceptions=True)
-            assert said == {"heard": "again"}
-            assert isinstance(refused, Refused)
-            assert str(refused) == "n1 refused 'moan': no"
-            await control.hang_up()
-
-    played(story)
+    async with controlled() as (port, control), listening(port, echo):
+        one, other = await asyncio.gather(
+            control.ask("say", timeout_s=WAIT_S, word="one"),
+            control.ask("say", timeout_s=WAIT_S, word="other"))
+        assert (one["heard"], other["heard"]) == ("one", "other")
+        said, refused = await asyncio.gather(
+            control.ask("say", timeout_s=WAIT_S, word="again"), control.ask("moan", timeout_s=WAIT_S),
+            return_exceptions=True)
+        assert said == {"heard": "again"}
+        assert isinstance(refused, Refused)
+        assert str(refused) == "n1 refused 'moan': no"
+        await control.hang_up()
 
 
-def test_silence_ends_with_the_time_out() -> None:
+async def test_silence_ends_with_the_time_out() -> None:
     """And the message names the node and the request."""
-
-    async def story(port: int, control: Control) -> None:
-        async with listening(port, deaf):
-            with pytest.raises(ControlError, match="n1 did not answer 'state' in"):
-                await control.ask("state", timeout_s=0.1)
-            await control.hang_up()
-
-    played(story)
+    async with controlled() as (port, control), listening(port, deaf):
+        with pytest.raises(ControlError, match="n1 did not answer 'state' in"):
+            await control.ask("state", timeout_s=0.1)
+        await control.hang_up()
 
 
-def test_a_node_that_hangs_up_or_is_not_there_is_reported_and_dialled_again() -> None:
+async def test_a_node_that_hangs_up_or_is_not_there_is_reported_and_dialled_again() -> None:
     """After a restart there is a new connection."""
-
-    async def story(port: int, control: Control) -> None:
+    async with controlled() as (port, control):
         with pytest.raises(ControlError, match="does not listen"):
             await control.ask("state", timeout_s=WAIT_S)
         async with listening(port, rude):
@@ -102,5 +93,3 @@ def test_a_node_that_hangs_up_or_is_not_there_is_reported_and_dialled_again() ->
                 *(control.ask("say", timeout_s=WAIT_S, word=word) for word in "ab"))
             assert [answer["heard"] for answer in answers] == ["a", "b"]
             await control.hang_up()
-
-    played(story)

@@ -92,29 +92,25 @@ def test_a_cluster_lives_through_its_faults(tmp_path: Path, version: str) -> Non
     asyncio.run(story())
 
 
-def test_eligible_leader_replicas_are_seen(tmp_path: Path) -> None:
+async def test_eligible_leader_replicas_are_seen(tmp_path: Path) -> None:
     """Who leaves an ISR that is then below min.insync.replicas is eligible until the ISR has grown again."""
     skip_without("4.3.1")
     cluster = catalog.cluster(
         "local", tmp_path, 3, rules="kip-320", bugs=(), links="direct", kafka="4.3.1",
         config={"min.insync.replicas": "2", "eligible.leader.replicas.version": "1"})
-
-    async def story() -> None:
-        try:
-            await cluster.start()
-            await cluster.create(SPECS[:1])
-            for node, isr, elr in (("n2", {"n1", "n3"}, ()), ("n3", {"n1"}, ("n3",))):
-                await cluster.stop_node(node)
-                view = await until(cluster.observe, lambda view, isr=isr: set(view.partitions[0].isr) == isr,
-                                   f"{node} to leave the ISR")
-                assert view.partitions[0].elr == elr
-            await cluster.start_node("n2")
-            view = await until(cluster.observe, lambda view: "n2" in view.partitions[0].isr, "n2 to be back")
-            assert view.partitions[0].elr == ()
-        finally:
-            await cluster.stop()
-
-    asyncio.run(story())
+    try:
+        await cluster.start()
+        await cluster.create(SPECS[:1])
+        for node, isr, elr in (("n2", {"n1", "n3"}, ()), ("n3", {"n1"}, ("n3",))):
+            await cluster.stop_node(node)
+            view = await until(cluster.observe, lambda view, isr=isr: set(view.partitions[0].isr) == isr,
+                               f"{node} to leave the ISR")
+            assert view.partitions[0].elr == elr
+        await cluster.start_node("n2")
+        view = await until(cluster.observe, lambda view: "n2" in view.partitions[0].isr, "n2 to be back")
+        assert view.partitions[0].elr == ()
+    finally:
+        await cluster.stop()
 
 
 def test_a_broker_that_dies_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:

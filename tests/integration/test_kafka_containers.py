@@ -45,59 +45,47 @@ def in_isr(node: str) -> Any:
     return lambda look: node in look.partitions[0].isr
 
 
-def test_it_is_seen_as_it_is_on_loopback(stage: Stage) -> None:
+async def test_it_is_seen_as_it_is_on_loopback(stage: Stage) -> None:
     """LEO, HW and log start come by the wire; a running broker's epochs are only in its files: unknown."""
-
-    async def story() -> None:
-        await stage.all_in_sync()
-        await stage.write(10)
-        look = await stage.seen(lambda look: {look.replicas[node, 0].hw for node in NODES} == {10}, "HW 10")
-        for node in NODES:
-            own = look.replicas[node, 0]
-            assert (own.leo, own.log_start, own.clean) == (10, 0, True)
-        await stage.seen(lambda look: look.replicas["n2", 0].checkpointed_hw == 10, "n2 to have noted that")
-        assert "epochs" in stage.cluster.not_shown
-        assert not {"leo", "hw", "log_start", "clean", "checkpointed_hw"} & stage.cluster.not_shown
-
-    stage.play(story())
+    await stage.all_in_sync()
+    await stage.write(10)
+    look = await stage.seen(lambda look: {look.replicas[node, 0].hw for node in NODES} == {10}, "HW 10")
+    for node in NODES:
+        own = look.replicas[node, 0]
+        assert (own.leo, own.log_start, own.clean) == (10, 0, True)
+    await stage.seen(lambda look: look.replicas["n2", 0].checkpointed_hw == 10, "n2 to have noted that")
+    assert "epochs" in stage.cluster.not_shown
+    assert not {"leo", "hw", "log_start", "clean", "checkpointed_hw"} & stage.cluster.not_shown
 
 
-def test_cuts_are_by_direction_and_clients_cut_are_not_the_harness(stage: Stage) -> None:
+async def test_cuts_are_by_direction_and_clients_cut_are_not_the_harness(stage: Stage) -> None:
     """A node that hears nobody leaves the ISR; the harness reaches a broker that clients do not reach."""
-
-    async def story() -> None:
-        await stage.as_in_the_beginning()
-        one = stage.cluster
-        await one.place.cut({"n3": ["n1", "n2", CONTROLLER]})
-        await stage.seen(lambda look: not in_isr("n3")(look), "n3, which hears nobody, to leave the ISR")
-        await one.place.heal()
-        await stage.all_in_sync()
-        await one.place.cut({"n1": [CLIENTS], CLIENTS: ["n1"]})
-        look = await stage.all_in_sync()
-        assert ("n1", 0) in look.replicas, "clients do not reach it, and the harness does"
-        await one.place.heal()
-        await stage.write(1)
-
-    stage.play(story())
+    await stage.as_in_the_beginning()
+    one = stage.cluster
+    await one.place.cut({"n3": ["n1", "n2", CONTROLLER]})
+    await stage.seen(lambda look: not in_isr("n3")(look), "n3, which hears nobody, to leave the ISR")
+    await one.place.heal()
+    await stage.all_in_sync()
+    await one.place.cut({"n1": [CLIENTS], CLIENTS: ["n1"]})
+    look = await stage.all_in_sync()
+    assert ("n1", 0) in look.replicas, "clients do not reach it, and the harness does"
+    await one.place.heal()
+    await stage.write(1)
 
 
-def test_the_power_cut_is_the_disks(stage: Stage) -> None:
+async def test_the_power_cut_is_the_disks(stage: Stage) -> None:
     """Unsynced records are lost, and are fetched again from the other replicas."""
-
-    async def story() -> None:
-        await stage.as_in_the_beginning()
-        await stage.write(20)
-        leo = (await stage.all_in_sync()).replicas["n1", 0].leo
-        value = await stage.cluster.power_cut("n1")
-        assert value["how"] == "disk"
-        assert value["lost_records"] > 0
-        assert value["keep"][0] < leo
-        await stage.cluster.start_node("n1")
-        await stage.seen(lambda look: ("n1", 0) in look.replicas and look.replicas["n1", 0].leo == leo,
-                         "n1 to have it all again")
-        await stage.all_in_sync()
-
-    stage.play(story())
+    await stage.as_in_the_beginning()
+    await stage.write(20)
+    leo = (await stage.all_in_sync()).replicas["n1", 0].leo
+    value = await stage.cluster.power_cut("n1")
+    assert value["how"] == "disk"
+    assert value["lost_records"] > 0
+    assert value["keep"][0] < leo
+    await stage.cluster.start_node("n1")
+    await stage.seen(lambda look: ("n1", 0) in look.replicas and look.replicas["n1", 0].leo == leo,
+                     "n1 to have it all again")
+    await stage.all_in_sync()
 
 
 def test_a_full_disk_ends_it_and_that_is_no_death_of_its_own(stage: Stage) -> None:

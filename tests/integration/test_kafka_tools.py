@@ -37,9 +37,6 @@ class Stage:
 
     def __init__(self, folder: Path, brokers: RealBrokers) -> None:
         self.folder, self.brokers, self.kafka = folder, brokers, distribution(VERSION)
-        (folder / "move.json").write_text(
-            '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,3,1]}]}')
-        (folder / "topics.json").write_text('{"version":1,"topics":[{"topic":"t"}]}')
         (folder / "records.json").write_text(
             '{"version":1,"partitions":[{"topic":"t","partition":0,"offset":1}]}')
 
@@ -105,16 +102,9 @@ WORKS = [
 ]  # fmt: skip
 REFUSED = [
     (GROUPS, "--describe --group g", "DESCRIBE_GROUPS", 0),
-    (GROUPS, "--delete --group g", "DELETE_GROUPS", 0),
-    (GROUPS, "--reset-offsets --group g --topic t --to-earliest --execute", "DESCRIBE_GROUPS", 0),
     (f"{PLACE}.MetadataQuorumCommand", "describe --status", "DESCRIBE_QUORUM", 1),
-    (f"{PLACE}.MetadataQuorumCommand", "describe --replication", "DESCRIBE_QUORUM", 1),
     (f"{PLACE}.LogDirsCommand", "--describe", "DESCRIBE_LOG_DIRS", 1),
     (REASSIGN, "--list", "LIST_PARTITION_REASSIGNMENTS", 1),
-    (REASSIGN, "--generate --topics-to-move-json-file @topics.json --broker-list 1,2,3",
-     "DESCRIBE_LOG_DIRS", 1),
-    (REASSIGN, "--execute --reassignment-json-file @move.json", "LIST_PARTITION_REASSIGNMENTS", 1),
-    (REASSIGN, "--verify --reassignment-json-file @move.json", "LIST_PARTITION_REASSIGNMENTS", 1),
     (f"{PLACE}.DeleteRecordsCommand", "--offset-json-file @records.json", "DELETE_RECORDS", 0),
     (f"{PLACE}.FeatureCommand", "upgrade --release-version 4.0", "UPDATE_FEATURES", 1),
     (f"{PLACE}.AclCommand", "--list", "DESCRIBE_ACLS", 1),

@@ -118,18 +118,9 @@ async def hears_the_end(hearer: Stream) -> None:
     assert await within(hearer[0].read()) == b""
 
 
-def played(story: Callable[[Net], Awaitable[None]]) -> None:
-    async def play() -> None:
-        async with net() as one:
-            await story(one)
-
-    asyncio.run(play())
-
-
-def test_without_a_cut_bytes_pass_both_ways() -> None:
+async def test_without_a_cut_bytes_pass_both_ways() -> None:
     """And the end of a stream passes as such, after the bytes before it."""
-
-    async def story(one: Net) -> None:
+    async with net() as one:
         n1, n2 = await one.joined("n1", "n2")
         await says(n1, b"question")
         await hears(n2, b"question")
@@ -138,13 +129,10 @@ def test_without_a_cut_bytes_pass_both_ways() -> None:
         await hears(n1, b"answer")
         await hears_the_end(n1)
 
-    played(story)
 
-
-def test_a_cut_stops_requests_and_the_answers_on_connections_dialled_the_other_way() -> None:
+async def test_a_cut_stops_requests_and_the_answers_on_connections_dialled_the_other_way() -> None:
     """n2 gets nothing from n1, whichever side connected; n1 gets everything from n2."""
-
-    async def story(one: Net) -> None:
+    async with net() as one:
         n1_dialling, n2_dialled = await one.joined("n1", "n2")
         n2_dialling, n1_dialled = await one.joined("n2", "n1")
         await one.cut(("n1", "n2"))
@@ -162,14 +150,11 @@ def test_a_cut_stops_requests_and_the_answers_on_connections_dialled_the_other_w
         await hears(n2_dialled, b"request of n1")
         await hears(n2_dialling, b"answer of n1")
 
-    played(story)
 
-
-def test_a_heal_delivers_all_that_was_held_in_order_and_once() -> None:
+async def test_a_heal_delivers_all_that_was_held_in_order_and_once() -> None:
     """More than the links hold at most, so that the rest waits in the kernel and at the sender."""
     data = os.urandom(1 << 20) * 40
-
-    async def story(one: Net) -> None:
+    async with net() as one:
         n1, n2 = await one.joined("n1", "n2")
         await says(n1, b"before")
         await hears(n2, b"before")
@@ -183,13 +168,10 @@ def test_a_heal_delivers_all_that_was_held_in_order_and_once() -> None:
         await says(n1, b"after")
         await hears(n2, b"after")
 
-    played(story)
 
-
-def test_one_map_follows_another_at_once() -> None:
+async def test_one_map_follows_another_at_once() -> None:
     """A pair that both maps cut stays cut: nothing passes in between."""
-
-    async def story(one: Net) -> None:
+    async with net() as one:
         n1, n2 = await one.joined("n1", "n2")
         await one.cut(("n1", "n2"))
         await says(n1, b"held")
@@ -202,13 +184,10 @@ def test_one_map_follows_another_at_once() -> None:
         await hears(n2, b"held")
         await hears_nothing(n1)
 
-    played(story)
 
-
-def test_a_new_connection_through_a_cut_connects_and_hears_nothing() -> None:
+async def test_a_new_connection_through_a_cut_connects_and_hears_nothing() -> None:
     """The listener gets nothing either: it gets the connection at the heal, with all that was sent."""
-
-    async def story(one: Net) -> None:
+    async with net() as one:
         await one.cut(("n1", "n2"))
         n1 = await one.dial("n1", "n2")
         await says(n1, b"anybody there?")
@@ -220,13 +199,10 @@ def test_a_new_connection_through_a_cut_connects_and_hears_nothing() -> None:
         await says(n2, b"yes")
         await hears(n1, b"yes")
 
-    played(story)
 
-
-def test_a_dial_through_a_cut_given_up_before_the_heal_never_was() -> None:
+async def test_a_dial_through_a_cut_given_up_before_the_heal_never_was() -> None:
     """Like a handshake that was not finished; a connection that stayed open is delivered."""
-
-    async def story(one: Net) -> None:
+    async with net() as one:
         await one.cut(("n1", "n2"))
         impatient = await one.dial("n1", "n2")
         await says(impatient, b"impatient")
@@ -239,13 +215,10 @@ def test_a_dial_through_a_cut_given_up_before_the_heal_never_was() -> None:
         await hears(await one.accept("n2"), b"patient")
         assert one.accepted["n2"].empty()
 
-    played(story)
 
-
-def test_what_a_dead_speaker_said_is_delivered_at_the_heal_and_then_its_end() -> None:
+async def test_what_a_dead_speaker_said_is_delivered_at_the_heal_and_then_its_end() -> None:
     """Until then the receiver does not even learn that the sender has ended."""
-
-    async def story(one: Net) -> None:
+    async with net() as one:
         n1, n2 = await one.joined("n1", "n2")
         await one.cut(("n1", "n2"))
         await says(n1, b"last words")
@@ -258,13 +231,10 @@ def test_what_a_dead_speaker_said_is_delivered_at_the_heal_and_then_its_end() ->
         await hears(n2, b"last words")
         await hears_the_end(n2)
 
-    played(story)
 
-
-def test_a_cut_by_reset_resets_what_crosses_it_old_and_new_and_the_heal_ends_that() -> None:
+async def test_a_cut_by_reset_resets_what_crosses_it_old_and_new_and_the_heal_ends_that() -> None:
     """Both ends notice it, though only one direction is named."""
-
-    async def story(one: Net) -> None:
+    async with net() as one:
         n1, n2 = await one.joined("n1", "n2")
         await one.cut_by_reset(("n2", "n1"))
         for end in (n1, n2):
@@ -278,13 +248,10 @@ def test_a_cut_by_reset_resets_what_crosses_it_old_and_new_and_the_heal_ends_tha
         await says(n1, b"again")
         await hears(n2, b"again")
 
-    played(story)
 
-
-def test_where_nobody_listens_the_dialer_is_reset_at_once() -> None:
+async def test_where_nobody_listens_the_dialer_is_reset_at_once() -> None:
     """Unless the reset itself is cut off, too: then at the heal."""
-
-    async def story(one: Net) -> None:
+    async with net() as one:
         one.listeners["n2"].close()
         with pytest.raises(ConnectionResetError):
             await within((await one.dial("n1", "n2"))[0].read())
@@ -295,13 +262,10 @@ def test_where_nobody_listens_the_dialer_is_reset_at_once() -> None:
         with pytest.raises(ConnectionResetError):
             await within(n1[0].read())
 
-    played(story)
 
-
-def test_a_taken_port_is_reported() -> None:
+async def test_a_taken_port_is_reported() -> None:
     """And the links go on."""
-
-    async def story(one: Net) -> None:
+    async with net() as one:
         (port, *_) = one.links.values()
         with pytest.raises(control_client.Refused, match="in use"):
             await one.lines.ask("listen", timeout_s=WAIT_S, links=[
@@ -309,5 +273,3 @@ def test_a_taken_port_is_reported() -> None:
         n1, n2 = await one.joined("n1", "n2")
         await says(n1, b"still here")
         await hears(n2, b"still here")
-
-    played(story)

@@ -48,12 +48,6 @@ class Somebodys:
         file.write_text("\n".join(lines) + "\n")
         return file
 
-    def does(self, act: str) -> None:
-        """To all three brokers, by the script alone."""
-        for node in (1, 2, 3):
-            subprocess.run([SCRIPT, act, self.folder, str(node)], check=True, timeout=READY_S,
-                           stdin=subprocess.DEVNULL)
-
     def until_up(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": quiet()})
         until = time.monotonic() + READY_S

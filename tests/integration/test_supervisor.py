@@ -171,42 +171,34 @@ def test_the_children_are_out_of_reach_of_a_terminals_ctrl_c(
 
 
 @pytest.mark.parametrize("forked", [False, True])
-def test_killed_is_gone_and_paused_is_stopped_at_once(tmp_path: Path, forked: bool) -> None:
+async def test_killed_is_gone_and_paused_is_stopped_at_once(tmp_path: Path, forked: bool) -> None:
     """When the call returns, a killed process is gone and a paused one is stopped; a kill reaches a stopped
     one."""
-
-    async def story() -> None:
-        async with Started(tmp_path) as place:
-            await (place.fork("n1", "sleep") if forked else place.run("n1", *SLEEPER))
-            pid = place.pid("n1")
-            for _ in range(20):
-                await place.pause("n1")
-                assert state_of(pid) == "T"
-                assert await place.is_stopped("n1")
-                await place.resume("n1")
-                assert state_of(pid) != "T"
+    async with Started(tmp_path) as place:
+        await (place.fork("n1", "sleep") if forked else place.run("n1", *SLEEPER))
+        pid = place.pid("n1")
+        for _ in range(20):
             await place.pause("n1")
-            await place.kill("n1")
-            assert state_of(pid) is None
-            assert not place.lives("n1")
-            assert [one.name for one in place.deaths] == []
+            assert state_of(pid) == "T"
+            assert await place.is_stopped("n1")
+            await place.resume("n1")
+            assert state_of(pid) != "T"
+        await place.pause("n1")
+        await place.kill("n1")
+        assert state_of(pid) is None
+        assert not place.lives("n1")
+        assert [one.name for one in place.deaths] == []
 
-    asyncio.run(story())
 
-
-def test_a_process_whose_start_was_cancelled_can_be_killed(tmp_path: Path) -> None:
+async def test_a_process_whose_start_was_cancelled_can_be_killed(tmp_path: Path) -> None:
     """Its pid is not known yet; 0 would be the harness's own process group."""
-
-    async def story() -> None:
-        async with Started(tmp_path, module=None) as place:
-            starting = asyncio.create_task(place.run("n1", *SLEEPER))
-            await asyncio.sleep(0)
-            starting.cancel()
-            assert place.pid("n1") == 0
-            await place.kill("n1")
-            assert not place.lives("n1")
-
-    asyncio.run(story())
+    async with Started(tmp_path, module=None) as place:
+        starting = asyncio.create_task(place.run("n1", *SLEEPER))
+        await asyncio.sleep(0)
+        starting.cancel()
+        assert place.pid("n1") == 0
+        await place.kill("n1")
+        assert not place.lives("n1")
 
 
 def test_a_fork_has_nothing_of_the_supervisor_but_the_module(tmp_path: Path) -> None:
@@ -258,45 +250,33 @@ def test_a_fork_ends_as_the_program_would(tmp_path: Path) -> None:
 ENDS = {"n1": ["exit", "3"], "n2": ["exit", "the disk is full"], "n3": ["raise"]}
 
 
-def test_a_module_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
+async def test_a_module_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
     """And other processes go on."""
     (tmp_path / "program" / "__main__.py").write_text("import nothing_of_that_name")
-
-    async def story() -> None:
-        async with Started(tmp_path) as place:
-            await place.run("n1", *SLEEPER)
-            with pytest.raises(FloodmarkError, match="nothing_of_that_name"):
-                await place.fork("n2")
-            assert (place.lives("n1"), place.lives("n2")) == (True, False)
-
-    asyncio.run(story())
+    async with Started(tmp_path) as place:
+        await place.run("n1", *SLEEPER)
+        with pytest.raises(FloodmarkError, match="nothing_of_that_name"):
+            await place.fork("n2")
+        assert (place.lives("n1"), place.lives("n2")) == (True, False)
 
 
-def test_what_cannot_be_spawned_is_reported(tmp_path: Path) -> None:
+async def test_what_cannot_be_spawned_is_reported(tmp_path: Path) -> None:
     """And no process remains that would seem to run."""
-
-    async def story() -> None:
-        async with Started(tmp_path, module=None) as place:
-            with pytest.raises(FloodmarkError, match="start"):
-                await place.run("n1", str(tmp_path / "nothing"))
-            assert not place.lives("n1")
-            with pytest.raises(FloodmarkError, match="not running"):
-                await place.pause("n1")
-            await place.close()
-
-    asyncio.run(story())
+    async with Started(tmp_path, module=None) as place:
+        with pytest.raises(FloodmarkError, match="start"):
+            await place.run("n1", str(tmp_path / "nothing"))
+        assert not place.lives("n1")
+        with pytest.raises(FloodmarkError, match="not running"):
+            await place.pause("n1")
+        await place.close()
 
 
-def test_when_the_supervisor_goes_all_is_lost_and_nobody_has_died_by_itself(tmp_path: Path) -> None:
+async def test_when_the_supervisor_goes_all_is_lost_and_nobody_has_died_by_itself(tmp_path: Path) -> None:
     """Because no bug of a broker explains it."""
-
-    async def story() -> None:
-        async with Started(tmp_path, module=None) as place:
-            await place.run("n1", *SLEEPER)
-            assert place._supervisor is not None
-            place._supervisor.kill()
-            await place.ended("n1")
-            assert ([one.name for one in place.deaths], place.lives("n1")) == ([], False)
-            assert place.lost == "the supervisor, parent of all brokers, ended, and all brokers with it"
-
-    asyncio.run(story())
+    async with Started(tmp_path, module=None) as place:
+        await place.run("n1", *SLEEPER)
+        assert place._supervisor is not None
+        place._supervisor.kill()
+        await place.ended("n1")
+        assert ([one.name for one in place.deaths], place.lives("n1")) == ([], False)
+        assert place.lost == "the supervisor, parent of all brokers, ended, and all brokers with it"

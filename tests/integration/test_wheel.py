@@ -1,4 +1,7 @@
-"""The wheel: built, installed by pip into an environment that has no floodmark, used from a user's folder."""
+"""The wheel: built, installed by pip into an environment that has no floodmark; one import name for all.
+
+In use next to a user's own folders of our short names: test_ci_lines.py, test_pytest_plugin.py.
+"""
 
 import subprocess
 import sys
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from installed import FOLDERS, ROOT, environment_in, wheel_in
+from namesakes import OURS
 
 NAMES = {"docker/broker": "broker", ".tree/main": "."}
 
@@ -42,3 +46,15 @@ def test_its_package_is_a_command(command: Path, tmp_path: Path) -> None:
     answers = [subprocess.run([*words, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
                               check=False) for words in ([command], [python, "-m", "floodmark"])]
     assert [(one.returncode, one.stdout) for one in answers] == [(0, answers[0].stdout)] * 2
+
+
+def test_no_module_is_loaded_under_two_names() -> None:
+    """Neither here nor in a command that is started at the root of a checkout, where the folders are."""
+    code = ("import runpy, sys\nsys.argv = ['floodmark', 'scenario', 'list']\n"
+            "try:\n    runpy.run_module('floodmark.harness', run_name='__main__')\n"
+            "finally:\n    print('loaded', *sys.modules)\n")
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60,
+                         check=False)
+    loaded = ran.stdout.rpartition("loaded")[2].split()
+    assert "floodmark.harness.cli" in loaded, ran.stdout + ran.stderr
+    assert [name for name in (*loaded, *sys.modules) if name.split(".")[0] in OURS] == []

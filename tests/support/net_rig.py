@@ -4,8 +4,8 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,18 +69,16 @@ class Rig:
         """Sends a line over TCP, with so many bytes after it; returns the answer."""
         return self.request(says, "ask", to=self.address(hears), text=text, load=load)
 
-    def play(self, story: Callable[[Rules], Awaitable[None]]) -> None:
-        """Plays a story with new rules, which are mended after it."""
-
-        async def played() -> None:
-            net = Rules(self.lab)
-            try:
-                await asyncio.wait_for(story(net), 60)
-            finally:
-                residue = await net.mend()
-            assert residue == []
-
-        asyncio.run(played())
+    @asynccontextmanager
+    async def rules(self) -> AsyncIterator[Rules]:
+        """New rules, which are mended in the end."""
+        net = Rules(self.lab)
+        try:
+            async with asyncio.timeout(60):
+                yield net
+        finally:
+            residue = await net.mend()
+        assert residue == []
 
     def _start(self, name: str) -> None:
         lab, api = self.lab, self.lab.client.api

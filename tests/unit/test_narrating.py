@@ -174,6 +174,24 @@ def test_an_isr_is_proposed_after_the_fetch_that_causes_it_and_learnt_before_the
     assert traced(one, answer) == []
 
 
+def test_a_produce_that_fails_is_no_ack() -> None:
+    """It waits in purgatory, then another node leads: its records stay, and no ack is traced."""
+    one = replica()
+    traced(one, leads())
+    traced(one, produce())
+    assert brief(traced(one, leads(epoch=2, leader=2))) == [("become_follower", 1, 0)]
+
+
+def test_an_ack_names_the_isr_as_its_leader_counts_it() -> None:
+    """With an expansion in flight that is the larger one (KIP-497)."""
+    one = replica()
+    traced(one, leads(isr=(1, 2)))
+    traced(one, fetch(3, 0))
+    traced(one, produce())
+    traced(one, fetch(2, 1))
+    assert traced(one, fetch(3, 1))[-1]["isr"] == ISR
+
+
 # -- the controller ---------------------------------------------------------------------------------------
 
 

@@ -1,11 +1,18 @@
-"""The project's pages: every linked file exists, and the README is short."""
+"""The project's pages: every linked file exists; the README's pictures are small, and in light and dark."""
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from readme import README, ROOT
 
-ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "histories" / "pictures"
+FILES = sorted(PICTURES.glob("*.svg"))
+BYTES_AT_MOST = 60_000
+SVG = "{http://www.w3.org/2000/svg}"
+
+
 FOLDERS = ("checkers", "docker", "harness", "histories", "nemesis")
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
 _LINK = re.compile(r"\]\((?!https?://)([^)#\s]+)(?:#[^)]*)?\)")
@@ -15,3 +22,43 @@ _LINK = re.compile(r"\]\((?!https?://)([^)#\s]+)(?:#[^)]*)?\)")
 def test_every_linked_file_exists(page: Path) -> None:
     links = _LINK.findall(page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def texts(picture: str) -> list[str]:
+    return ["".join(one.itertext()) for one in ElementTree.fromstring(picture).iter(f"{SVG}text")]
+
+
+def test_the_readme_shows_each_picture_in_light_and_dark() -> None:
+    text = README.read_text(encoding="utf-8")
+    shown = set(re.findall(r'histories/pictures/([\w-]+\.svg)', text))
+
+    assert shown == {path.name for path in FILES}
+    assert {name.replace("-light", "-dark") for name in shown if "light" in name} == {
+        name for name in shown if "dark" in name}
+    pairs = r'<picture>\n  <source media=.* srcset=.*-dark\.svg">\n  <img src=.* alt="\w'
+    assert len(re.findall(pairs, text)) == 3
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_picture_is_small_and_loads_nothing(path: Path) -> None:
+    picture = path.read_text(encoding="utf-8")
+
+    assert len(picture.encode()) < BYTES_AT_MOST
+    root = ElementTree.fromstring(picture)
+    assert {one.tag for one in root.iter()} & {f"{SVG}script", f"{SVG}image", f"{SVG}foreignObject"} == set()
+    names = {name for one in root.iter() for name in one.attrib}
+    assert not [name for name in names if name.endswith("href") or name.startswith("on")]
+    assert "url(http" not in picture
+    assert "@import" not in picture
+
+
+def test_the_demos_picture_has_the_table_of_the_readme() -> None:
+    text = README.read_text(encoding="utf-8").partition("## What you see in the demo")[2]
+    section = text.partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()
+            if line.startswith("|") and "---" not in line]
+    shown = texts((PICTURES / "demo-light.svg").read_text(encoding="utf-8"))
+
+    cells = [cell for row in rows for cell in row]
+    begin = shown.index(cells[0])
+    assert [one for one in shown[begin:] if set(one) != {"-"} or len(one) == 1][:len(cells)] == cells

@@ -6,7 +6,7 @@ export VENV
 # hundreds of processes, and without them each compiles our modules anew, and each of pytest's workers all the tests.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-docker test-kafka check bench soak teeth mutants wheel hunt findings healthy beside-kafka pictures clean
+.PHONY: help setup demo test test-long test-docker test-kafka check bench soak teeth mutants law-mutants wheel hunt findings healthy beside-kafka pictures clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -54,6 +54,9 @@ wheel: setup  ## dist/floodmark-VERSION.whl, which pip installs elsewhere withou
 
 mutants: setup  ## small mistakes put into copies of the product: which test sees each (tests/mutants/README.md)
 	@$(BIN)/python tests/mutants/mutants.py $(ARGS)
+
+law-mutants: setup  ## each condition of each law changed, one by one: which no case of tests/corpus sees
+	@PYTHONPATH=tests/support $(BIN)/python tests/mutants/law_mutants.py $(ARGS)
 
 findings: setup  ## the tables of findings in histories/README.md, made anew from the laws' records and words
 	@PYTHONPATH=tests/support $(BIN)/python tests/support/finding_tables.py

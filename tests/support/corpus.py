@@ -34,7 +34,7 @@ class Case:
     name: str
     story: tuple[str, ...]
     expected: tuple[str, ...]
-    reasons: tuple[str, ...]  # what some reason for unknown or not made contains
+    sentences: tuple[str, ...]  # what some reason, or the text of some example, contains
 
     @property
     def ident(self) -> str:
@@ -56,7 +56,7 @@ def cases_of(file: Path) -> Iterator[Case]:
         said = {mark: tuple(line[3:] for line in lines if line.startswith(mark)) for mark in ("=> ", "?> ")}
         story = tuple(line for line in lines if not line.startswith(("#", *said)))
         yield Case(
-            file=file.stem, name=name, story=story, expected=tuple(sorted(said["=> "])), reasons=said["?> "]
+            file=file.stem, name=name, story=story, expected=tuple(sorted(said["=> "])), sentences=said["?> "]
         )
 
 

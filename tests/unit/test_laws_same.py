@@ -15,6 +15,7 @@ from folders import Tale
 from txn_tales import busy
 
 from floodmark.checkers.judge import passes
+from floodmark.checkers.laws import values as of_values
 from floodmark.checkers.laws.families import FAMILIES
 from floodmark.checkers.laws.unit import Unit, opened, run_families
 from floodmark.checkers.read.folder import open_folder
@@ -125,8 +126,8 @@ def found_in(tables: dict[str, pa.Table], threads: int = 1) -> list[str]:
 
 
 def test_the_order_of_rows_and_the_number_of_threads_do_not_matter(
-        damaged_folders: list[Path], tmp_path: Path) -> None:
-    """Every law finds the same in tables whose rows are in any order."""
+        damaged_folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every law finds the same in tables whose rows are in any order, and by slices of the values."""
     expected = set(damaged_folders)
     expected |= {busy(seed, 200).write(tmp_path / f"busy-{seed}") for seed in range(3)}
     tables = laws_tables(sorted(expected))
@@ -140,3 +141,6 @@ def test_the_order_of_rows_and_the_number_of_threads_do_not_matter(
         assert set(found) ^ set(usual) == set()
         assert len(found) == len(usual)
     assert len(usual) > 1000
+
+    monkeypatch.setattr(of_values, "SLICE_ROWS", 500)
+    assert found_in(tables) == usual

@@ -17,8 +17,9 @@ from floodmark.harness.cluster.place import Death, Place
 from floodmark.harness.cluster.system import System
 from floodmark.harness.cluster.waiting import healthy, wait_until
 from floodmark.harness.errors import FloodmarkError, WrongDisk
+from floodmark.harness.event_loop import gather_all
 from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.schedule.views import Met, View
+from floodmark.harness.schedule.views import CONTROLLER, Met, View
 
 START_S = 180.0  # for all processes to be up and unfenced; a busy machine starts slowly
 NODE_START_S = 90.0
@@ -45,6 +46,7 @@ class BrokerCluster:
         self._was_up = False
         self._spawned_s: dict[str, float] = {}  # monotonic, of the last start
         self._wrong_disks: dict[str, str] = {}  # node -> why it cannot join
+        self._waiting: set[str] = set()  # nodes that start when the controller is back
 
     @property
     def partitions(self) -> tuple[PartitionSpec, ...]:
@@ -98,15 +100,17 @@ class BrokerCluster:
         for name in paused:
             await place.resume(name)
         residue += await self.runs.release_holds(paused)
-        dead = [name for name in names if not place.lives(name)]
-        started = await asyncio.gather(*map(self.start_node, dead), return_exceptions=True)
-        for name, outcome in zip(dead, started, strict=True):
-            if isinstance(outcome, WrongDisk):
-                self._wrong_disks[name] = str(outcome)
-            if isinstance(outcome, FloodmarkError):
-                residue.append(f"{name} does not run: {outcome}")
-            elif outcome is not None:
-                raise outcome
+        self._waiting.clear()
+        for together in ((CONTROLLER,), self.nodes) if self.runs.starts_by_controller else (names,):
+            dead = [name for name in together if not place.lives(name)]
+            started = await asyncio.gather(*map(self._start, dead), return_exceptions=True)
+            for name, outcome in zip(dead, started, strict=True):
+                if isinstance(outcome, WrongDisk):
+                    self._wrong_disks[name] = str(outcome)
+                if isinstance(outcome, FloodmarkError):
+                    residue.append(f"{name} does not run: {outcome}")
+                elif outcome is not None:
+                    raise outcome
         return residue + [f"{name} is still stopped" for name in names if await place.is_stopped(name)]
 
     async def stop(self) -> None:
@@ -153,36 +157,45 @@ class BrokerCluster:
     async def kill(self, node: str) -> None:
         """Sends SIGKILL; returns when the process is gone. Does nothing if it does not run."""
         self._layout.of(node)
+        self._waiting.discard(node)
         await self.place.kill(node)
 
     async def start_node(self, node: str) -> None:
-        """Starts the node; returns when it is up. Does nothing if it runs."""
+        """Starts the node; returns when it is up. Does nothing if it runs. A broker that can start only while
+        the controller answers starts when the controller is back: with it."""
         self._layout.of(node)
-        if not self.place.lives(node):
-            await self._spawn(node)
-            await self._wait_until_up(node)
+        if self.runs.starts_by_controller and node != CONTROLLER and (
+                not self.place.lives(CONTROLLER) or self.place.paused(CONTROLLER)):
+            self._waiting.add(node)
+            return
+        await self._start(node)
+        await self._start_waiting(node)
 
     async def stop_node(self, node: str) -> None:
         """Stops the node in an orderly way, by SIGTERM."""
         self._layout.of(node)
         if self.place.paused(node):
             raise FloodmarkError(f"{node} is paused and cannot be stopped: resume it, or kill it")
+        self._waiting.discard(node)
         await self.place.kill(node, signal.SIGTERM, timeout_s=STOP_S)
 
     async def pause(self, node: str) -> None:
         self._layout.of(node)
-        await self.place.pause(node)
+        if node not in self._waiting:
+            await self.place.pause(node)
 
     async def resume(self, node: str) -> None:
         """Does nothing if it does not run."""
         self._layout.of(node)
         await self.place.resume(node)
+        await self._start_waiting(node)
 
     async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]:
         """Kills the node and drops what was not fsynced, as far as its place knows."""
         if self._layout.of(node).durable is None:
             raise FloodmarkError("only brokers can have a power cut: the controller fsyncs all it writes")
         by_name = {f"{spec.topic}-{spec.partition}": spec.key for spec in self.partitions}
+        self._waiting.discard(node)
         wanted = {name: keep[key] for name, key in by_name.items() if keep is not None and key in keep}
         lost = await self.place.power_cut(node, wanted or None)
         return {
@@ -195,6 +208,7 @@ class BrokerCluster:
         """Kills the node and empties its log directory; what was fsynced is lost too."""
         if self._layout.of(node).durable is None:
             raise FloodmarkError("only brokers' disks can be wiped, not the controller's")
+        self._waiting.discard(node)
         await self.place.kill(node)
         return {"lost_records": (await self.place.wipe(node)).lost_records}
 
@@ -210,6 +224,17 @@ class BrokerCluster:
     @property
     def _layout(self) -> Layout:
         return self.place.layout
+
+    async def _start(self, name: str) -> None:
+        if not self.place.lives(name):
+            await self._spawn(name)
+            await self._wait_until_up(name)
+
+    async def _start_waiting(self, back: str) -> None:
+        """Starts what had to wait for the controller, if that is the node that is back."""
+        if back == CONTROLLER:
+            nodes, self._waiting = sorted(self._waiting), set()
+            await gather_all(map(self._start, nodes))
 
     async def _spawn(self, name: str) -> None:
         await self.runs.starting(name)

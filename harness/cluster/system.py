@@ -88,6 +88,8 @@ class System(Protocol):
     @property
     def power(self) -> PowerLoss: ...
     @property
+    def starts_by_controller(self) -> bool: ...  # a broker can start only while the controller answers
+    @property
     def frozen(self) -> bool: ...  # all its processes are stopped for good: nothing is mended any more
 
     def attach(self, place: Place) -> None: ...  # writes all settings

@@ -25,7 +25,7 @@ def only_with_kafka() -> None:
 
 
 def test_a_session_is_ended_by_hand(tmp_path: Path) -> None:
-    """A dead leader's, a living one's, and that of Kafka's controller."""
+    """A dead leader's, a living one's, and that of Kafka's controller; and of brokers that start again."""
     cluster = catalog.cluster("local", tmp_path / "run", 3, rules="kip-320", bugs=(), config=PATIENT,
                               links="direct", kafka=VERSION)
     kills, expires = ability(cluster, Kills), ability(cluster, Expires)
@@ -44,14 +44,24 @@ def test_a_session_is_ended_by_hand(tmp_path: Path) -> None:
             await kills.start_node("n1")  # its old registration is no longer in ZooKeeper
 
             async def not_in_sync() -> str | None:
-                isr = (await cluster.observe()).partitions[0].isr
-                return None if len(isr) == len(NODES) else f"the ISR is {isr}"
+                view = await cluster.observe()
+                isr = view.partitions[0].isr
+                return None if len(isr) == len(view.unfenced) == len(NODES) else f"the ISR is {isr}"
 
             await wait_until(not_in_sync, "n1 to be in sync again", 60.0)
             await expires.expire("n2")  # the living leader
             views.append(await cluster.observe())
             await expires.expire("n3")  # Kafka's controller
             views.append(await cluster.observe())
+            for name in (CONTROLLER, "n1"):
+                await kills.kill(name)
+            await kills.start_node("n1")  # it starts with ZooKeeper
+            await kills.start_node(CONTROLLER)
+            await wait_until(not_in_sync, "all to be in sync after ZooKeeper is back", 60.0)
+            for name in (*NODES, CONTROLLER):
+                await kills.kill(name)
+            assert await cluster.mend() == []
+            await wait_until(not_in_sync, "all to be in sync after all were down", 60.0)
         finally:
             await cluster.stop()
         return views

@@ -1,15 +1,18 @@
-"""Kafka with ZooKeeper, without a ZooKeeper: settings, and a client that opens one session and leaves
-none."""
+"""Kafka with ZooKeeper, without a ZooKeeper: settings, starts while it is away, and a client that opens one
+session and leaves none."""
 
 import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from kazoo.exceptions import ConnectionLoss
 
+from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.kafka import zookeeper_client
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.zookeeper import ZooKeeper
@@ -18,6 +21,7 @@ from floodmark.harness.cluster.kafka.zookeeper_client import (
     ZooKeeperSilent,
     session_password,
 )
+from floodmark.harness.schedule.views import CONTROLLER
 
 
 class Slow:
@@ -184,3 +188,57 @@ def test_the_session_password_is_that_of_zookeeper() -> None:
     """As a ZooKeeper 3.5.9 gave it to a client."""
     known = b"*.\xee@o\x950j\x18&F\x89\xd0\x10\xda\xfc"
     assert session_password(72061673038938112) == known
+
+
+# -- starts while ZooKeeper is away --------------------------------------------------------------------------
+
+NAMES = ("n1", "n2", CONTROLLER)
+
+
+def played(*acts: str) -> str:
+    """The processes in the order of their starts after these acts on a cluster that runs."""
+    alive, paused, spawned = {*NAMES}, set[str](), list[str]()
+
+    async def spawn(name: str) -> None:
+        assert name == CONTROLLER or (CONTROLLER in alive and CONTROLLER not in paused)
+        alive.add(name)
+        spawned.append(name)
+
+    place = SimpleNamespace(
+        name="local", cannot={}, can=(), read=None, spawn=spawn, lives=alive.__contains__,
+        paused=paused.__contains__, kill=AsyncMock(side_effect=alive.discard),
+        pause=AsyncMock(side_effect=paused.add), resume=AsyncMock(side_effect=paused.discard),
+        is_stopped=AsyncMock(return_value=False), mend=AsyncMock(return_value=[]),
+        layout=SimpleNamespace(names=NAMES, places=NAMES, of=Mock()))
+    system = SimpleNamespace(
+        nodes=NAMES[:2], config={}, about={}, not_shown=frozenset(), read_from_files=frozenset(), lacks={},
+        frozen=False, starts_by_controller=True, starting=AsyncMock(), started=Mock(),
+        is_up=AsyncMock(return_value=True), release_holds=AsyncMock(return_value=[]))
+
+    async def play() -> None:
+        cluster = BrokerCluster(cast(Any, system), cast(Any, place))
+        for act in acts:
+            f, *names = act.split()
+            assert await getattr(cluster, f)(*names) in (None, [])
+
+    asyncio.run(play())
+    return " ".join(spawned)
+
+
+@pytest.mark.parametrize(("acts", "spawned"), [
+    (("kill controller", "kill n1", "start_node n1", "start_node controller"), "controller n1"),
+    (("pause controller", "kill n1", "start_node n1", "resume n2", "pause n1", "resume controller"), "n1"),
+    (("kill controller", "kill n1", "start_node n1", "kill n1", "start_node controller"), "controller"),
+    (("kill n1", "kill n2", "kill controller", "start_node n2", "mend"), "controller n1 n2"),
+    (("kill n1", "start_node n1"), "n1"),
+])
+def test_a_broker_starts_only_while_zookeeper_answers(acts: tuple[str, ...], spawned: str) -> None:
+    assert played(*acts) == spawned
+
+
+def test_a_start_waits_for_a_zookeeper_that_starts() -> None:
+    form = ZooKeeper(KAFKA, {}, {"n1": 1, "controller": 100}, rules="kip-320")
+    expire = AsyncMock(side_effect=[ZooKeeperSilent("it starts"), True])
+    form._client, form._started = cast(Any, SimpleNamespace(expire=expire)), {"n1"}
+    asyncio.run(form.starting("n1"))
+    assert expire.await_count == 2

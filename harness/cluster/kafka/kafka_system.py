@@ -163,6 +163,7 @@ class KafkaSystem:
         self.power = power
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.frozen = False
+        self.starts_by_controller = not form.decides_alone
         self.module: str | None = None
         self._kafka, self._form, self._topic_config = kafka, form, dict(topic_config or {})
         self._topics = topics or {}

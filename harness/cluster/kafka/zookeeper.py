@@ -20,6 +20,7 @@ Rules
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,15 +116,22 @@ class ZooKeeper:
     # -- a process's life ---------------------------------------------------------------------------------
 
     async def starting(self, name: str) -> None:
-        """Before a broker's first start, waits for a controller; before later ones, for the end of its old
-        session."""
+        """Before a broker's first start, waits for a controller; before later ones, for ZooKeeper to end its
+        old session."""
         if name == CONTROLLER:
             return
         if name in self._started:
-            await self._asked.expire(self._ids[name])
+            await wait_until(partial(self._not_expired, name), f"{name}'s old session to end", FIRST_UP_S)
         elif name != (last := self._layout.nodes[-1]):
             await wait_until(self._no_controller, f"{last} to be the controller", FIRST_UP_S)
         self._started.add(name)
+
+    async def _not_expired(self, name: str) -> str | None:
+        try:
+            await self._asked.expire(self._ids[name])
+        except ZooKeeperSilent as error:  # it may have been started a moment ago
+            return str(error)
+        return None
 
     async def _no_controller(self) -> str | None:
         found = await self._look(())

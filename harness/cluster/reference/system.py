@@ -67,6 +67,7 @@ class ReferenceSystem:
         self.keeps_all = True  # it has no retention
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.frozen = False
+        self.starts_by_controller = False
         self._rules, self._bugs = rules, tuple(bugs)
         self._settings = broker_settings(config, nodes=nodes)
         typed = typed_config(self._settings, rules=rules, bugs=bugs)

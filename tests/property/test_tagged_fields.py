@@ -24,20 +24,9 @@ from raw import batch
 from floodmark.broker.server.api_versions import OFFERED, SERVED_BY_CONTROLLER, is_served
 from floodmark.broker.wire.codec import WireError, read_request, read_request_header
 
-REQUESTS = sorted(
-    {
-        (key, version)
-        for key, (low, high) in OFFERED.items()
-        for version in range(low, high + 1)
-        if is_served(key, version)
-    }
-    | {
-        (key, version)
-        for key, (low, high) in SERVED_BY_CONTROLLER.items()
-        for version in range(low, high + 1)
-    }
-    | {(1, 15)}
-)
+REQUESTS = sorted({(1, 15)} | {
+    (key, version) for served in (OFFERED, SERVED_BY_CONTROLLER) for key, (low, high) in served.items()
+    for version in range(low, high + 1) if served is SERVED_BY_CONTROLLER or is_served(key, version)})
 FLEXIBLE = [(key, version) for key, version in REQUESTS if load_request_schema(key, version).__flexible__]
 NUMBERS = {"int8": ">b", "int16": ">h", "uint16": ">H", "int32": ">i", "int64": ">q"}
 Tagger = Callable[[], list[tuple[int, bytes]]]

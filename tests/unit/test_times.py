@@ -29,9 +29,8 @@ def logged(disk: Disk, times: list[list[int]], codec: int) -> None:
     for epoch, each in enumerate(times):
         (batch,) = parse_batches(sent(each, codec))
         base = disk.log.leo
-        disk.log.append(
-            [Batch(base_offset=base, last_offset=base + len(each) - 1, epoch=epoch, data=batch.data)]
-        )
+        disk.log.append([
+            Batch(base_offset=base, last_offset=base + len(each) - 1, epoch=epoch, data=batch.data)])
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP])
@@ -40,29 +39,21 @@ def test_the_offset_is_that_of_the_first_record_that_is_not_older(tmp_path: Path
     random = Random(codec)
     for turn in range(10):
         disk = Disk(tmp_path / f"{turn}", segment_bytes=600)
-        times = [
-            [random.randrange(100) for _ in range(random.randrange(1, 6))]
-            for _ in range(random.randrange(12))
-        ]
+        times = [[random.randrange(100) for _ in range(random.randrange(1, 6))]
+                 for _ in range(random.randrange(12))]
         logged(disk, times, codec)
-        every = [
-            TimestampAndOffset(offset=offset, timestamp=timestamp, epoch=epoch)
-            for offset, (timestamp, epoch) in enumerate(
-                (timestamp, epoch) for epoch, each in enumerate(times) for timestamp in each
-            )
-        ]
+        stamps = [(timestamp, epoch) for epoch, each in enumerate(times) for timestamp in each]
+        every = [TimestampAndOffset(offset=offset, timestamp=timestamp, epoch=epoch)
+                 for offset, (timestamp, epoch) in enumerate(stamps)]
         for target in range(-1, 102, 3):
             expected = next((one for one in every if one.timestamp >= max(target, 0)), None)
             assert find_offset(disk.log, max(target, 0), disk.log.leo) == expected
         youngest = max((one.timestamp for one in every), default=0)
         assert find_offset(disk.log, MAX_TIMESTAMP, disk.log.leo) == next(
-            (one for one in every if one.timestamp == youngest), None
-        )
+            (one for one in every if one.timestamp == youngest), None)
 
-
-def test_an_uncommitted_record_is_not_found(tmp_path: Path) -> None:
-    disk = Disk(tmp_path)
-    logged(disk, [[10, 11], [20]], NONE)
+    disk = Disk(tmp_path / "an uncommitted record is not found")
+    logged(disk, [[10, 11], [20]], codec)
 
     assert find_offset(disk.log, 15, 3) == TimestampAndOffset(offset=2, timestamp=20, epoch=1)
     assert find_offset(disk.log, 15, 2) is None

@@ -564,7 +564,7 @@ def a_line_of_the_trace_goes(folder: RunFolder, random: Random) -> None:
     trace, line = a_line(folder, random)
     trace.remove(line)
     if line["event"] not in ("append", "truncate") and random.random() < 0.9:
-        in_sequence(trace)
+        renumber(trace, line["node"], line["seq"], -1)
 
 
 @of_traces
@@ -578,8 +578,7 @@ def a_node_says_it_too(folder: RunFolder, random: Random) -> None:
         before = [other for other in trace[:at] if other["node"] == again["node"] and "leo" in other
                   and other.get("partition") == line["partition"]]
         again |= {name: one(random, before[-1:])[name] for name in ("leo", "hw")}
-    trace.insert(at + 1, again)
-    in_sequence(trace)
+    add(trace, at + 1, again)
 
 
 @of_traces
@@ -609,12 +608,18 @@ def a_node_truncates(folder: RunFolder, random: Random) -> None:
         other |= {name: min(other[name], short[name]) for name in short if name in other}
     cut = {name: line[name] for name in ("time", "node", "seq", "partition", "epoch")} | short
     cut |= {"event": "truncate", "from": line["leo"], "to": to, "cause": cause}
-    trace.insert(trace.index(line) + 1, cut)
-    in_sequence(trace)
+    add(trace, trace.index(line) + 1, cut)
 
 
-def in_sequence(trace: list[Line]) -> None:
-    """Gives the lines their numbers again."""
-    last: dict[str, int] = {}
+def add(trace: list[Line], at: int, line: Line) -> None:
+    """Adds a line behind those that its node has there already."""
+    line["seq"] = 1 + max((other["seq"] for other in trace[:at] if other["node"] == line["node"]), default=-1)
+    renumber(trace, line["node"], line["seq"], 1)
+    trace.insert(at, line)
+
+
+def renumber(trace: list[Line], node: str, since: int, by: int) -> None:
+    """Moves the numbers of the node's lines from this one on; a gap stays a gap."""
     for line in trace:
-        line["seq"] = last[line["node"]] = last.get(line["node"], -1) + 1
+        if line["node"] == node and line["seq"] >= since:
+            line["seq"] += by

@@ -298,6 +298,31 @@ def test_an_error_in_the_output_is_raised_and_residue_reported(lab: FakeLab, net
     asyncio.run(story())
 
 
+def test_changed_queues_get_new_numbers_and_unchanged_ones_are_kept(lab: FakeLab, net: Rules) -> None:
+    """With new numbers the new program can serve before the old one ends; a cut leaves it alone."""
+
+    async def story() -> None:
+        await net.degrade({"n2": ["n1"]}, {"delay_ms": 10})
+        probe, first = lab.ran[0][1], lab.ran[1][1]
+        assert probe == {"WAYS": "1"}
+        assert (first["QUEUES"], first["REQUEUE"]) == ("200,delay_ms=10", "1")
+        assert "SERVED" not in first
+        lab.ran.clear()
+        await net.cut({"n2": ["n3"]}, reset=False)
+        env = lab.since()["n2"]
+        assert "REQUEUE" not in env
+        assert "--queue-num 200" in env["RULES"]
+        await net.degrade({"n2": ["n1"]}, {"jitter_ms": 5})
+        env = lab.since()["n2"]
+        assert (env["QUEUES"], env["SERVED"]) == ("100,delay_ms=10,jitter_ms=5", "200")
+        await net.heal()
+        env = lab.since()["n2"]
+        assert "QUEUES" not in env
+        assert (env["REQUEUE"], env["SERVED"]) == ("1", "100")
+
+    asyncio.run(story())
+
+
 def test_a_refused_quality_is_not_kept() -> None:
     """The next cut succeeds."""
     lab = FakeLab(ways="statistic")

@@ -77,7 +77,7 @@ def told() -> list[str]:
 
 @cache
 def by_ident() -> dict[str, corpus.Case]:
-    return {case.ident: case for case in corpus.cases() if "unknown: MADE, unfit" not in case.expected}
+    return {case.ident: case for case in corpus.cases() if case.for_the_twin}
 
 
 def readable(ident: str) -> bool:

@@ -62,14 +62,6 @@ def test_a_nemesis_left_out_by_the_budget_is_the_reason_if_it_is_the_only_one() 
     assert "power_cut" in acts(plan("power", least_isr=1, overspend=True))
 
 
-def test_all_copies_lose_power_together_only_where_every_write_is_fsynced() -> None:
-    """Otherwise one node at a time, which loses nothing that was acked."""
-    most = {flush_every: max(len(entry.nodes) for entry in plan(
-        "power", duration_s=300.0, flush_every=flush_every).schedule if entry.f == "power_cut")
-        for flush_every in (False, True)}
-    assert most == {False: 1, True: 3}
-
-
 def test_all_leaves_out_cuts_where_links_are_direct() -> None:
     """With a remark. Containers cut in another way; links that were not chosen become proxied."""
     made = plan("all", duration_s=300.0, links="direct")

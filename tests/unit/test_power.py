@@ -46,16 +46,6 @@ def test_a_torn_tail_is_never_kept(disk: Disk) -> None:
     assert (lost.kept, lost.records) == ({NAME: 3}, {})
 
 
-def test_flush_messages_of_one_loses_nothing(tmp_path: Path) -> None:
-    disk = Disk(tmp_path, flush_messages=1, segment_bytes=3 * SIZE)
-    disk.log.append(singles(0, 8))
-    disk.kill()
-
-    lost = power_cut(disk.durable, disk.log_dir)
-
-    assert (lost.kept, lost.records) == ({NAME: 8}, {})
-
-
 @pytest.mark.parametrize(("every", "kept"), [(1, 8), (2, 8), (3, 6), (None, 6)])
 def test_a_log_flushes_what_it_found_unflushed_as_its_topic_wants(disk: Disk, every: int | None,
                                                                    kept: int) -> None:

@@ -56,13 +56,12 @@ _ASKED = pa.schema([("id", pa.int64()), *(FINDINGS.field(name) for name in _COLU
 def with_blame(unit: Unit, rows: Sequence[Row]) -> list[Row]:
     """Add to each row `blame`, the sentence about what is to blame (null: the finding says all), whether that
     is known, and the line to blame, by its node and seq."""
-    if not (unit.has("members") and unit.has("epoch_spans")):  # the laws of the trace were not run
-        return [{**row, **_UNBLAMED} for row in rows]
     asked = [
         {"id": number, **{name: row[name] for name in _COLUMNS}}
         for number, row in enumerate(rows) if is_asked(row)
     ]  # fmt: skip
-    blamed = dict(find_lines_to_blame(unit, asked))
+    traced = unit.has("members") and unit.has("epoch_spans")  # the laws of the trace were run
+    blamed = dict(find_lines_to_blame(unit, asked)) if asked and traced else {}
     return [{**row, **blamed.get(number, _UNBLAMED)} for number, row in enumerate(rows)]
 
 

@@ -56,6 +56,8 @@ _PLACED = """
 
 def worst(unit: Unit) -> list[Row]:
     """The EXAMPLES lowest of each group of findings in `claimed`, each with the line to blame."""
+    if unit.is_empty("found"):
+        return []
     unit.view("ranked_rows", 'select *, 1 as "count", 1 as "rank" from claimed')
     blamed = with_blame(unit, unit.rows(_RANKED).to_pylist())
     unit.load("worst_rows", pa.Table.from_pylist(blamed, schema=_ROWS.remove(_ROWS.get_field_index("at"))))

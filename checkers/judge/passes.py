@@ -43,7 +43,7 @@ from floodmark.checkers.judge.runs import Run, read_lines_instead, run_of
 from floodmark.checkers.judge.verdicts import verdict_of
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.cycles import ops, unsearched
-from floodmark.checkers.laws.families import FAMILIES
+from floodmark.checkers.laws.families import FAMILIES, needed_in
 from floodmark.checkers.laws.finding_names import Reason
 from floodmark.checkers.laws.tables import SENT_ON
 from floodmark.checkers.laws.transactions import dependencies, of_the_run, ops_sent_on, sent_on, transactions
@@ -380,7 +380,7 @@ def run_laws(
         make_tables(unit, plan.facts_of(index, runs))
         if plan.layout.is_bag and transactional:
             unit.load("answers", answers(unit.table(LINES)))
-        run_families(unit, families)
+        run_families(unit, needed_in(unit, families))
         found = worst(unit)
         if transactions in families:
             reasons = unsearched_in(unit)

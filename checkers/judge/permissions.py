@@ -210,8 +210,8 @@ _EXCUSES = f"""
                 if(budget_excused, {BUDGET_MAYBE}, null)], lambda one: one is not null)) as permit,
             {EVER} as epoch, {EVER * 4} as struck, {NEVER} as elected, {-EVER} as time
         from bounds)
-    select run, partition, list({{'permit': permit, 'epoch': epoch, 'struck': {near("struck")},
-        'elected': elected, 'time': {near("time")}}}) as excuses
+    select run, partition, list({{'permit': permit, 'epoch': epoch::bigint, 'struck': {near("struck")},
+        'elected': elected, 'time': {near("time")}::bigint}}) as excuses
     from each group by all"""
 # When each broker was registered and not fenced, by the controller's lines.
 _ACTIVITY = f"""

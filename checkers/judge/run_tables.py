@@ -183,14 +183,15 @@ def make_tables(unit: Unit, facts: Mapping[str, pa.Table]) -> None:
     unit.make("rows", _ROWS)
     permissions(unit)
     for name, select in _TABLES.items():
-        unit.load(name, unit.rows(select).select(TABLES[name].names).cast(TABLES[name]))
+        columns = ", ".join(f'"{column}"' for column in TABLES[name].names)
+        unit.make(name, f"select {columns} from ({select})")
 
 
 def tables_from(facts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """The same tables, and those of the contract among the facts, without a unit."""
     with opened({}) as unit:
         make_tables(unit, facts)
-        return {name: unit.table(name) for name in (*facts, *_TABLES) if name in TABLES}
+        return {name: unit.table(name).cast(TABLES[name]) for name in (*facts, *_TABLES) if name in TABLES}
 
 
 # The rows of replicas.jsonl; of two of a replica the first of the file.

@@ -38,7 +38,7 @@ Tables made, all of them empty or nearly empty in a healthy run:
                     was one for the last time; surely: what came up to this time had surely happened by then
     unsafe_cuts     truncations of an epoch of which a record there or above had surely been committed before:
                     run, partition, node, line, seq, time, epoch (of the line); written, lo, hi; cut_to
-    suspected       run, partition of all these
+    suspected       run, partition of all these; if there are none, the next tables are not made, nor findings
     missing         one row for each range of records of one epoch that a replica lacks, by law, run,
                     partition, who (the replica), and about (for leaders and truncations the line, for
                     candidates the epoch of the records: one finding each); written, lo, hi: the records;
@@ -70,6 +70,8 @@ def completeness(unit: Unit) -> None:
     unit.make("candidate_spans", _CANDIDATE_SPANS)
     unit.make("unsafe_cuts", _UNSAFE_CUTS)
     unit.make("suspected", _SUSPECTED)
+    if unit.is_empty("suspected"):
+        return
     unit.make("missing", _MISSING)
     excuses(unit)
     unit.make("incomplete", _INCOMPLETE)

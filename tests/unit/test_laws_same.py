@@ -1,4 +1,5 @@
-"""The same statements are executed for every folder, whatever is wrong with it."""
+"""The same statements are executed for every folder, whatever is wrong with it; those of the trace only where
+a folder of the unit has one, and the last ones of completeness where anything is suspected."""
 
 import re
 from collections.abc import Sequence
@@ -42,18 +43,17 @@ def damaged(tale: Tale) -> None:
 
 def ran_on(folders: Sequence[Path]) -> Ran:
     """The statements of every family for all folders in one unit, and the findings' names of each folder."""
-    units: list[Unit] = []
+    ran = list[str]()
 
     def recording(unit: Unit, families: Any) -> None:
-        units.append(unit)
         run_families(unit, families)
+        ran.extend(unit.statements)
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(passes, "run_families", recording)
         verdicts = here.judge(folders, FAMILIES)
     assert [verdict.failure for verdict in verdicts if verdict.failure] == []
-    (unit,) = units
-    return tuple(unit.statements), [frozenset(one.name for one in verdict.findings) for verdict in verdicts]
+    return tuple(ran), [frozenset(one.name for one in verdict.findings) for verdict in verdicts]
 
 
 @pytest.fixture(scope="module", name="usual")
@@ -91,11 +91,18 @@ def damaged_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         real_like.write(root / damage, ops=1000, damage=damage) for damage in real_like.DAMAGES]
 
 
-def test_every_damage_in_one_unit(usual: tuple[str, ...], damaged_folders: list[Path]) -> None:
-    """No damage adds a statement, and each is found among the others."""
-    statements, found = ran_on(damaged_folders)
+@pytest.fixture(scope="module", name="together")
+def judged_together(damaged_folders: list[Path]) -> Ran:
+    return ran_on(damaged_folders)
 
-    assert statements == usual
+
+def test_every_damage_in_one_unit(usual: tuple[str, ...], together: Ran) -> None:
+    """The statements of a healthy run are executed, in their order, and those of the trace between them; each
+    damage is found among the others."""
+    statements, found = together
+
+    others = iter(statements)
+    assert all(statement in others for statement in usual)
     assert all(found)
     assert {*real_like.DAMAGES.values()} <= frozenset().union(*found)
 
@@ -103,9 +110,9 @@ def test_every_damage_in_one_unit(usual: tuple[str, ...], damaged_folders: list[
 # -- the order of rows --------------------------------------------------------------------------------------
 
 
-def test_no_window_takes_rows_in_the_order_in_which_they_happen_to_be(usual: tuple[str, ...]) -> None:
+def test_no_window_takes_rows_in_the_order_in_which_they_happen_to_be(together: Ran) -> None:
     """An aggregate of a whole partition needs no order; a place in it, or a frame, does."""
-    windows = [window for statement in usual for window in re.findall(
+    windows = [window for statement in together[0] for window in re.findall(
         r"(?:(?:lag|lead|row_number|rank|first_value|last_value)\([^()]*\)(?: ignore nulls)?"
         r"|\)) over \(([^()]*)", statement)]
     assert len(windows) > 10

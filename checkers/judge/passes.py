@@ -284,6 +284,7 @@ def verdicts(
 
 def parsed(layout: Layout, read_as: ReadAs, ranges: Iterable[Read]) -> Iterator[Keyed]:
     """Facts and pieces of each range."""
+    is_bag = layout.is_bag  # asked once: it looks at all runs
     for one, data in ranges:
         special, asked = read_as[one.run]
         try:
@@ -297,7 +298,7 @@ def parsed(layout: Layout, read_as: ReadAs, ranges: Iterable[Read]) -> Iterator[
             for name, table in tables.items():
                 for targets, part in layout.dealt(one.run, name, table):
                     piece = Piece.of(one.run, name, part)
-                    piece = piece if layout.is_bag else piece.packed()
+                    piece = piece if is_bag else piece.packed()
                     yield from ((target, piece) for target in targets)
         except Exception as error:
             yield DRIVER, Failed(run=one.run, failure=failure_of(error))

@@ -531,7 +531,7 @@ def other_permissions(folder: RunFolder, random: Random) -> None:
 
 # -- the trace: a node's own lines stay in their order
 
-NUMBERS = ("epoch", "leo", "hw", "offset", "count", "to", "partition_epoch", "start")
+NUMBERS = ("hw", "partition_epoch")
 
 
 def a_line(folder: RunFolder, random: Random, *events: str) -> tuple[list[Line], Line]:

@@ -93,15 +93,20 @@ _BOUNDS = {
 }
 
 
-def _latencies(window: str) -> str:
-    """For each fault the latencies of the sends that were due in this window, and how many these were."""
-    begin, end = _BOUNDS[window]
-    return f"""
-    with took as (
-        select number, list(took order by took) filter (took is not null) as took
-        from faults left join due on due >= {begin} and due < {end} group by number)
-    select {_PERCENTILES.replace(" as ", f" as {window}_")}, coalesce(len(took), 0) as {window}_sends
-    from took order by number"""
+# For each fault the latencies of the sends that were due in each window, and how many these were.
+_LATENCIES = f"""
+with windows as ({" union all ".join(
+    f"select number, '{window}' as window_, {begin} as first, {end} as last from faults"
+    for window, (begin, end) in _BOUNDS.items())}),
+took as (select number, window_, took from windows join due on due >= first and due < last),
+lists as (
+    select number, {", ".join(
+        f"list(took order by took) filter (window_ = '{window}') as {window}_" for window in WINDOWS)}
+    from faults left join took using (number) group by number)
+select {", ".join(
+    _PERCENTILES.replace("took", f"{window}_").replace(" as ", f" as {window}_")
+    + f", coalesce(len({window}_), 0) as {window}_sends" for window in WINDOWS)}
+from lists order by number"""
 
 
 _FAILED = """
@@ -187,15 +192,16 @@ def measures_of(folder: Folder, history: Sequence[Parsed]) -> Row:
 def _faults(
     database: duckdb.DuckDBPyConnection, folder: Folder, spans: Sequence[FaultSpan], ends_ns: int
 ) -> Iterator[Row]:
-    times = [(number, span.began_ns, span.until_ns(ends_ns), span.over_ns)
-             for number, span in enumerate(spans)]
+    null = {None: "null"}
+    times = ", ".join(
+        f"({number}, {span.began_ns}, {span.until_ns(ends_ns)}, {null.get(span.over_ns, span.over_ns)})"
+        for number, span in enumerate(spans))
     database.execute("create temp table faults (number int, began hugeint, until hugeint, over hugeint)")
-    if times:
-        database.executemany("insert into faults values (?, ?, ?, ?)", times)
+    if spans:
+        database.execute(f"insert into faults values {times}")
     ends = {"ends": ends_ns}
     parts = [_rows(database, _FAILED), _rows(database, _GAPS), _rows(database, _RECOVERIES, ends),
-             *(_rows(database, _latencies(window)) for window in WINDOWS),
-             _rows(database, of_faults(folder))]
+             _rows(database, _LATENCIES), _rows(database, of_faults(folder))]
     for span, *rows in zip(spans, *parts, strict=True):
         yield {
             "index": span.index,

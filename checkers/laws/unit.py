@@ -52,7 +52,7 @@ class Unit:
 
     def is_empty(self, name: str) -> bool:
         """Whether the table has no rows."""
-        return self._db.execute(f'select 1 from "{name}" limit 1').fetchone() is None
+        return not self._db.execute(f'select 1 from "{name}" limit 1').fetchall()
 
     def append(self, name: str, rows: pa.Table) -> None:
         """Append rows to a table of the database itself, which compresses them (at a checkpoint, many at

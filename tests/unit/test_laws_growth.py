@@ -26,11 +26,14 @@ def statements(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.mark.parametrize("names", SHAPES, ids=lambda names: f"{names[0]} and {len(names) - 1} more")
 def test_the_work_grows_with_the_records(
         names: tuple[str, ...], statements: list[str], tmp_path: Path) -> None:
-    """No statement is repeated or left out because something was found."""
+    """No statement is repeated because something was found; those of a healthy run are executed in their
+    order."""
     few, many = (
         laws_growth.work_of(laws_shapes.tables(*names, records=records, root=tmp_path / str(records)))
         for records in (FEW, MANY)
     )
 
     assert laws_growth.grown(few, many, times=1.4 * MANY / FEW, floor=40 * MANY) == {}
-    assert few.statements == many.statements == statements
+    assert few.statements == many.statements
+    others = iter(many.statements)
+    assert all(statement in others for statement in statements)

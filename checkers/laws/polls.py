@@ -14,8 +14,9 @@ itself included. (Since its last ok poll a process has no info poll: it invokes 
 enough to check what the poll itself returned.) A record of ours counts if the leader's final log has it, not
 aborted; a record that is not there may never have been committed. Without that log it counts if a read or an
 ack of acks=all proves it, unless the topic is compacted; for a partition that run.json does not name nobody
-knows whether it is. Nothing is claimed below the log start, where records may have been deleted before the
-poll.
+knows whether it is. Nothing is claimed below the log start, by the leader's row or as final readers were told
+it, where records may have been deleted before the poll; nor of a jump over a place that the process could not
+read.
 
 Nearly every op returns consecutive records, and needs no check inside. Records that a jump passed over are
 counted, never paired with the jump: there may be as many of the one as of the other.
@@ -23,6 +24,7 @@ counted, never paired with the jump: there may be as many of the one as of the o
 
 from floodmark.checkers.laws import finding_names, permits
 from floodmark.checkers.laws.unit import Unit
+from floodmark.checkers.laws.values import COVERED_BY, PERHAPS_COVERED_BY
 
 
 def polls(unit: Unit) -> None:
@@ -86,10 +88,13 @@ POLL_POSITIONS = """
         rows between unbounded preceding and 1 preceding)
     qualify "offset"::hugeint - 1 <> seen"""
 
+# Above it records were not deleted.
+CLAIMED = '"offset" >= greatest(claims_from, begins, 0)'
+
 # Where a record of ours certainly is, in partitions where some read may have jumped: offset, and records: how
 # many of the partition are at or below it. An ack without acks=all does not promise a record that readers can
 # see.
-PROVEN_RECORDS = """
+PROVEN_RECORDS = f"""
     with judged as (
         from partitions semi join (
             select run, partition from poll_ops where not in_a_row
@@ -107,7 +112,7 @@ PROVEN_RECORDS = """
             and s.type = 'ok' and s."offset" is not null)
     select run, partition, "offset",
         row_number() over (partition by run, partition order by "offset") as records
-    from found where "offset" >= claims_from"""
+    from found left join told_extents using (run, partition) where {CLAIMED}"""
 
 # How many proven records each step passed over, null if that is not known yet. In a log with transactions
 # nearly every poll jumps over control records, and passed over none.
@@ -122,7 +127,7 @@ PASSED = """
 ODD_POSITIONS = f"""
     with positions as (
         select p.*, leader_known from poll_positions p left join partitions using (run, partition)
-        where p."offset" >= coalesce(claims_from, 0))
+        left join told_extents using (run, partition) where {CLAIMED})
     {PASSED.format(steps="positions")}"""
 
 # Those of them that count, because the process kept the partition: since then it moved as often as it kept
@@ -153,7 +158,7 @@ JUMPY_POLLS = """
 
 # One row for each read that does not directly follow the one before it in its op (seen). (One window for the
 # partition, because one for each op takes half as long again.)
-ODD_READS = """
+ODD_READS = f"""
     select r.*, leader_known
     from (
         select run, process, partition, "at", index, "offset", value,
@@ -161,8 +166,8 @@ ODD_READS = """
         from reads semi join jumpy_polls using (run, partition, "at")
         window mine as (partition by run, partition order by "at", pos)
         qualify seen_at = "at" and "offset"::hugeint - 1 <> seen) r
-    left join partitions using (run, partition)
-    where r."offset" >= coalesce(claims_from, 0)"""
+    left join partitions using (run, partition) left join told_extents using (run, partition)
+    where {CLAIMED}"""
 
 # One row for each position that went back, and for each jump, of a position or inside an op, that may have
 # passed over a record. form is 'int' inside an op, else ''.
@@ -176,9 +181,13 @@ POLL_STEPS = f"""
         union all by name
         select '' as form, * exclude (seen_at) from kept_positions)"""
 
-# The jumps that are skips, by step: they passed over more records than the op itself returned of them.
+# The jumps that are skips, by step: they passed over more records than the op itself returned of them, and
+# over no place that the process could not read.
 POLL_SKIPS = """
-    with jumps as (from poll_steps where "offset" > seen),
+    with jumps as (
+        select s.* from poll_steps s anti join corrupt c on c.run = s.run and c.partition = s.partition
+            and c.process = s.process and c."offset" > s.seen and c."offset" < s."offset"
+        where s."offset" > s.seen),
     near as (from proven_records semi join (from jumps where passed is null) using (run, partition)),
     counted as (
         select j.* replace (coalesce(below.records, 0) - coalesce(up_to.records, 0) as passed)
@@ -203,7 +212,8 @@ POLL_SKIPS = """
     where passed > coalesce(below.records, 0) - coalesce(up_to.records, 0)"""
 
 # One row for each end offset that a client received although it had received a higher one the last time
-# (previous, by the line previous_index), or had read as far (highest_read, by polls of any outcome).
+# (previous, by the line previous_index), or had read as far (highest_read, first by the line read_index, by
+# polls of any outcome).
 ENDS_FALLEN = """
     with answers as (
         select run, process, partition, "at", max("offset") as highest, any_value(index) as index
@@ -214,18 +224,19 @@ ENDS_FALLEN = """
             lag(index) over mine as previous_index
         from answers window mine as (partition by run, process, partition order by "at")),
     shown as (
-        select run, process, partition, "at", is_answer,
-            max(highest) over (partition by run, process, partition order by "at") as highest_read
-        from (select run, process, partition, "at", true as is_answer, null as highest from answers
+        select run, process, partition, "at", is_answer, max({'highest': highest, 'first': -index}) filter (
+            highest is not null) over (partition by run, process, partition order by "at") as read
+        from (select run, process, partition, "at", true as is_answer, null as highest, null as index
+              from answers
               union all
-              select run, process, partition, "at", false, highest
+              select run, process, partition, "at", false, highest, index
               from poll_ops semi join answers using (run, process, partition))
         qualify is_answer)
     select distinct run, process, partition, "at", ends.index, "offset", previous, previous_index,
-        highest_read
+        read.highest as highest_read, -read.first as read_index
     from ends join earlier using (run, process, partition, "at")
     join shown using (run, process, partition, "at")
-    where type = 'ok' and ("offset" < previous or "offset" <= highest_read)"""
+    where type = 'ok' and ("offset" < previous or "offset" <= read.highest)"""
 
 # One row for each end offset that a client received under read_uncommitted although a record at or above it,
 # appended in the epoch of the leader that answered, had been acked before the client asked (acked: the
@@ -278,21 +289,27 @@ INT_NONMONOTONIC_POLL = """
     from odd_reads where "offset" <= seen"""
 
 # All other findings, by law, with the records concerned: those from low up to high. Nothing excuses a skip
-# inside one op, unless it passed over records that only acks and reads prove.
+# inside one op, unless it passed over records that only acks and reads prove. An end may also have fallen
+# below records of which nobody knows the offset: in doubt and never read, or markers. They were there when
+# the first line (since) showed that the log was longer.
 CONSUMER_STEPS = f"""
     with steps as (
         select case when "offset" <= seen then 'back' else form || 'skip' end as law, null as how,
             run, process, partition, "offset", seen, value, index, seen_index, subscribed,
             case when "offset" <= seen then "offset" else seen + 1 end as low,
             case when "offset" <= seen then seen else "offset" - 1 end as high,
-            form = '' or not leader_known as excusable
+            form = '' or not leader_known as excusable, null as since
         from poll_steps
         where "offset" <= seen or step in (select step from poll_skips)
         union all
         select 'end', case when acked is not null then 'behind-ack' end, run, process, partition, "offset",
             least(greatest(previous, highest_read::hugeint + 1, acked::hugeint + 1), {2**63 - 1})::bigint,
-            null, index, coalesce(acked_index, previous_index), false, "offset",
-            greatest(case when "offset" < previous then previous - 1 end, highest_read, acked), true
+            null, index,
+            coalesce(acked_index, if(coalesce(highest_read < previous, false), previous_index, read_index),
+                previous_index), false, "offset",
+            greatest(case when "offset" < previous then previous - 1 end, highest_read, acked), true,
+            least(if("offset" < previous, previous_index, null),
+                if("offset" <= highest_read, read_index, null), acked_index)
         from ends_fallen full join ends_behind using (run, process, partition, "at", index, "offset")),
     numbered as materialized (
         select *, row_number() over (order by run, partition, process, index, law, "offset") as number
@@ -305,9 +322,12 @@ CONSUMER_STEPS = f"""
         asof join permitted_losses l on l.run = s.run and l.partition = s.partition and l.permit = s.permit
             and l."offset" >= s.low
         where l."offset" <= s.high
-        group by number)
-    select n.*, least(permit, case when subscribed then {permits.SUBSCRIBE} end) as permit
-    from numbered n left join excuses using (number)"""
+        group by number),
+    covered as (
+        select n.*, least(permit, case when subscribed then {permits.SUBSCRIBE} end) as known,
+            since as invoked, null as invoked_time, if(law = 'end', {COVERED_BY}, null) as covered_by
+        from numbered n left join excuses using (number) left join partitions using (run, partition))
+    select *, coalesce(known, {PERHAPS_COVERED_BY}) as permit from covered"""
 
 LAWS = {
     finding_names.NONMONOTONIC_POLL: "back",

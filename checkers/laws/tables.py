@@ -43,8 +43,8 @@ TABLES: Mapping[str, pa.Schema] = {
     # One row for each partition that an assign or subscribe line names.
     "assigned": _schema(partition=INT, **_ITEM),
     # -- history.jsonl, in every unit of the run ------------------------------------------------------------
-    # The assign, subscribe and crash lines of clients, and polls that went on behind what they could not
-    # read: they move the position of a process. And the invocations of list_offsets.
+    # The assign, subscribe and crash lines of clients: they move the position of a process. And the
+    # invocations of list_offsets.
     "moves": _schema(at=INT, index=INT, time=INT, process=INT, type=TEXT, f=TEXT),
     # The ok polls of the final reads that returned nothing: no record, and no place that cannot be read.
     "empty_polls": _schema(at=INT, process=INT),

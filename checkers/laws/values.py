@@ -24,9 +24,10 @@ of this partition.
                     went; null: they were only told that the log goes on above it
     begun_above     it is lost because the log, which keeps everything, now begins above it (beyond: where)
     lost            an ok or doubtful send whose record is not where it was
-    gone            the same, and of a repeated value that any record of it is
+    gone            the same, and of a repeated value, and of one that was read, that any record of it is
     cause           the permit of that loss and its consequences (permits.py); where nobody can see whether it
-                    is lost: the permit that a loss would have, as a maybe
+                    is lost, because there is no leader's log or it begins above: the permit that a loss would
+                    have, as a maybe
     excuse          the same, and acks where nobody read it
 
 Entries count as in the table `placed` (log.py): those of a stray copy do not. The gates of a partition are
@@ -186,7 +187,8 @@ def _in_leader_log(offset: str) -> str:
 # show that it is there.
 _ACKED_ELSEWHERE = f"""not repeated and type = 'ok' and ack is not null and not {_in_leader_log("ack")}"""
 _UNREAD = f"""coalesce({_ACKED_ELSEWHERE}
-    and (by_final_reads and not final and (final_low <= ack and final_high > ack
+    and (by_final_reads and not final and (
+            final_low <= ack and final_high > ack and ack >= coalesce(begins, 0)
             or ack < told_to and ack >= greatest(begins, claims_from)
                 and (begins is not null or log_start is not null or keeps_all))
         or by_any_read and read_low is null and highest > ack), false)"""
@@ -206,11 +208,14 @@ _LOST = f"""coalesce(losses_judged and not repeated and case
 # It was sent, also if its invocation is a line that cannot be read.
 _SENT = "(sent > 0 or type is not null)"
 # Of a value that was sent more than once nobody knows which send wrote which record, nor which came first.
-_SOME_RECORD_LOST = f"""coalesce(losses_judged and repeated and {_SENT} and ({_NOWHERE} or vanished
-    or len(list_filter(acks, lambda o: o >= log_start and not {_in_leader_log("o")})) > 0), false)"""
+# Of any other one that was acked and read, the record that was read may be lost and the one acked there.
+_SOME_RECORD_LOST = f"""coalesce(losses_judged and {_SENT} and case when repeated then {_NOWHERE} or vanished
+    or len(list_filter(acks, lambda o: o >= log_start and not {_in_leader_log("o")})) > 0
+    else vanished and type <> 'fail' end, false)"""
 # Nobody can see whether it is lost; a send that certainly failed was never there.
-_BLIND = f"""(not coalesce(losses_judged, false) and {_SENT}
-    and (repeated or coalesce(type, 'info') <> 'fail'))"""
+_BLIND = f"""(not gone and {_SENT} and (repeated or coalesce(type, 'info') <> 'fail')
+    and (not coalesce(losses_judged, false) or log_start > 0 and (leader_low is null
+        or coalesce(ack < log_start, false) or coalesce(list_min(acks) < log_start, false))))"""
 
 _JUDGED = f"""
     bounded as (
@@ -232,18 +237,18 @@ _JUDGED = f"""
 
 # A send whose invocation is missing may have been invoked at any time. Where the leader's log is not known, a
 # record that a cause covers may be lost: a maybe.
-_COVERED_BY = f"""case
+COVERED_BY = f"""case
             when coalesce(invoked, -1) < unclean_index
                 or coalesce(invoked_time, {NEVER}) < unclean_time then {UNCLEAN}
             when unclean_maybe or coalesce(invoked_time, {NEVER}) < unclean_maybe_time then {UNCLEAN_MAYBE}
             when coalesce(invoked, -1) < budget_index then {BUDGET}
             when coalesce(invoked, -1) < budget_maybe_index then {BUDGET_MAYBE} end"""
+PERHAPS_COVERED_BY = f"""case when covered_by in ({UNCLEAN}, {UNCLEAN_MAYBE}) then {UNCLEAN_MAYBE}
+            when covered_by is not null then {BUDGET_MAYBE} end"""
 _CAUSES = f"""
-    , covered as (select *, {_COVERED_BY} as covered_by from judged),
+    , covered as (select *, {COVERED_BY} as covered_by from judged),
     permitted as (
-        select *, case when gone then covered_by
-            when blind and covered_by in ({UNCLEAN}, {UNCLEAN_MAYBE}) then {UNCLEAN_MAYBE}
-            when blind and covered_by is not null then {BUDGET_MAYBE} end as cause
+        select *, case when gone then covered_by when blind then {PERHAPS_COVERED_BY} end as cause
         from covered)
     select run, partition, value, sent, repeated, invoked, invoked_at, invoked_time, sender, type, done, line,
         process, pos, ack, acks, read_at, read_low, read_high, read_by, final, leader_at, leader_low,
@@ -254,7 +259,7 @@ _CAUSES = f"""
 
 # For values with the columns of `partitions` and `runs`: what the transaction's coordinator knew may be lost;
 # or its marker, where a loss of the record itself would be permitted.
-BY_INTERNAL_TOPICS = f"""case when coalesce(invoked, -1) < internal_index or {_COVERED_BY} is not null
+BY_INTERNAL_TOPICS = f"""case when coalesce(invoked, -1) < internal_index or {COVERED_BY} is not null
     then {INTERNAL_MAYBE} end"""
 
 _WITH_LISTS = """

@@ -190,6 +190,10 @@ def checked(about: Mapping[str, Any]) -> Mapping[str, Any]:
             raise FloodmarkError(f"run.json: `nodes` has {node[:60]!a}, and no file can be named for that")
     if not isinstance(partitions, dict) or not all(is_partition(*item) for item in partitions.items()):
         raise FloodmarkError("run.json: `partitions` is no map of numbers to partitions with `replicas`")
+    for key, assignment in partitions.items():
+        if unnamed := sorted({*assignment["replicas"]} - {*nodes}):
+            raise FloodmarkError(f"run.json: partition {key} has a replica on {unnamed[0][:60]!a}, which "
+                                 "`nodes` lacks: name every broker there")
     for name in ("guarantees", "settle", "leaders", "final_reads"):
         if not isinstance(about.get(name, {}), dict | None):
             raise FloodmarkError(f"run.json: `{name}` is no object")

@@ -166,7 +166,6 @@ def _history(one: Range, rows: Rows, special: Special) -> Parsed:
     }
     moves = is_client & _is(rows, "f", *MOVES)
     moves |= is_client & _is(rows, "f", "list_offsets") & _is(rows, "type", "invoke")
-    moves[items["corrupt"].row] = True
     empty = _in(process, special.final) & _is(rows, "f", "poll") & _is(rows, "type", "ok")
     empty[items["reads"].row] = empty[items["corrupt"].row] = False
     tables["empty_polls"] = _table("empty_polls", one.run, _take_rows(

@@ -57,6 +57,27 @@ def is_lost(world: World, send: Send) -> bool:
     return not partition.leader_offsets_of(send.value) and partition.log_start == 0
 
 
+def is_gone(world: World, send: Send) -> bool:
+    """It is lost, or one of its records is that was read where the leader's log does not have it."""
+    partition = world.partitions.get(send.partition)
+    if is_lost(world, send) or partition is None or is_blind(world, send) or not can_lose(world, send):
+        return is_lost(world, send)
+    return any(read.offset >= partition.log_start and not partition.leader_holds(read.offset, send.value)
+               for read in world.reads if (read.partition, read.value) == (send.partition, send.value))
+
+
+def may_be_gone(world: World, send: Send) -> bool:
+    """Nobody can see whether it is: there is no leader's log, or it begins above."""
+    if not can_lose(world, send) or is_gone(world, send):
+        return False
+    partition = world.partitions.get(send.partition)
+    if partition is None or is_blind(world, send):
+        return True
+    places = acks_of(world, send) if send.value in world.repeated else {send.offset} - {None}
+    return partition.log_start > 0 and (not partition.leader_offsets_of(send.value)
+                                        or any(place < partition.log_start for place in places))
+
+
 def is_unread(world: World, send: Send) -> bool:
     """There is no leader's log, and reads alone show that the record of this ok send is lost: the final
     readers returned a record at or below its offset, one above it, and not this one; or, in an imported
@@ -69,7 +90,8 @@ def is_unread(world: World, send: Send) -> bool:
     reads = [read for read in world.reads if read.partition == send.partition]
     final = [read for read in reads if read.process in final_readers(world)]
     if read_to_the_end(world, partition) and not any(read.value == send.value for read in final):
-        below = any(read.offset <= send.offset for read in final)
+        begins = max(beginnings(world, partition.key), default=0)
+        below = begins <= send.offset and any(read.offset <= send.offset for read in final)
         if below and any(read.offset > send.offset for read in final):
             return True
         if log_begins_at_or_below(world, partition, send.offset):
@@ -543,8 +565,8 @@ def follows(world: World, concerned: Iterable[Send], *, acks: bool = False) -> C
     lost, each may have been, and the cause is unsure."""
     causes: list[Cause | None] = []
     for send in concerned:
-        blind = is_blind(world, send) and can_lose(world, send) and not is_lost(world, send)
-        if not blind and not is_lost(world, send):
+        blind = may_be_gone(world, send)
+        if not blind and not is_gone(world, send):
             continue
         weak = acks and world.run["guarantees"].get("acks") != "all" and not world.was_read(send)
         cause = Cause(by=ACKS) if weak else losing_cause(world, send)
@@ -563,8 +585,8 @@ def follows_lost_offsets(world: World, partition: int, concerned: Callable[[int]
     permitted cause. An info send's offset is where it was read."""
     causes: list[Cause | None] = []
     for send in world.sends:
-        blind = is_blind(world, send) and can_lose(world, send) and not is_lost(world, send)
-        if send.partition == partition and (blind or is_lost(world, send)):
+        blind = may_be_gone(world, send)
+        if send.partition == partition and (blind or is_gone(world, send)):
             read_at = {read.offset for read in world.reads
                        if read.partition == partition and read.value == send.value}
             places = {send.offset} if send.offset is not None else read_at

@@ -7,7 +7,16 @@ answered before the other was invoked" orders anything; nothing is claimed below
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from twin_classes import SUBSCRIBE, Cause, first, follows, follows_lost_offsets, retried
+from twin_classes import (
+    SUBSCRIBE,
+    Cause,
+    beginnings,
+    first,
+    follows,
+    follows_lost_offsets,
+    losing_cause,
+    retried,
+)
 from twin_facts import Partition, Read, Send, World, reads_of
 from twin_folder import Line
 from twin_logs import Found
@@ -106,8 +115,6 @@ def poll_findings(world: World) -> Iterator[tuple[str, Found]]:
                 held = {}
             elif line["f"] in ("poll", "txn"):
                 yield from one_poll(world, line, held, subscribed=subscribed)
-                if line["f"] == "poll" and line.get("corrupt"):
-                    held = {}  # it went on behind what it could not read
 
 
 def one_poll(world: World, line: Line, held: dict[int, Position], *, subscribed: bool
@@ -134,7 +141,7 @@ def step(world: World, last: Read, following: Read, shown: set[int], form: str, 
     """From one read of a partition to the next: whether it goes backwards, or skips a record."""
     partition = world.partitions.get(last.partition)
     key = (last.partition, following.offset, following.value, following.index, following.place)
-    start = partition.log_start if partition is not None else 0
+    start = max([partition.log_start if partition is not None else 0, *beginnings(world, last.partition)])
     if following.offset <= last.offset:
         if following.offset >= start:
             excuse = excused(world, last, subscribed, lambda lost: following.offset <= lost <= last.offset)
@@ -142,7 +149,10 @@ def step(world: World, last: Read, following: Read, shown: set[int], form: str, 
         return
     skipped = {offset for offset in known_offsets(world, partition, last.partition)
                if last.offset < offset < following.offset and offset >= start and offset not in shown}
-    if skipped:
+    unreadable = {place["offset"] for line in world.lines if line["process"] == following.process
+                  and line["type"] != "invoke" and line["f"] == "poll"
+                  for place in line.get("corrupt") or [] if place["partition"] == last.partition}
+    if skipped and not any(last.offset < offset < following.offset for offset in unreadable):
         excuse = excused(world, last, subscribed, lambda lost: last.offset < lost < following.offset)
         proven_by_log = partition is not None and partition.usable
         yield form + "poll-skip", (key, None if form and proven_by_log else excuse)
@@ -176,13 +186,14 @@ def end_offset_regressed(world: World) -> Iterator[Found]:
     if world.folder.disordered:
         return
     last: dict[tuple[int, int], int] = {}  # (process, partition) -> the highest end of the last answer
-    polled: dict[tuple[int, int], int] = {}  # ... -> the offset above all its reads
+    polled: dict[tuple[int, int], tuple[int, int]] = {}  # ... -> (above all its reads, minus the first line)
+    answered: dict[tuple[int, int], int] = {}  # ... -> the line of the last answer
     for line in world.lines:
         if line["type"] == "invoke" or line["process"] < 0:
             continue
         for read in reads_of(line):
             place = (read.process, read.partition)
-            polled[place] = max(polled.get(place, 0), read.offset + 1)
+            polled[place] = max(polled.get(place, (0, 0)), (read.offset + 1, -line["position"]))
         if line["f"] == "list_offsets" and line["type"] == "ok":
             answers: dict[tuple[int, int], set[int]] = {}
             behind: dict[tuple[int, int], int] = {}  # (partition, end) -> above the acks that it is behind
@@ -191,14 +202,18 @@ def end_offset_regressed(world: World) -> Iterator[Found]:
                 behind[end["partition"], end["offset"]] = max(
                     behind.get((end["partition"], end["offset"]), 0), acked_to(world, line, end))
             for place, offsets in answers.items():
-                least = max(last.get(place, 0), polled.get(place, 0))
+                read_to, first_read = polled.get(place, (0, 0))
+                least = max(last.get(place, 0), read_to)
                 for offset in sorted(offsets):
                     acked = behind[place[1], offset]
                     if offset < max(least, acked):
                         how = "behind-ack" if offset < acked else None
-                        cause = fallen(world, place[1], offset, max(least, acked))
+                        since = [answered[place]] if last.get(place, 0) > offset else []
+                        since += [-first_read] if read_to > offset else []
+                        since += [acked_line(world, line, place[1], acked)] if acked > offset else []
+                        cause = fallen(world, place[1], offset, max(least, acked), min(since))
                         yield (place[1], offset, line["position"], how), cause
-                last[place] = max(offsets)
+                last[place], answered[place] = max(offsets), line["position"]
 
 
 def acked_to(world: World, line: Line, end: Line) -> int:
@@ -234,5 +249,21 @@ def epochs_of(world: World, send: Line) -> set[int]:
             and (each["partition"], each["offset"], each["value"]) == place}
 
 
-def fallen(world: World, partition: int, offset: int, least: int) -> Cause | None:
-    return follows_lost_offsets(world, partition, lambda lost: offset <= lost < least)
+def acked_line(world: World, line: Line, key: int, acked: int) -> int:
+    """The first line that acked the record just below."""
+    return min(other["position"] for other in world.lines
+               if other["position"] < line["position"] and other["type"] == "ok" and any(
+                   (send["partition"], send.get("offset")) == (key, acked - 1)
+                   for send in other.get("sends") or []))
+
+
+def fallen(world: World, partition: int, offset: int, least: int, since: int) -> Cause | None:
+    """A record that was lost by a permitted cause; or there may have been one of which nobody knows the
+    offset (in doubt, or a marker): it was there when line `since` showed that the log was longer."""
+    known = follows_lost_offsets(world, partition, lambda lost: offset <= lost < least)
+    if known is not None or partition not in world.partitions:
+        return known
+    there = Send(partition=partition, value=0, process=0, f="send", type="info", offset=None, invoked=since,
+                 invoked_time=-(1 << 70), completed=None, place=0)
+    cause = losing_cause(world, there)
+    return None if cause is None else Cause(by=cause.by, sure=False)

@@ -55,6 +55,8 @@ def read(path: Path) -> Folder:
     if twin_observes.shows(folder.run, "dumps"):
         for node in folder.run["nodes"]:
             read_dump(path / "logs", node, folder)
+        replicas = {node for spec in folder.run["partitions"].values() for node in spec["replicas"]}
+        folder.damaged |= replicas - {*folder.run["nodes"]}  # nobody reads their logs
     else:
         folder.damaged |= set(folder.run["nodes"])
     if twin_observes.events(folder.run) != []:

@@ -192,10 +192,9 @@ def measures_of(folder: Folder, history: Sequence[Parsed]) -> Row:
 def _faults(
     database: duckdb.DuckDBPyConnection, folder: Folder, spans: Sequence[FaultSpan], ends_ns: int
 ) -> Iterator[Row]:
-    null = {None: "null"}
     times = ", ".join(
-        f"({number}, {span.began_ns}, {span.until_ns(ends_ns)}, {null.get(span.over_ns, span.over_ns)})"
-        for number, span in enumerate(spans))
+        f"({number}, {span.began_ns}, {span.until_ns(ends_ns)}, {'null' if over is None else over})"
+        for number, span in enumerate(spans) for over in (span.over_ns,))
     database.execute("create temp table faults (number int, began hugeint, until hugeint, over hugeint)")
     if spans:
         database.execute(f"insert into faults values {times}")

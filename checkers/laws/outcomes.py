@@ -12,7 +12,9 @@ from floodmark.checkers.laws.values import BY_INTERNAL_TOPICS
 
 
 def outcomes(unit: Unit) -> None:
+    unit.make("read_apart", READ_APART)
     unit.find(finding_names.LOST_WRITE, with_nodes(LOST_WRITE))
+    unit.find(finding_names.LOST_WRITE, with_nodes(LOST_AS_ABORTED))
     unit.find(finding_names.LOST_WRITE, with_nodes(PERHAPS_LOST))
     unit.find(finding_names.UNSEEN, with_nodes(UNSEEN))
     unit.find(finding_names.DUPLICATE, with_nodes(DUPLICATE))
@@ -34,6 +36,13 @@ def lines(*columns: str) -> str:
 
 SEND = lines("invoked", "nullif(done, invoked)")
 SEND_AND_READ = lines("invoked", "nullif(done, invoked)", "nullif(nullif(read_by, invoked), done)")
+
+# Values that were read at several offsets, and the first line that returned them there. All others were read
+# first by read_by.
+READ_APART = """
+select run, partition, value, "offset", min(index) as seen_by
+from reads semi join (from value_rows where read_low < read_high) using (run, partition, value)
+group by all"""
 
 
 def with_nodes(select: str) -> str:
@@ -64,6 +73,15 @@ select v.run, v.partition, v.ack as "offset", v.value,
     case when weak_acks then {ACKS} else cause end as permit, {SEND} as ops
 from lost v left join partitions using (run, partition) left join instead using (run, partition, ack)"""
 
+# An ok send of a txn whose only entry in the leader's final log is aborted.
+LOST_AS_ABORTED = f"""
+select v.run, v.partition, leader_low as "offset", v.value, 'aborted' as how, {BY_INTERNAL_TOPICS} as permit,
+    {SEND} as ops
+from by_value v join partitions using (run, partition) join runs using (run)
+semi join (from sends where f = 'txn') using (run, partition, value)
+where transactional and losses_judged and type = 'ok' and not repeated and not lost
+    and leader_low = leader_high and len(live_at) = 0"""
+
 # Without the leader's log: an ok send that no final read returned, and that nothing shows to be lost. Where
 # logs are promised, unseen is unknown without them; where they are not, only this says so.
 PERHAPS_LOST = f"""
@@ -92,14 +110,25 @@ with twice as (
     from by_value v left join partitions using (run, partition)
     where not repeated and (leader_low < leader_high or read_low < read_high or ack <> read_low))
 select v.run, v.partition, places[1] as "offset", places[2] as seen, v.value,
-    coalesce(cause, case when retried then {RETRIES} end) as permit, {SEND_AND_READ} as ops
-from twice v where len(places) > 1"""
+    coalesce(cause, case when retried then {RETRIES} end) as permit,
+    {lines("invoked", "nullif(done, invoked)",
+           "nullif(nullif(coalesce(one.seen_by, read_by), invoked), done)",
+           "nullif(other.seen_by, done)")} as ops
+from twice v
+left join read_apart one on one.run = v.run and one.partition = v.partition and one.value = v.value
+    and one."offset" = places[1]
+left join read_apart other on other.run = v.run and other.partition = v.partition and other.value = v.value
+    and other."offset" = places[2]
+where len(places) > 1"""
 
 # A value that was read or logged and that nobody sent to that partition.
 PHANTOM = f"""
 select v.run, v.partition, coalesce(read_low, leader_low) as "offset", v.value,
-    {lines("read_by")} as ops
-from by_value v where sent = 0 and (read_low is not null or leader_low is not null or others > 0)"""
+    {lines("coalesce(seen_by, read_by)")} as ops
+from by_value v
+left join read_apart r on r.run = v.run and r.partition = v.partition and r.value = v.value
+    and r."offset" = read_low
+where sent = 0 and (read_low is not null or leader_low is not null or others > 0)"""
 
 # A value whose send certainly failed was read, or is committed in the leader's log and not aborted. In a run
 # with transactions, records at or above the last stable offset are undecided: the answer may have come before
@@ -135,21 +164,23 @@ where not uncommitted and type is distinct from 'fail'"""
 
 # An offset was read with a value that the leader's final log does not have there.
 SAW_THEN_LOST = f"""
-select v.run, v.partition, unnest(vanished_at) as "offset", v.value, cause as permit,
-    {lines("done", "read_by")} as ops
-from by_value v where vanished"""
+with gone as (select *, unnest(vanished_at) as "offset" from by_value where vanished)
+select v.run, v.partition, "offset", v.value, cause as permit,
+    {lines("done", "coalesce(seen_by, read_by)")} as ops
+from gone v left join read_apart using (run, partition, value, "offset")"""
 
 # One offset showed two values to clients: acks of ok sends and reads.
 INCONSISTENT_OFFSETS = """
 with shown as (
-    select run, partition, value, excuse, least(done, read_by) as line, read_low as "offset"
-    from by_value where read_low is not null
+    select run, partition, value, excuse, least(if(ack = read_low, done, null), read_by) as line,
+        read_low as "offset"
+    from by_value where read_low = read_high
     union all
-    select run, partition, value, excuse, least(done, read_by), ack
-    from by_value where not repeated and ack is distinct from read_low
+    select run, partition, value, excuse, least(if(ack = "offset", done, null), seen_by), "offset"
+    from by_value join read_apart using (run, partition, value)
     union all
-    select run, partition, value, excuse, least(done, read_by), unnest(read_at[2:])
-    from by_value where read_low < read_high)
+    select run, partition, value, excuse, done, ack
+    from by_value where not repeated and ack is not null and not coalesce(list_contains(read_at, ack), false))
 select run, partition, "offset", min(value) as value, max(value) as seen, min(excuse) as permit,
     list_sort(list(distinct line)) as ops
 from shown semi join (

@@ -25,9 +25,14 @@ from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came. (After a plain KeyboardInterrupt in a code that was made from a text, as a dataclass is
+    at its import, `python -m` ends by SIGINT, whatever exit code it is given: CPython, run_eval_code_obj.)"""
+
+
 @contextmanager
 def raised_by_sigterm() -> Iterator[None]:
-    """A context in which SIGTERM raises KeyboardInterrupt; at its end the old handler is restored. (Only a
+    """A context in which SIGTERM raises Terminated; at its end the old handler is restored. (Only a
     main thread can set handlers.)"""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -35,7 +40,7 @@ def raised_by_sigterm() -> Iterator[None]:
 
     def end(*_: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt("ended by SIGTERM")
+        raise Terminated("ended by SIGTERM")
 
     from floodmark.harness.event_loop import sigterm_handler_restored  # imports asyncio: not for --help
 

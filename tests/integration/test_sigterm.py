@@ -115,6 +115,16 @@ def test_it_is_raised_once_and_what_tidies_up_is_not_disturbed(capsys: pytest.Ca
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+def test_its_exit_code_is_kept_wherever_it_strikes(tmp_path: Path) -> None:
+    """Also while a class is made from a text, as at the import of a dataclass."""
+    (tmp_path / "struck.py").write_text(
+        "import signal, sys\nfrom floodmark.harness.commands.error_exits import code_of\n"
+        "sys.exit(code_of(lambda: exec('signal.raise_signal(signal.SIGTERM)')))\n")
+    ran = subprocess.run([sys.executable, "-m", "struck"], cwd=tmp_path, capture_output=True, text=True,
+                         check=False)
+    assert (ran.returncode, ran.stderr) == (4, "floodmark: ended by SIGTERM\n")
+
+
 def test_an_event_loop_that_took_it_gives_it_back() -> None:
     with raised_by_sigterm():
         ours = signal.getsignal(signal.SIGTERM)

@@ -13,6 +13,7 @@ from twin_classes import (
     follows,
     internal_topics,
     is_below_the_beginning,
+    is_blind,
     is_lost,
     is_unread,
     of_lost_write,
@@ -30,6 +31,9 @@ def lost_write(world: World) -> Iterator[Found]:
         if is_lost(world, send):
             how = "log-start" if is_below_the_beginning(world, send) else how_lost(world, send)
             yield (send.partition, send.offset, send.value, how), of_lost_write(world, send)
+        elif send.f == "txn" and send.value not in world.repeated and not is_blind(world, send) and (
+                aborted_at(world, send) is not None):
+            yield (send.partition, send.offset, send.value, "aborted"), internal_topics(world, send)
 
 
 def how_lost(world: World, send: Send) -> str:

@@ -151,8 +151,7 @@ def test_an_engine_that_dies_in_mid_run_is_an_error_and_no_hang(
                 await stage.cluster.start_node("n1")
             with pytest.raises(FloodmarkError, match="does it still run"):
                 await stage.place.log_dir("n1")
-            with pytest.raises(FloodmarkError, match="does it still run"):
-                await stage.cluster.mend()
+            assert any("does it still run" in left for left in await stage.cluster.mend())
             await stage.cluster.stop()
 
         stage.play(story(), WAIT_S)

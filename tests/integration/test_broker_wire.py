@@ -120,7 +120,7 @@ def test_who_does_not_lead_says_so(cluster: RealBrokers) -> None:
 
 
 def test_a_fetch_names_its_epoch(leader: Raw, cluster: RealBrokers) -> None:
-    """A fetch with an epoch below the leader's gets 74, above it 75 (KIP-320)."""
+    """A fetch with an epoch above the leader's gets 75 (KIP-320)."""
     epoch = cluster.partition("t")["epoch"]
 
     assert int(leader.fetch("t", 0, epoch=epoch).error_code) == errors.NONE

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import here
 import pytest
@@ -78,7 +79,8 @@ def test_any_value_anywhere_raises_nothing(tmp_path: Path, golden: str, kind: st
         run_json = json.loads(file.read_text())
         content = leaderless(run_json) if kind == "leaderless" else run_json
     judged = 0
-    for number, at in enumerate(places(content), RUNS.index(golden)):
+    for at in places(content):
+        number = crc32(repr(at).encode()) + RUNS.index(golden)
         for odd in ODD[number % STEP :: STEP]:
             file.write_text("\n".join((json.dumps(with_odd(content, at, odd)), *rest)))
             opened = open_folder(folder)

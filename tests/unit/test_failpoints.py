@@ -25,6 +25,7 @@ from floodmark.broker.protocol.messages import (
 from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from floodmark.broker.server.config import ConfigError, parse_config
 from floodmark.broker.server.effect_runner import EffectRunner, HostedPartition
+from floodmark.broker.storage.checkpoint_files import read_epoch_checkpoint
 from floodmark.broker.storage.local_log import LocalLog
 from floodmark.broker.storage.log_directory import LogDirectory
 from floodmark.broker.testing.armed_failpoint import Fate
@@ -364,6 +365,7 @@ def test_an_elected_leader_is_held_after_its_epoch_and_before_all_else(tmp_path:
         one.leads(1, 1, isr=(1,))
         assert one.lines()[-3:] == ["become_leader", "checkpoint", "failpoint"]
         assert one.out == []
+        assert read_epoch_checkpoint(tmp_path / "log" / "t-0" / "leader-epoch-checkpoint") == ((0, 0), (1, 1))
         one.points.release({})
 
     play(story)

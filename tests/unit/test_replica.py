@@ -99,10 +99,12 @@ def leader(*batches: Batch, isr: tuple[int, ...] = (1, 2, 3), hw: int = 0, epoch
 
 
 def test_epochs_are_checked_before_leadership() -> None:
-    """74, 75, then 6: also on a follower."""
+    """By a follower, which could answer to all of them that it does not lead."""
     it = replica()
     it.step(leads(2, 5))
-    for epoch, error in ((4, 74), (6, 75), (5, 6), (-1, 6)):
+    of_epoch = {4: errors.FENCED_LEADER_EPOCH, 6: errors.UNKNOWN_LEADER_EPOCH,
+                5: errors.NOT_LEADER_OR_FOLLOWER, -1: errors.NOT_LEADER_OR_FOLLOWER}
+    for epoch, error in of_epoch.items():
         assert only(it.step(fetch(CONSUMER, 0, epoch, -1)), FetchAnswer).error == error
         request = OffsetsForLeaderEpoch(now_ms=0, token="e", replica=3, current_leader_epoch=epoch, epoch=0)
         assert only(it.step(request), EndOffsetAnswer).error == error

@@ -207,8 +207,8 @@ def own_files(folder: Path, name: str, *, trace: bool) -> dict[str, Any]:
 
 def property_line(key: str, value: str, *, escapes: bool) -> str:
     """One line of a properties file. UsageError for a key or value with a line break or a comment, which
-    would change the other lines. escapes: as Java reads it,
-    a backslash doubled, and what is not ASCII as \\uXXXX; else the last character may not be a backslash."""
+    would change the other lines. escapes: as Java reads it, a backslash doubled, and what is not ASCII as
+    \\uXXXX; else the last character may not be a backslash."""
     text = f"{key}={value}"
     continues = value.endswith("\\") and not escapes
     if len(text.splitlines()) != 1 or not text.isprintable() or continues or _KEY.fullmatch(key) is None:

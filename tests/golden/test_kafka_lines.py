@@ -15,7 +15,8 @@ from trace_laws import FIELDS, STATE
 from floodmark.harness.cluster.kafka import kafka_trace
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
 from floodmark.harness.cluster.kafka.log_lines import read_line
-from floodmark.harness.cluster.kafka.metadata_log import FOLDER, SEGMENT
+from floodmark.harness.cluster.kafka.metadata_log import SEGMENT
+from floodmark.harness.cluster.log_extents import METADATA
 from floodmark.harness.trace import Line, Raw, merge
 
 HERE = Path(__file__).parent / "kafka_lines"
@@ -30,8 +31,8 @@ def made(folder: Path, version: str) -> list[Line]:
         kafka_trace.write_broker_trace(HERE / f"{version}-{name}.log", file, node_id=number, clock=clock)
     records = HERE / f"{version}-controller.records"
     if records.exists():
-        (folder / FOLDER).mkdir()
-        (folder / FOLDER / SEGMENT).write_bytes(records.read_bytes())
+        (folder / METADATA).mkdir()
+        (folder / METADATA / SEGMENT).write_bytes(records.read_bytes())
         files["controller"] = folder / "controller.trace"
         kafka_trace.write_controller_trace(folder, files["controller"], node_id=100, clock=clock)
     raw = Raw(files=files, names={1: "n1", 2: "n2", 3: "n3", 100: "controller"},

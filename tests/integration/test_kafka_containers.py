@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cluster_stories import NODES, SPECS
 from command_line import floodmark
-from container_stage import Stage, connect, left
+from container_stage import Stage, begun, connect
 from real_kafka import skip_without, software_of
 
 from floodmark.harness.cluster.containers import images
@@ -31,14 +31,8 @@ VERSIONS = [NEW, *([OLD] if os.environ.get("FLOODMARK_ALL_CASES") else [])]
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Three brokers; in the end nothing of them is left on the engine."""
     skip_without(request.param)
-    stage = Stage(tmp_path_factory.mktemp("kafka") / "run", kafka=request.param)
-    volumes = stage.place.disks
-    try:
-        stage.play(stage.begin(SPECS))
+    with begun(Stage(tmp_path_factory.mktemp("kafka") / "run", kafka=request.param), SPECS) as stage:
         yield stage
-    finally:
-        stage.close()
-    assert left(volumes._lab.run) == {}
 
 
 def in_isr(node: str) -> Any:

@@ -147,9 +147,14 @@ class Stage:
 @contextmanager
 def stage_of_one(folder: Path, specs: Sequence[PartitionSpec], **config: str) -> Iterator[Stage]:
     """One broker that is up; at the end nothing of the run is left, no loop device either."""
-    stage = Stage(folder / "run", 1, **config)
-    volumes = stage.place.disks
-    run = volumes._lab.run
+    with begun(Stage(folder / "run", 1, **config), specs) as stage:
+        yield stage
+
+
+@contextmanager
+def begun(stage: "Stage", specs: Sequence[PartitionSpec]) -> Iterator["Stage"]:
+    """The stage when its brokers are up; at the end nothing of the run is left on the engine."""
+    run = stage.place.disks._lab.run
     try:
         stage.play(stage.begin(specs))
         yield stage

@@ -29,7 +29,6 @@ from floodmark.harness.cluster.kafka.distribution import Distribution, is_image,
 from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.metadata_log import (
-    FOLDER,
     SEGMENT,
     ControllerState,
     Decisions,
@@ -41,6 +40,7 @@ from floodmark.harness.cluster.kafka.metadata_log import (
 )
 from floodmark.harness.cluster.kafka.settings import OURS, effective
 from floodmark.harness.cluster.layout import Layout, lay_out, property_line
+from floodmark.harness.cluster.log_extents import METADATA
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.system import JavaSoftware
@@ -360,7 +360,7 @@ def test_features_other_than_requested_are_refused_by_name() -> None:
 
 def test_a_metadata_log_that_is_created_while_it_is_opened_is_read_the_next_time(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / FOLDER).mkdir()
+    (tmp_path / METADATA).mkdir()
     open_file = Path.open
 
     def open_too_early(path: Path, *words: Any, **options: Any) -> Any:
@@ -377,8 +377,8 @@ def test_a_metadata_log_that_is_created_while_it_is_opened_is_read_the_next_time
 
 def test_a_metadata_log_is_read_by_one_thread_at_a_time_and_on_in_the_next_segment(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / FOLDER).mkdir()
-    (tmp_path / FOLDER / SEGMENT).write_bytes(batch_of(*CREATED))
+    (tmp_path / METADATA).mkdir()
+    (tmp_path / METADATA / SEGMENT).write_bytes(batch_of(*CREATED))
     log, both, read = MetadataLog(tmp_path), threading.Barrier(2, timeout=0.2), metadata_log._records
     log.decisions()
 
@@ -388,7 +388,7 @@ def test_a_metadata_log_is_read_by_one_thread_at_a_time_and_on_in_the_next_segme
         return read(data)
 
     monkeypatch.setattr(metadata_log, "_records", meet)
-    (tmp_path / FOLDER / f"{2:020d}.log").write_bytes(batch_of(change({0: int32s(2, 3)})))
+    (tmp_path / METADATA / f"{2:020d}.log").write_bytes(batch_of(change({0: int32s(2, 3)})))
     with ThreadPoolExecutor(2) as readers:
         list(readers.map(lambda _: log.decisions(), range(2)))
     state = log.decisions().by_name()["log", 0]
@@ -396,8 +396,8 @@ def test_a_metadata_log_is_read_by_one_thread_at_a_time_and_on_in_the_next_segme
 
 
 def test_a_metadata_log_without_its_start_is_refused(tmp_path: Path) -> None:
-    (tmp_path / FOLDER).mkdir()
-    (tmp_path / FOLDER / "00000000000000000042.log").touch()
+    (tmp_path / METADATA).mkdir()
+    (tmp_path / METADATA / "00000000000000000042.log").touch()
     with pytest.raises(FloodmarkError, match="no longer begins at offset 0"):
         MetadataLog(tmp_path).decisions()
 

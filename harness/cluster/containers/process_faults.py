@@ -2,7 +2,7 @@
 
 Rules
 1. Where clocks can be bumped (not with Apache Kafka) every process preloads libfaketime, which reads the
-   offset from FOLDER/work/NAME.clock whenever the process asks for the time: a bump takes effect at once and
+   offset from the file NAME.clock whenever the process asks for the time: a bump takes effect at once and
    outlives the broker. The file is replaced atomically: a process never reads half an offset. Monotonic
    clocks do not change: sessions, time-outs and the trace use them. The machine's own clock is never set.
 2. The kernel kills a broker that needs more than its limit; while the limit is in force such an end is

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.client.codec import TopicPartition
+from floodmark.harness.cluster.log_extents import METADATA
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.record_batches import HEADER, BatchError, frame, records
 
-FOLDER = "__cluster_metadata-0"
 SEGMENT = "00000000000000000000.log"  # the first
 NO_LEADER = -1
 _FENCED = {1: True, -1: False}  # values in BrokerRegistrationChange
@@ -72,7 +72,7 @@ class MetadataLog:
     """Follows the metadata log of one controller; `log_dir` is its log.dirs."""
 
     def __init__(self, log_dir: Path) -> None:
-        self._folder = log_dir / FOLDER
+        self._folder = log_dir / METADATA
         self._segment, self._at = SEGMENT, 0
         self._decisions = Decisions()
         self._reading = threading.Lock()
@@ -229,7 +229,7 @@ def formatted_features(log_dir: Path) -> Mapping[str, int]:
     (before 3.3). The format command writes it: into the folder itself up to 4.3, into __cluster_metadata-0
     from 4.4 on."""
     decisions = Decisions()
-    for path in sorted((*log_dir.glob("*.checkpoint"), *(log_dir / FOLDER).glob("*.checkpoint"))):
+    for path in sorted((*log_dir.glob("*.checkpoint"), *(log_dir / METADATA).glob("*.checkpoint"))):
         try:
             for _, value in _records(path.read_bytes())[0]:
                 apply_record(decisions, value)

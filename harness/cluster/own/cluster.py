@@ -56,6 +56,7 @@ CLIENT_CONNECT_S = 2.0  # a handshake of TLS and SASL takes several round trips
 _BREAK = "faults on your own cluster need --i-may-break-this"
 _NOT_SHOWN = frozenset({"leader", "epoch", "log_start", "isr", "checkpointed_hw", "epochs", "clean",
                         "proposing"})
+_NO_RESET = "the owner's commands cut links, they do not reset connections"
 _NO_CONTROLLER = "the controller of your own cluster is no node of it: no command kills or pauses it"
 _NEVER: Mapping[Any, str] = {  # what it never suffers, see Cluster.lacks
     protocols.BadDisks: "floodmark does not damage the disks of your own cluster",
@@ -67,10 +68,10 @@ _NEVER: Mapping[Any, str] = {  # what it never suffers, see Cluster.lacks
     protocols.MemoryLimits: "floodmark does not limit the memory of your own cluster",
     protocols.Packets: "the owner's commands cut links, they do not degrade them",
     protocols.PowerCuts: "it is unknown what the disks of your own cluster have synced",
-    protocols.Resets: "the owner's commands cut links, they do not reset connections",
+    protocols.Resets: _NO_RESET,
     protocols.Traces: "its processes write no trace for floodmark",
     protocols.Wipes: "floodmark does not empty the disks of your own cluster",
-    "cut reset": "the owner's commands cut links, they do not reset connections",
+    "cut reset": _NO_RESET,
     **{f"{f} {CONTROLLER}": _NO_CONTROLLER for f, fault in FAULTS.items() if fault.on == "nodes"},
 }
 _ELECT, _NOT_CONTROLLER = "ElectLeaders", "NOT_CONTROLLER"

@@ -59,6 +59,20 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._full = False
         self._handle_frames()
+        self._limit_reading()
+
+    def _limit_reading(self) -> None:
+        """Stop reading when much has come behind a request that must wait. The rest of a request is always
+        read, however long it is."""
+        waits = self._request_in_progress or self._full
+        reading = not waits or len(self._buffer) <= _READ_AHEAD_BYTES
+        if self._transport is None or reading == self._reading:
+            return
+        self._reading = reading
+        if reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
     def data_received(self, data: bytes) -> None:
         buffer = self._buffer
@@ -73,9 +87,7 @@ class Connection(asyncio.Protocol):
             return
         buffer += data
         self._handle_frames()
-        if len(buffer) > _READ_AHEAD_BYTES and self._request_in_progress and self._transport is not None:
-            self._reading = False
-            self._transport.pause_reading()
+        self._limit_reading()
 
     def answer(self, frame: bytes | None) -> None:
         """Write the response to the request in progress; None: it gets none (acks=0)."""
@@ -87,9 +99,7 @@ class Connection(asyncio.Protocol):
         self._request_in_progress = False
         if self._buffer:
             self._handle_frames()
-        if not self._reading and len(self._buffer) <= _READ_AHEAD_BYTES:
-            self._reading = True
-            transport.resume_reading()
+        self._limit_reading()
 
     def close(self, why: str) -> None:
         if self._transport is not None and not self._transport.is_closing():

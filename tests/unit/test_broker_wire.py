@@ -10,19 +10,21 @@ from floodmark.broker.protocol.metadata import BrokerInfo, Metadata, PartitionIn
 from floodmark.broker.server.api_versions import (
     OFFERED,
     SERVED_BY_CONTROLLER,
+    answer_api_versions,
     is_served,
-    write_api_versions_response,
 )
 from floodmark.broker.wire import api_keys, codec
-from floodmark.broker.wire.api_keys import FETCH, PRODUCE
+from floodmark.broker.wire.api_keys import CREATE_TOPICS, FETCH, PRODUCE
 from floodmark.broker.wire.codec import (
     WireError,
+    error_code,
     make,
     milliseconds,
     read_request,
     read_request_header,
     read_response,
     request_parts,
+    response_parts,
     write_request,
     write_response,
 )
@@ -41,6 +43,14 @@ from floodmark.broker.wire.leader_and_isr_codec import (
     write_leader_and_isr,
     write_leader_and_isr_response,
 )
+
+API_VERSIONS_3 = b"\0\x12\0\3\0\0\0\5\xff\xff\0\2x\2y\0"
+
+
+def api_versions(frame: bytes = API_VERSIONS_3, offered: dict[int, tuple[int, int]] = OFFERED) -> bytes:
+    """The answer's frame, without its size."""
+    return answer_api_versions(frame, read_request_header(frame), offered)[4:]
+
 
 TOPICS = ("t", "a-much-longer-name." * 12)
 
@@ -155,7 +165,7 @@ def test_random_bytes_are_a_wire_error_or_a_request() -> None:
 
 def test_an_answer_to_another_request_is_refused() -> None:
     """Correlation ids are compared."""
-    frame = write_response(5, write_api_versions_response(3, OFFERED))[4:]
+    frame = api_versions()
 
     assert read_response(frame, api_keys.API_VERSIONS, 3, 5).api_keys
     with pytest.raises(WireError, match="another request"):
@@ -164,7 +174,7 @@ def test_an_answer_to_another_request_is_refused() -> None:
 
 def test_the_offered_api_versions() -> None:
     """Produce from 0 though 0-2 are refused (KAFKA-18659); Fetch 15 is served and not offered."""
-    answer = write_api_versions_response(3, OFFERED)
+    answer = read_response(api_versions(), api_keys.API_VERSIONS, 3, 5)
     offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
     assert offered[PRODUCE] == (0, 9)
@@ -175,13 +185,25 @@ def test_the_offered_api_versions() -> None:
     assert not is_served(FETCH, 13)
 
 
-def test_an_unknown_api_versions_is_answered_with_version_0_and_35() -> None:
-    """KIP-511: with the full list, in the version that every client can read."""
-    frame = write_response(1, write_api_versions_response(17, SERVED_BY_CONTROLLER))[4:]
-    answer = read_response(frame, api_keys.API_VERSIONS, 0, 1)
+@pytest.mark.parametrize("version", [-1, 4, 17])
+def test_an_unknown_api_versions_is_answered_with_version_0_and_35(version: int) -> None:
+    """KIP-511: with the full list, in the version that every client can read, whatever its body is."""
+    frame = b"\0\x12" + version.to_bytes(2, signed=True) + b"\0\0\0\1\xff\xff\x99"
+    answer = read_response(api_versions(frame, SERVED_BY_CONTROLLER), api_keys.API_VERSIONS, 0, 1)
 
     assert int(answer.error_code) == 35
     assert {each.api_key for each in answer.api_keys} == set(SERVED_BY_CONTROLLER)
+
+
+def test_an_error_message_that_quotes_a_long_name_can_be_written_in_every_version() -> None:
+    """A string of the versions that are not flexible has 32,767 bytes at most."""
+    for version in (4, 7):
+        cls, parts = response_parts(CREATE_TOPICS, version)
+        topic = make(parts.CreatableTopicResult, name="t", topic_id=None, error_code=error_code(17),
+                     error_message=repr("\0" * 30_000), configs=())
+        frame = write_response(1, make(cls, throttle_time=milliseconds(0), topics=(topic,)))
+
+        assert read_response(frame[4:], CREATE_TOPICS, version, 1).topics[0].error_message[:3] == "'\\x"
 
 
 def test_leader_and_isr_is_read_back_as_written() -> None:

@@ -154,6 +154,10 @@ def test_a_deleted_topic_can_be_created_again() -> None:
         ({"min.insync.replicas": "2", "retention.ms": "-1", "cleanup.policy": "delete"}, errors.NONE),
         ({"min.insync.replicas": "0"}, errors.INVALID_CONFIG),
         ({"segment.bytes": "many"}, errors.INVALID_CONFIG),
+        ({"segment.bytes": "1_000"}, errors.INVALID_CONFIG),
+        ({"segment.bytes": str(2**31)}, errors.INVALID_CONFIG),
+        ({"flush.messages": str(2**63 - 1)}, errors.NONE),
+        ({"flush.messages": "9" * 5_000}, errors.INVALID_CONFIG),  # more digits than int() takes
         ({"unclean.leader.election.enable": "maybe"}, errors.INVALID_CONFIG),
         ({"min.insync.replica": "2"}, errors.INVALID_CONFIG),
         ({"cleanup.policy": "compact"}, errors.POLICY_VIOLATION),

@@ -19,7 +19,15 @@ from floodmark.broker.protocol.metadata import Metadata, PartitionInfo
 from floodmark.broker.protocol.topic_placement import is_topic_name
 from floodmark.broker.server.config import CLUSTER_ID
 from floodmark.broker.wire import api_keys
-from floodmark.broker.wire.codec import NO_THROTTLE_TIME, error_code, make, response_parts
+from floodmark.broker.wire.codec import (
+    NO_THROTTLE_TIME,
+    RequestHeader,
+    error_code,
+    make,
+    read_request,
+    response_parts,
+    write_response,
+)
 
 # api key -> (least, greatest) version offered
 OFFERED = {
@@ -70,17 +78,20 @@ def is_served(key: int, version: int) -> bool:
     return least <= version <= greatest
 
 
-def write_api_versions_response(version: int, offered: dict[int, tuple[int, int]]) -> Any:
-    """Build the response's body; version 0 with an error where the request's version is unknown."""
+def answer_api_versions(frame: bytes, head: RequestHeader, offered: dict[int, tuple[int, int]]) -> bytes:
+    """Read the request and write the response (rule 3)."""
     least, greatest = offered[api_keys.API_VERSIONS]
-    known = least <= version <= greatest
-    answer, parts = response_parts(api_keys.API_VERSIONS, version if known else 0)
+    known = least <= head.version <= greatest
+    if known:
+        read_request(frame, head)
+    answer, parts = response_parts(api_keys.API_VERSIONS, head.version if known else 0)
     keys = tuple(
         make(parts.ApiVersion, api_key=key, min_version=low, max_version=high)
         for key, (low, high) in sorted(offered.items())
     )
     error = errors.NONE if known else errors.UNSUPPORTED_VERSION
-    return make(answer, error_code=error_code(error), api_keys=keys, throttle_time=NO_THROTTLE_TIME)
+    body = make(answer, error_code=error_code(error), api_keys=keys, throttle_time=NO_THROTTLE_TIME)
+    return write_response(head.correlation, body)
 
 
 def write_metadata_response(

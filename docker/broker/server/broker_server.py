@@ -18,8 +18,8 @@ from floodmark.broker.protocol.messages import NO_EPOCH, ProposeIsr
 from floodmark.broker.protocol.metadata import Metadata
 from floodmark.broker.server.api_versions import (
     OFFERED,
+    answer_api_versions,
     is_served,
-    write_api_versions_response,
     write_metadata_response,
 )
 from floodmark.broker.server.broker_lifecycle_manager import UNREGISTERED, BrokerLifecycleManager
@@ -227,7 +227,7 @@ class BrokerServer:
                 write_leader_and_isr_response(head.correlation, self._handle_leader_and_isr(frame, head))
             )
         elif head.key == api_keys.API_VERSIONS:
-            connection.answer(write_response(head.correlation, self._answer_api_versions(frame, head)))
+            connection.answer(answer_api_versions(frame, head, OFFERED))
         elif is_served(head.key, head.version):
             self._handle_other_request(connection, frame, head)
         else:
@@ -249,11 +249,6 @@ class BrokerServer:
             connection.answer(write_response(head.correlation, body))
         else:
             self._forwarder.forward_request(connection, frame, head)
-
-    def _answer_api_versions(self, frame: bytes, head: RequestHeader) -> Any:
-        if head.version <= OFFERED[api_keys.API_VERSIONS][1]:
-            read_request(frame, head)
-        return write_api_versions_response(head.version, OFFERED)
 
     def _find_partition(self, topic: str, partition: int) -> tuple[HostedPartition | None, int]:
         """Find the replica here, or the error that says why there is none."""

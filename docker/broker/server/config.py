@@ -102,7 +102,7 @@ def _format_value(value: object) -> str:
 def _parse_integer(least: int, most: int = INT_MAX) -> Callable[[str], int]:
     def read(text: str) -> int:
         try:
-            value = int(text)
+            value = int(text.replace("_", "x"))  # int() would accept 1_000
         except ValueError:
             raise ValueError(f"a whole number is expected, not {text!r}") from None
         if not least <= value <= most:
@@ -216,6 +216,11 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "floodmark.failpoints": ("failpoints", parse_failpoint_setting),
 }
 _REQUIRED = ("process.roles", "node.id", "listeners", "log.dirs")
+
+
+def parse_value(key: str, text: str) -> object:
+    """Parse the value of a key that a broker knows. ValueError says what is expected."""
+    return _KEYS[key][1](text)
 
 
 def read_properties(text: str) -> list[tuple[int, str, str]]:

@@ -27,7 +27,7 @@ from floodmark.broker.protocol.messages import (
 )
 from floodmark.broker.protocol.metadata import Metadata, TopicInfo
 from floodmark.broker.protocol.topic_placement import USE_DEFAULT
-from floodmark.broker.server.api_versions import SERVED_BY_CONTROLLER, write_api_versions_response
+from floodmark.broker.server.api_versions import SERVED_BY_CONTROLLER, answer_api_versions
 from floodmark.broker.server.socket_server import Connection
 from floodmark.broker.server.topic_configs import TOPIC_RESOURCE, alter_configs, check_topic_configs
 from floodmark.broker.testing.armed_failpoint import Fate
@@ -80,18 +80,16 @@ class ControllerApis:
     def handle_request(self, connection: Connection, frame: bytes) -> None:
         head = read_request_header(frame)
         if head.key == api_keys.API_VERSIONS:
-            if head.version <= SERVED_BY_CONTROLLER[api_keys.API_VERSIONS][1]:
-                read_request(frame, head)
-            body = write_api_versions_response(head.version, SERVED_BY_CONTROLLER)
+            connection.answer(answer_api_versions(frame, head, SERVED_BY_CONTROLLER))
+            return
+        least, greatest = SERVED_BY_CONTROLLER.get(head.key, (1, 0))
+        if not least <= head.version <= greatest:
+            raise WireError(f"api key {head.key}, version {head.version} is not served by a controller")
+        request = read_request(frame, head)
+        if head.key == api_keys.ALTER_PARTITION:
+            self._alter_partition(connection, request, head)
         else:
-            least, greatest = SERVED_BY_CONTROLLER.get(head.key, (1, 0))
-            if not least <= head.version <= greatest:
-                raise WireError(f"api key {head.key}, version {head.version} is not served by a controller")
-            if head.key == api_keys.ALTER_PARTITION:
-                self._alter_partition(connection, read_request(frame, head), head)
-                return
-            body = self._serves[head.key](read_request(frame, head), head)
-        connection.answer(write_response(head.correlation, body))
+            connection.answer(write_response(head.correlation, self._serves[head.key](request, head)))
 
     # -- brokers and partitions ----------------------------------------------------------------------------
 

@@ -11,15 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from floodmark.broker.protocol import errors
-from floodmark.broker.server.config import Config
+from floodmark.broker.server.config import Config, parse_value
 
-NUMERIC_CONFIGS = {  # topic config -> the broker config of the same meaning
+SERVED = {  # topic config -> the broker config of the same meaning, and of the same values
     "min.insync.replicas": "min.insync.replicas",
     "flush.messages": "log.flush.interval.messages",
     "segment.bytes": "log.segment.bytes",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-BOOLEAN_CONFIGS = {"unclean.leader.election.enable": "unclean.leader.election.enable"}
-SERVED = {**NUMERIC_CONFIGS, **BOOLEAN_CONFIGS}
 _ONLY_VALUES = {  # configs of which this broker implements one value
     "cleanup.policy": "delete",
     "message.timestamp.type": "CreateTime",
@@ -45,12 +44,11 @@ _SET, _DELETE = 0, 1  # operations of IncrementalAlterConfigs; 2 and 3 are for l
 def check_topic_configs(configs: Mapping[str, str]) -> tuple[int, str]:
     """Check a topic's configs: (Kafka's error, why), or (0, "")."""
     for key, value in configs.items():
-        if key in NUMERIC_CONFIGS:
-            if not (value.isascii() and value.isdecimal() and 1 <= int(value) < 2**63):
-                return errors.INVALID_CONFIG, f"{key}: a number of at least 1 is expected, not {value!r}"
-        elif key in BOOLEAN_CONFIGS:
-            if value.lower() not in ("true", "false"):
-                return errors.INVALID_CONFIG, f"{key}: true or false is expected, not {value!r}"
+        if key in SERVED:
+            try:
+                parse_value(SERVED[key], value)
+            except ValueError as error:
+                return errors.INVALID_CONFIG, f"{key}: {error}"
         elif key in _ONLY_VALUES:
             if value != _ONLY_VALUES[key]:
                 only = _ONLY_VALUES[key]
@@ -102,19 +100,18 @@ def describe_topic_configs(configs: Mapping[str, str], config: Config) -> list[D
     found = []
     for name in sorted({*SERVED, *_ONLY_VALUES, *configs}):
         below: tuple[tuple[str, str, int], ...] = ()
+        kind = STRING
         if name in SERVED:
-            below = brokers[SERVED[name]].synonyms
+            below, kind = brokers[SERVED[name]].synonyms, brokers[SERVED[name]].type
         elif name in _ONLY_VALUES:
             below = ((name, _ONLY_VALUES[name], DEFAULT),)
         own = ((name, configs[name], TOPIC),) if name in configs else ()
         synonyms = own + below
-        kind = _TYPES.get(
-            name, BOOLEAN if name in BOOLEAN_CONFIGS else INT if name in NUMERIC_CONFIGS else STRING
-        )
         _, value, source = synonyms[0]
         found.append(
             DescribedConfig(
-                name=name, value=value, source=source, type=kind, read_only=False, synonyms=synonyms
+                name=name, value=value, source=source, type=_TYPES.get(name, kind), read_only=False,
+                synonyms=synonyms,
             )
         )
     return found

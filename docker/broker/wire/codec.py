@@ -28,6 +28,7 @@ from floodmark.broker.wire.frame_validation import InvalidFrame, make_readable
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
+_MESSAGE_MAX = 1_000  # of an error, in characters
 _HEAD = struct.Struct(">hhih")  # api key, version, correlation id, length of the client id
 _SIZE = struct.Struct(">i")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
@@ -143,8 +144,11 @@ def _field_names(cls: type) -> frozenset[str]:
 
 
 def make(cls: Any, **values: Any) -> Any:
-    """An instance of a kio class, leaving out what this version of it does not have."""
+    """An instance of a kio class, leaving out what this version of it does not have. An error's message may
+    quote what a client sent, and older versions cannot write a long one."""
     known = _field_names(cls)
+    if message := values.get("error_message"):
+        values["error_message"] = message[:_MESSAGE_MAX]
     return cls(**{name: value for name, value in values.items() if name in known})
 
 

@@ -1,8 +1,8 @@
 """Serves Fetch: asks the requested replicas, and responds at once or when there is enough to send.
 
 Rules
-1. All partitions of a fetch are asked first; then it is answered if it has its bytes, an error, a diverging
-   epoch, or no more time; otherwise it is parked in the purgatory.
+1. All partitions of a fetch are asked first, and nothing is appended to any in between; then it is answered
+   if it has its bytes, an error, a diverging epoch, or no more time; otherwise it is parked in the purgatory.
 2. A fetch that wakes is tried again with `again` set (no follower is credited twice, the HW is read again),
    once per turn of the event loop: produces that arrive together go to a follower in one response.
 3. A fetch whose client has left is removed.
@@ -67,22 +67,23 @@ class DelayedFetch:
         if not self.outstanding:
             self.fetch_requests.try_complete(self)
             return
-        post = self.fetch_requests.replica_manager.post
-        for index, each in enumerate(self.wanted):
-            if each.hosted is not None:
-                post(
-                    each.hosted,
-                    Fetch(
-                        now_ms=now,
-                        token=(self, index),
-                        replica=self.replica,
-                        broker_epoch=self.broker_epoch,
-                        offset=each.offset,
-                        current_leader_epoch=each.current_leader_epoch,
-                        last_fetched_epoch=each.last_fetched_epoch,
-                        again=again and index in self.answered,
-                    ),
-                )
+        self.fetch_requests.replica_manager.post_together(
+            (
+                each.hosted,
+                Fetch(
+                    now_ms=now,
+                    token=(self, index),
+                    replica=self.replica,
+                    broker_epoch=self.broker_epoch,
+                    offset=each.offset,
+                    current_leader_epoch=each.current_leader_epoch,
+                    last_fetched_epoch=each.last_fetched_epoch,
+                    again=again and index in self.answered,
+                ),
+            )
+            for index, each in enumerate(self.wanted)
+            if each.hosted is not None
+        )
 
     def complete(self, index: int, answer: Any) -> None:
         """Take a partition's answer; None if it gives none now."""

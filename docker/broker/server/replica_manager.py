@@ -6,7 +6,7 @@ Rules
 3. The purgatory decides which fetch waits for what; the listeners are called when something happened.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -126,6 +126,10 @@ class ReplicaManager:
     def post(self, hosted: HostedPartition, event: ReplicaEvent) -> None:
         """Step now or, when called by an effect, after the queued events."""
         self._effect_runner.post(hosted, event)
+
+    def post_together(self, events: Iterable[tuple[HostedPartition, ReplicaEvent]]) -> None:
+        """Likewise, and nothing that their effects post comes between them."""
+        self._effect_runner.post_together(events)
 
     def tick(self) -> None:
         now = now_ms()

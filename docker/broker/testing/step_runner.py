@@ -15,7 +15,7 @@ Rules
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -139,7 +139,11 @@ class StepRunner(Generic[Hosted]):
 
     def post(self, hosted: Hosted, event: ReplicaEvent) -> None:
         """Step now or, when called by an effect, after the queued events."""
-        self._queue.append((hosted, event))
+        self.post_together([(hosted, event)])
+
+    def post_together(self, events: Iterable[tuple[Hosted, ReplicaEvent]]) -> None:
+        """Step these in a row: what their effects post comes after all of them."""
+        self._queue.extend(events)
         self.go_on()
 
     def go_on(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from beside_kafka import KEYS, Brokers, Story, play, random_story
 from kafka_brokers import KafkaBrokers
-from kafka_requests import answers
+from kafka_requests import ONE_BROKER, answers
 from real_brokers import RealBrokers
 from real_kafka import RealKafka, skip_without
 
@@ -30,8 +30,7 @@ def test_the_same_requests_have_the_same_answers(tmp_path: Path) -> None:
     (tmp_path / "reference").mkdir()
     with RealKafka(tmp_path / "kafka", VERSION) as kafka:
         theirs = answers(int(kafka.bootstrap.rpartition(":")[2]))
-    keys = {**SWITCHES, "min.insync.replicas": "1", "default.replication.factor": "1"}
-    with RealBrokers(tmp_path / "reference", 1, **keys) as reference:
+    with RealBrokers(tmp_path / "reference", 1, **ONE_BROKER) as reference:
         ours = answers(reference.port[1])
     assert len(ours) > 200
     assert ours == theirs, {name: (ours[name], theirs[name]) for name in theirs if ours[name] != theirs[name]}

@@ -4,23 +4,20 @@ import random
 import struct
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import kafka_requests
 import pytest
+from golden_text import as_written
+from kafka_requests import ONE_BROKER
 from raw import Raw, batch, produce_body
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
 from floodmark.broker.protocol import errors
 from floodmark.broker.wire.api_keys import API_VERSIONS, METADATA, PRODUCE
-from floodmark.broker.wire.codec import make, milliseconds, request_parts
+from floodmark.broker.wire.codec import make, request_parts
 
 pytestmark = pytest.mark.cluster
-
-UNREAD = {
-    "magic 1": batch(b"v")[:16] + b"\1" + batch(b"v")[17:],
-    "nothing": b"",
-    "two": batch(b"a") + batch(b"b"),
-}
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
@@ -37,22 +34,12 @@ def leader(cluster: RealBrokers) -> Iterator[Raw]:
         yield raw
 
 
-def test_acks_all_is_read_at_its_offset(leader: Raw) -> None:
-    """An acked record has an offset, is below the HW, and is read back unchanged."""
-    error, offset = leader.produce("t", batch(b"one", b"two"))
-    part = leader.fetch("t", offset)
+def test_every_request_is_answered_as_written(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """What a client may decide by, of some 250 requests; test_beside_kafka.py asks Apache Kafka the same."""
+    with RealBrokers(tmp_path, 1, **ONE_BROKER) as broker:
+        found = kafka_requests.answers(broker.port[1])
 
-    assert error == errors.NONE
-    assert part.high_watermark == offset + 2
-    assert part.records[16:] == batch(b"one", b"two")[16:]
-    assert struct.unpack(">q", part.records[:8]) == (offset,)
-
-
-def test_every_served_version_of_produce(leader: Raw) -> None:
-    """3 to 9: one more record each."""
-    offsets = [leader.produce("t", batch(b"v"), version=version) for version in range(3, 10)]
-
-    assert offsets == [(errors.NONE, offsets[0][1] + n) for n in range(7)]
+    as_written("requests.txt", "".join(f"{name}: {answer}\n" for name, answer in found.items()), request)
 
 
 def test_acks_one_and_none(leader: Raw) -> None:
@@ -69,36 +56,6 @@ def test_acks_none_refused_closes(leader: Raw) -> None:
     leader.send(PRODUCE, 9, produce_body("nowhere", batch(b"w"), 0, 0, 1000, 9))
 
     assert leader.closed()
-
-
-@pytest.mark.parametrize(
-    ("how", "error"),
-    [
-        ("magic 1", errors.INVALID_RECORD),
-        ("nothing", errors.INVALID_RECORD),
-        ("two", errors.INVALID_RECORD),
-        ("crc", errors.CORRUPT_MESSAGE),
-        ("short", errors.INVALID_RECORD),  # no complete batch
-        ("control", errors.INVALID_RECORD),
-        ("large", errors.MESSAGE_TOO_LARGE),
-    ],
-)
-def test_records_that_are_refused(leader: Raw, how: str, error: int) -> None:
-    """Each gets Kafka's error and base offset -1, and nothing is appended."""
-    good = batch(b"v")
-    big = bytearray(batch(b"v") + bytes(1 << 20))
-    big[8:12] = struct.pack(">i", len(big) - 12)
-    records = {
-        **UNREAD,
-        "crc": good[:-1] + b"\1",
-        "short": good[:-3],
-        "control": batch(b"v", attributes=0x20),
-        "large": bytes(big),
-    }[how]
-    before = leader.end_offset("t")
-
-    assert leader.produce("t", records) == (error, -1)
-    assert leader.end_offset("t") == before
 
 
 def test_a_fetch_that_finds_nothing_is_answered_when_its_time_is_over(leader: Raw) -> None:
@@ -119,47 +76,16 @@ def test_who_does_not_lead_says_so(cluster: RealBrokers) -> None:
         assert raw.produce("t", batch(b"v"), acks=2)[0] == errors.INVALID_REQUIRED_ACKS
 
 
-def test_a_fetch_names_its_epoch(leader: Raw, cluster: RealBrokers) -> None:
-    """A fetch with an epoch above the leader's gets 75 (KIP-320)."""
-    epoch = cluster.partition("t")["epoch"]
-
-    assert int(leader.fetch("t", 0, epoch=epoch).error_code) == errors.NONE
-    assert int(leader.fetch("t", 0, epoch=epoch + 1).error_code) == errors.UNKNOWN_LEADER_EPOCH
-    assert int(leader.fetch("t", 10**9).error_code) == errors.OFFSET_OUT_OF_RANGE
-    assert int(leader.fetch("t", -5).error_code) == errors.OFFSET_OUT_OF_RANGE
-
-
 def test_a_parked_fetch_is_woken_by_a_commit(leader: Raw, cluster: RealBrokers) -> None:
     """A client's long poll ends when the HW passes its offset, long before its time."""
     _, end = leader.end_offset("t")
     with Raw(cluster.port[1]) as other:
-        cls, parts = request_parts(1, 12)
-        part = make(parts.FetchPartition, partition=0, fetch_offset=end, partition_max_bytes=1 << 20)
-        number = other.send(
-            1,
-            12,
-            make(
-                cls, replica_id=-1, max_wait=milliseconds(60_000), min_bytes=1,
-                topics=(make(parts.FetchTopic, topic="t", partitions=(part,)),), forgotten_topics_data=()),
-        )
+        number = other.send_fetch("t", end, wait_ms=60_000)
         assert leader.produce("t", batch(b"woken")) == (errors.NONE, end)
-        answer = other.receive(1, 12, number).responses[0].partitions[0]
+        answer = other.fetched(number)
 
     assert answer.high_watermark == end + 1
     assert b"woken" in bytes(answer.records)
-
-
-def test_idempotent_sequences(leader: Raw) -> None:
-    """A retry gets its first offset; a gap is 45."""
-    cls, _ = request_parts(22, 4)
-    answer = leader.ask(22, 4, make(cls, transactional_id=None, transaction_timeout=milliseconds(1000)))
-    mine = {"producer": answer.producer_id, "epoch": 0}
-    first = leader.produce("t", batch(b"a", sequence=0, **mine))
-
-    assert first[0] == errors.NONE
-    assert leader.produce("t", batch(b"a", sequence=0, **mine)) == first
-    assert leader.produce("t", batch(b"b", sequence=1, **mine)) == (errors.NONE, first[1] + 1)
-    assert leader.produce("t", batch(b"c", sequence=5, **mine)) == (errors.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
 
 
 def test_answers_keep_the_order_of_requests(leader: Raw) -> None:

@@ -22,6 +22,9 @@ from floodmark.broker.wire.codec import make, milliseconds, request_parts
 CLOSED = "closed"
 LOADING = (14, 15)  # the errors of a coordinator of Kafka that has just started
 READY_S = 120.0
+# The keys of a reference broker that is asked. KIP-392: Kafka's followers answer consumers.
+ONE_BROKER = {"floodmark.switches": "follower-reads", "min.insync.replicas": "1",
+              "default.replication.factor": "1"}
 CONTROL, TRANSACTIONAL, ZSTD = 0x20, 0x10, 4  # attributes of a batch
 Named = Iterator[tuple[str, Any]]
 
@@ -78,6 +81,12 @@ def init_producer_id(raw: Raw) -> tuple[int, int]:
         if int(answer.error_code) not in LOADING or time.monotonic() > until:
             return int(answer.error_code), answer.producer_epoch
         time.sleep(0.1)
+
+
+def large() -> bytes:
+    """A batch of more than a megabyte, which no broker reads to its end."""
+    records = batch(b"v") + bytes(1 << 20)
+    return records[:8] + struct.pack(">i", len(records) - 12) + records[12:]
 
 
 def produce_of_old(raw: Raw, version: int) -> str:
@@ -153,7 +162,7 @@ def _produces(ask: Callable[[Callable[[Raw], Any]], Any]) -> Named:
         "corrupt": good[:-1] + bytes((good[-1] ^ 1,)), "two batches": good + good, "cut short": long[:-5],
         "30 bytes": long[:30], "8 bytes": long[:8], "nothing": b"", "a tail of zeros": good + b"\0\0\0",
         "magic 1": good[:16] + b"\1" + good[17:], "magic 3": good[:16] + b"\3" + good[17:],
-        "control": batch(b"b", attributes=CONTROL),
+        "control": batch(b"b", attributes=CONTROL), "a large one": large(),
         "transactional": batch(b"b", attributes=TRANSACTIONAL, producer=1, epoch=0, sequence=0),
     }
     for name, records in shapes.items():

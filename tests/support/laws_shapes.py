@@ -1,50 +1,49 @@
 """Runs of any size in which nearly everything is odd in one way, to see how the work of the laws grows.
 
-    tables = laws_shapes.tables("polls_skip", records=1000, root=Path("/tmp/x"))
+    tables = laws_shapes.tables("polls skip", ops=1000, root=Path("/tmp/x"))
 
-Rules kept here: a shape takes the healthy run of so many records and makes one change to all of its lines, so
+Rules kept here: a shape takes a run like a real one (real_like) and makes one change to all of its lines, so
 the change is there once for each record; the findings do not matter here.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import here
 import pyarrow as pa
+import real_like
 
 from floodmark.checkers.read.folder import open_folder
-from histories import NODES, PROBER, READER, Line, RunFolder, checksum, run_json
+from histories import NODES, Line, RunFolder
 
 PARTITIONS = 2  # few: growth with the square of a partition's records must be seen
-PRODUCERS, CONSUMERS = 16, 4
-CHUNK = 250  # records of one poll at the most
-EPOCHS = 8  # of each partition, one after the other
+FAULTS = 4  # however many records there are
+ONE_PROCESS = 0  # that moves, and asks for ends
 
 Shape = Callable[[RunFolder], None]
-SHAPES: dict[str, Shape] = {}
+Lines = Callable[[RunFolder], Iterable[Line]]
 
 
-def shape(change: Shape) -> Shape:
-    SHAPES[change.__name__] = change
-    return change
-
-
-def tables(*names: str, records: int, root: Path) -> dict[str, pa.Table]:
+def tables(*names: str, ops: int, root: Path) -> dict[str, pa.Table]:
     """The tables of one unit with a run of each of these shapes; the runs are written into root."""
-    return here.tables_of([open_folder(write_run(name, records, root / name)) for name in names])
+    return here.tables_of([open_folder(write_run(name, ops, root / name)) for name in names])
 
 
-def write_run(name: str, records: int, root: Path) -> Path:
-    """Writes a run of this shape as the folder root."""
-    run = Healthy(records).folder()
+def write_run(name: str, ops: int, root: Path) -> Path:
+    """Writes a run of this shape into the folder root; returns its own folder."""
+    made = real_like.write(root / "made", ops=ops, partitions=PARTITIONS, trace=True, faults=FAULTS)
+    run = RunFolder.read(made)
+    for line in run.trace or ():
+        del line["time"]
     SHAPES[name](run)
     number(run)
-    return run.write(root)
+    return run.write(root / "run")
 
 
 def number(run: RunFolder) -> None:
     """Gives the lines indexes and times. A line of the trace keeps the time that a shape gave it."""
+    run.run["history_lines"] = len(run.lines)
     for index, line in enumerate(run.lines):
         line |= {"index": index, "time": index * 10_000}
     seqs: dict[str, Iterator[int]] = {}
@@ -53,486 +52,232 @@ def number(run: RunFolder) -> None:
         line.setdefault("time", at * 1_000)
 
 
-class Healthy:
-    """A run without errors that sends so many records: processes take turns, each completes its open op, then
-    begins the next."""
+# -- which lines ------------------------------------------------------------------------------------------
 
-    def __init__(self, records: int) -> None:
-        self.lines: list[Line] = []
-        self.trace: list[Line] = [{"node": node, "event": "start", "clean": True} for node in NODES]
-        self.logs: list[list[Line]] = [[] for _ in range(PARTITIONS)]
-        self.starts = [[[0, 0]] for _ in range(PARTITIONS)]
-        self.positions = [0] * CONSUMERS
-        self.epoch = self.value = 0
-        self.keys = list(range(PARTITIONS))
-        workers, pending = PRODUCERS + CONSUMERS, dict[int, list[Line]]()
-        ops = records * workers // PRODUCERS
-        for consumer in range(CONSUMERS):
-            self.op(PRODUCERS + consumer, "assign", {"partitions": [consumer % PARTITIONS]})
-        for at in range(ops + workers):
-            if at < ops and at and at % max(1, ops // EPOCHS) == 0:
-                self.change_leaders()
-            process = at % workers
-            if process in pending:
-                self.complete(process, pending.pop(process))
-            if at < ops:
-                pending[process] = self.begin(process)
-        for key in self.keys:
-            self.complete(PROBER, self.send(PROBER, key))
-        self.op(READER, "assign", {"partitions": self.keys})
-        for log in self.logs:
-            for start in range(0, len(log), CHUNK):
-                self.op(READER, "poll", {}, reads=reads(log[start:start + CHUNK]))
-        traced = sorted(itertools.chain(*self.logs), key=lambda entry: int(entry["offset"]))
-        for entry in traced[:records]:  # without the probes: so every run has reads above the HW
-            self.trace_record(entry)
-
-    def line(self, process: int, kind: str, f: str, **fields: object) -> None:
-        self.lines.append({"process": process, "type": kind, "f": f, **fields})
-
-    def op(self, process: int, f: str, asked: Line, **answer: object) -> None:
-        self.line(process, "invoke", f, **asked)
-        self.line(process, "ok", f, **asked, **answer)
-
-    def begin(self, process: int) -> list[Line]:
-        """Invokes an op; returns its sends."""
-        if process < PRODUCERS:
-            return self.send(process, self.value % PARTITIONS)
-        self.line(process, "invoke", "poll")
-        return []
-
-    def send(self, process: int, key: int) -> list[Line]:
-        self.value += 1
-        sends: list[Line] = [{"partition": key, "value": self.value}]
-        self.line(process, "invoke", "send", sends=sends)
-        return sends
-
-    def complete(self, process: int, sends: list[Line]) -> None:
-        if sends:
-            key, value = sends[0]["partition"], sends[0]["value"]
-            entry = {"partition": key, "offset": len(self.logs[key]), "epoch": self.epoch, "value": value}
-            self.logs[key].append(entry | {"crc": checksum(key, value)})
-            self.line(process, "ok", "send", sends=[sends[0] | {"offset": entry["offset"]}])
-            return
-        consumer = process - PRODUCERS
-        start = self.positions[consumer]
-        chunk = self.logs[consumer % PARTITIONS][start:start + CHUNK]
-        self.positions[consumer] += len(chunk)
-        self.line(process, "ok", "poll", reads=reads(chunk))
-
-    def leader(self, epoch: int) -> str:
-        return NODES[epoch % len(NODES)]
-
-    def change_leaders(self) -> None:
-        """Kills a leader and starts it again; every partition goes on in the next epoch."""
-        fault = {"nodes": [self.leader(self.epoch)], "moment": {"at": "time", "time": 0}}
-        self.line(-1, "info", "kill", fault=fault)
-        self.epoch += 1
-        for log, starts in zip(self.logs, self.starts, strict=True):
-            starts.append([self.epoch, len(log)])
-        self.line(-1, "info", "start", fault=fault)
-
-    def trace_record(self, entry: Line) -> None:
-        """Traces one record, from its append until the followers know the HW; a clean election before it."""
-        key, offset, epoch = entry["partition"], entry["offset"], entry["epoch"]
-        leader = self.leader(epoch)
-        others = [node for node in NODES if node != leader]
-        state: Line = {"partition": key, "epoch": epoch, "leo": offset, "hw": offset}
-        say = self.trace.append
-        if [epoch, offset] in self.starts[key]:
-            say({"node": "controller", "event": "elect", "partition": key, "leader": leader, "epoch": epoch,
-                 "isr": NODES, "partition_epoch": epoch, "clean": True})
-            say({"node": leader, "event": "become_leader", **state, "isr": NODES, "start": offset})
-            self.trace += ({"node": node, "event": "become_follower", **state, "leader": leader}
-                           for node in others)
-        state["leo"] += 1
-        appended = {"event": "append", **state, "offset": offset, "count": 1, "epochs": [[epoch, offset]]}
-        say({"node": leader, **appended, "role": "leader"})
-        self.trace += ({"node": node, **appended, "role": "follower"} for node in others)
-        self.trace += ({"node": leader, "event": "fetch", **state, "follower": node, "offset": offset + 1,
-                        "follower_epoch": epoch} for node in others)
-        state["hw"] += 1
-        say({"node": leader, "event": "hw", **state, "role": "leader"})
-        say({"node": leader, "event": "ack", **state, "offset": offset, "acks": "all", "isr": NODES})
-        self.trace += ({"node": node, "event": "hw", **state, "role": "follower"} for node in others)
-
-    def folder(self) -> RunFolder:
-        run, leader = run_json(self.keys), self.leader(self.epoch)
-        led = {"leader": leader, "epoch": self.epoch, "isr": NODES}
-        run["leaders"] = {str(key): led for key in self.keys}
-        rows = [{"node": node, "partition": key, "leader": leader, "epoch": self.epoch, "log_start": 0,
-                 "leo": len(log), "hw": len(log), "isr": NODES, "clean": True, "epochs": self.starts[key]}
-                for node in NODES for key, log in enumerate(self.logs)]
-        dumps = {node: [{"node": node, **entry} for log in self.logs for entry in log] for node in NODES}
-        return RunFolder(run=run, lines=self.lines, dumps=dumps, rows=rows, trace=self.trace)
+def dumped(run: RunFolder) -> Iterable[Line]:
+    return itertools.chain(*run.dumps.values())
 
 
-def reads(entries: list[Line]) -> list[Line]:
-    return [{name: entry[name] for name in ("partition", "offset", "value")} for entry in entries]
+def sends(run: RunFolder) -> Iterable[Line]:
+    """All micro-sends, of invocations too."""
+    return (send for line in run.lines for send in line.get("sends", ()))
 
 
-def reads_of(run: RunFolder) -> Iterator[list[Line]]:
-    return (line["reads"] for line in run.lines if line.get("reads"))
+def acks(run: RunFolder) -> list[Line]:
+    return [send for line in completed(run, "send") for send in line["sends"]]
 
 
-def acks_of(run: RunFolder) -> list[Line]:
-    """The micro-sends of all ok sends."""
-    lines = (line for line in run.lines if line["f"] == "send" and line["type"] == "ok")
-    return [send for line in lines for send in line["sends"]]
+def reads(run: RunFolder) -> list[Line]:
+    return [read for line in run.lines for read in line.get("reads", ())]
 
 
-# -- healthy runs ----------------------------------------------------------------------------------------
+def completed(run: RunFolder, f: str) -> list[Line]:
+    return [line for line in run.lines if (line["f"], line["type"]) == (f, "ok")]
 
 
-@shape
-def healthy(run: RunFolder) -> None:
-    """The healthy run without a change."""
+def traced(run: RunFolder) -> list[Line]:
+    assert run.trace is not None
+    return run.trace
 
 
-@shape
-def polls_of_one_record(run: RunFolder) -> None:
-    lines, run.lines = run.lines, []
-    for line in lines:
-        reads = line.get("reads") or [None]
-        for read in reads:
-            if read is None:
-                run.lines.append(line)
-            else:
+# -- changes ----------------------------------------------------------------------------------------------
+
+def each(lines: Lines, **fields: object) -> Shape:
+    """These fields in every one of them; what can be called is asked for the field's value."""
+    def change(run: RunFolder) -> None:
+        for line in lines(run):
+            line |= {name: value(line) if callable(value) else value for name, value in fields.items()}
+
+    return change
+
+
+def backwards(lines: Lines, *names: str) -> Shape:
+    """The values of these fields, the last one first."""
+    def change(run: RunFolder) -> None:
+        found = list(lines(run))
+        values = [{name: one[name] for name in names} for one in found]
+        for one, other in zip(found, reversed(values), strict=True):
+            one |= other
+
+    return change
+
+
+def polls(changed: Callable[[list[Line]], list[list[Line]]]) -> Shape:
+    """Each poll's records, dealt to so many polls of its process."""
+    def change(run: RunFolder) -> None:
+        lines, run.lines = run.lines, []
+        for line in lines:
+            run.lines.append(line)
+            if line.get("reads"):
+                line["reads"], *others = changed(line["reads"])
                 asked = {"process": line["process"], "f": "poll", "type": "invoke"}
-                run.lines += [asked, line | {"reads": [read]}]
+                run.lines += [one for reads in others for one in (asked, line | {"reads": reads})]
+
+    return change
 
 
-# -- logs ------------------------------------------------------------------------------------------------
+def without(field: str, value: str) -> Shape:
+    def change(run: RunFolder) -> None:
+        run.trace = [line for line in traced(run) if line.get(field) != value]
+
+    return change
 
 
-@shape
-def all_overwritten(run: RunFolder) -> None:
-    for entries in run.dumps.values():
-        for entry in entries:
-            entry["value"] = None
+def at_each_append(make: Callable[[Line, int], list[Line]], role: str = "leader", at: int = 1) -> Shape:
+    """More lines after (at 0: before) each append in this role, made of the append and its number."""
+    def change(run: RunFolder) -> None:
+        trace, numbers, run.trace = traced(run), itertools.count(), []
+        for line in trace:
+            run.trace.append(line)
+            if line["event"] == "append" and line["role"] == role:
+                place = len(run.trace) - 1 + at
+                run.trace[place:place] = make(line, next(numbers))
+
+    return change
 
 
-@shape
-def all_lost_with_permission(run: RunFolder) -> None:
-    """Elections were unclean, and the setting allows it."""
-    all_overwritten(run)
-    run.run["guarantees"]["unclean_leader_election"] = True
-    for line in run.trace:
-        if line["event"] == "elect":
-            line["clean"] = False
+def in_turn(*shapes: Shape) -> Shape:
+    def change(run: RunFolder) -> None:
+        for shape in shapes:
+            shape(run)
+
+    return change
 
 
-@shape
-def lost_of_the_leader_alone(run: RunFolder) -> None:
-    run.dumps[run.run["leaders"]["0"]["leader"]] = []
+def skip_half(reads: list[Line]) -> list[list[Line]]:
+    return [reads[1::2]]
 
 
-@shape
 def all_replicas_differ(run: RunFolder) -> None:
-    for number_, entries in enumerate(run.dumps.values()):
+    for number, entries in enumerate(run.dumps.values()):
         for entry in entries:
-            entry |= {"value": entry["value"] * 10 + number_, "crc": number_}
+            entry |= {"value": (entry["value"] or 0) * 10 + number, "crc": number}
 
 
-@shape
-def dumps_backwards(run: RunFolder) -> None:
-    for entries in run.dumps.values():
-        entries.reverse()
-
-
-@shape
-def all_at_one_offset(run: RunFolder) -> None:
-    for entries in run.dumps.values():
-        for entry in entries:
-            entry["offset"] = 0
-
-
-@shape
-def one_value_everywhere(run: RunFolder) -> None:
-    for entries in run.dumps.values():
-        for entry in entries:
-            entry["value"] = 1
-
-
-@shape
-def an_epoch_a_record(run: RunFolder) -> None:
-    for entries in run.dumps.values():
-        for entry in entries:
-            entry["epoch"] = entry["offset"]
-
-
-@shape
 def nobody_leads(run: RunFolder) -> None:
     """No partition has a leader, and there is no log."""
     run.run["leaders"] = {key: {"leader": None} for key in run.run["partitions"]}
     run.dumps = {node: [] for node in run.dumps}
 
 
-# -- sends -----------------------------------------------------------------------------------------------
+def beside_each_line(*ops: Callable[[int, int], Line]) -> Shape:
+    """One process makes these ops beside each line of the others, of the line's number and of how many there
+    are."""
+    def change(run: RunFolder) -> None:
+        lines, run.lines = run.lines, []
+        for at, line in enumerate(lines):
+            made = [{"process": ONE_PROCESS, **op(at, len(lines))} for op in ops]
+            run.lines += [line, *(one | {"type": kind} for one in made for kind in ("invoke", "ok"))]
+
+    return change
 
 
-@shape
-def acks_backwards(run: RunFolder) -> None:
-    acks = acks_of(run)
-    for ack, offset in zip(acks, [ack["offset"] for ack in acks][::-1], strict=True):
-        ack["offset"] = offset
-
-
-@shape
-def acks_at_one_offset(run: RunFolder) -> None:
-    for ack in acks_of(run):
-        ack["offset"] = 0
-
-
-@shape
-def acks_without_an_offset(run: RunFolder) -> None:
-    for ack in acks_of(run):
-        del ack["offset"]
-
-
-@shape
-def sends_fail(run: RunFolder) -> None:
-    for line in run.lines:
-        if line["f"] == "send" and line["type"] == "ok":
-            line["type"] = "fail"
-
-
-@shape
-def sends_unknown(run: RunFolder) -> None:
-    """All sends end as info, and their processes go on after it."""
-    for line in run.lines:
-        if line["f"] == "send" and line["type"] == "ok":
-            line["type"] = "info"
-
-
-@shape
-def sent_twice(run: RunFolder) -> None:
-    for line in run.lines:
-        for send in line.get("sends", ()):
-            send["value"] //= 2
-
-
-@shape
-def one_value_sent(run: RunFolder) -> None:
-    for line in run.lines:
-        for send in line.get("sends", ()):
-            send["value"] = 1
-
-
-@shape
-def one_process(run: RunFolder) -> None:
-    """One process makes all ops, and they overlap."""
-    for line in run.lines:
-        line["process"] = min(line["process"], 0)
-
-
-# -- polls -----------------------------------------------------------------------------------------------
-
-
-@shape
-def polls_skip(run: RunFolder) -> None:
-    for reads in reads_of(run):
-        del reads[::2]
-
-
-@shape
-def polls_backwards(run: RunFolder) -> None:
-    every = [read for reads in reads_of(run) for read in reads]
-    reversed_reads = [dict(read) for read in reversed(every)]
-    for read, other in zip(every, reversed_reads, strict=True):
-        read |= other
-
-
-@shape
-def polls_fail(run: RunFolder) -> None:
-    polls_skip(run)
-    for line in run.lines:
-        if line["f"] == "poll" and line["type"] == "ok":
-            line["type"] = "fail"
-
-
-@shape
-def one_record_read_again_and_again(run: RunFolder) -> None:
-    for reads in reads_of(run):
-        for read in reads:
-            read |= {"offset": 0, "value": 1}
-
-
-@shape
-def one_value_read_everywhere(run: RunFolder) -> None:
-    for reads in reads_of(run):
-        for read in reads:
-            read["value"] = 1
-
-
-@shape
-def every_value_read_at_one_offset(run: RunFolder) -> None:
-    for reads in reads_of(run):
-        for read in reads:
-            read["offset"] = 0
-
-
-@shape
-def ends_fall(run: RunFolder) -> None:
-    lines, run.lines = run.lines, []
-    for at, line in enumerate(lines):
-        op = {"process": PRODUCERS, "f": "list_offsets"}
-        ends = [{"partition": 0, "offset": len(lines) - at}]
-        run.lines += [line, op | {"type": "invoke"}, op | {"type": "ok", "offsets": ends}]
-
-
-@shape
-def consumers_move(run: RunFolder) -> None:
-    """Before every second line a consumer drops its partition; before the other lines it assigns it again."""
-    lines, run.lines = run.lines, []
-    for at, line in enumerate(lines):
-        move = {"process": PRODUCERS, "f": ("assign", "subscribe")[at % 3 == 0]}
-        move |= {"partitions": [0][: at % 2]}
-        run.lines += [move | {"type": "invoke"}, move | {"type": "ok"}, line]
-    polls_backwards(run)
-
-
-# -- transactions ----------------------------------------------------------------------------------------
-
-
-def as_transactions(run: RunFolder, seen: Callable[[int], int]) -> None:
+def transactions(seen: Callable[[int], int]) -> Shape:
     """Every send becomes a transaction, which reads the record at offset `seen`(its own offset)."""
-    values = {(one["partition"], one["offset"]): one["value"] for one in acks_of(run)}
-    for line in run.lines:
-        if line["f"] == "send":
-            line["f"] = "txn"
-            for send in line["sends"] if line["type"] == "ok" else ():
-                key, offset = send["partition"], seen(send["offset"])
-                if (key, offset) in values:
-                    line["reads"] = [{"partition": key, "offset": offset, "value": values[key, offset]}]
+    def change(run: RunFolder) -> None:
+        values = {(one["partition"], one["offset"]): one["value"] for one in acks(run)}
+        for line in run.lines:
+            if line["f"] == "send":
+                line["f"] = "txn"
+                if line["type"] == "ok":
+                    places = [(one["partition"], seen(one["offset"])) for one in line["sends"]]
+                    line["reads"] = [{"partition": key, "offset": offset, "value": values[key, offset]}
+                                     for key, offset in places if (key, offset) in values]
+
+    return change
 
 
-@shape
-def transactions(run: RunFolder) -> None:
-    as_transactions(run, lambda offset: offset - 1)
+def state_of(append: Line, *fields: str) -> Line:
+    return {name: append[name] for name in ("node", "partition", *fields)}
 
 
-@shape
-def transactions_in_pairs(run: RunFolder) -> None:
-    """Each reads the other's write."""
-    as_transactions(run, lambda offset: offset ^ 1)
+def elected(append: Line, number: int, *, clean: bool) -> list[Line]:
+    """An election of the leader that appends then; each has an epoch of its own."""
+    word = {"partition": append["partition"], "epoch": number, "isr": NODES}
+    return [{"node": "controller", "event": "elect", **word, "leader": append["node"],
+             "partition_epoch": number, "clean": clean},
+            {"node": append["node"], "event": "become_leader", **word, "leo": append["offset"],
+             "hw": append["hw"], "start": append["offset"]}]
 
 
-@shape
-def transactions_in_one_ring(run: RunFolder) -> None:
-    """Each reads the next one's write; all but one of them began after their reader."""
-    as_transactions(run, lambda offset: offset + 1)
-
-
-# -- the trace -------------------------------------------------------------------------------------------
-
-
-@shape
-def clocks_apart(run: RunFolder) -> None:
-    """No two lines of two nodes are in order."""
-    run.run["clock_error_ns"] = 1 << 50
-
-
-@shape
-def all_at_once(run: RunFolder) -> None:
-    for line in run.trace or ():
-        line["time"] = 0
-
-
-@shape
-def acks_before_appends(run: RunFolder) -> None:
-    """Followers append after all acks."""
-    late = [line for line in run.trace if line.get("role") == "follower"]
-    run.trace = [line for line in run.trace if line.get("role") != "follower"] + late
-
-
-@shape
-def followers_append_nothing(run: RunFolder) -> None:
-    run.trace = [line for line in run.trace if line.get("role") != "follower"]
-
-
-@shape
-def an_election_a_record(run: RunFolder) -> None:
-    elections(run, clean=True)
-
-
-@shape
-def an_unclean_election_a_record(run: RunFolder) -> None:
-    elections(run, clean=False)
-
-
-def elections(run: RunFolder, *, clean: bool) -> None:
-    """An election before each append of a leader, so that each record has an epoch of its own."""
+def in_epochs_of_elections(run: RunFolder) -> None:
     epochs: dict[int, int] = {}
-    trace, run.trace = [line for line in run.trace if line["event"] != "elect"], []
-    for line in trace:
-        key = line.get("partition", -1)
-        if line["event"] == "append" and line["role"] == "leader":
-            epochs[key] = epochs.get(key, -1) + 1
-            run.trace += election(line, key, epochs[key], clean=clean)
+    for line in traced(run):
+        if line["event"] == "elect":
+            epochs[line["partition"]] = line["epoch"]
         if "epoch" in line:
-            line["epoch"] = epochs.get(key, 0)
+            line["epoch"] = epochs.get(line["partition"], 0)
         if line["event"] == "append":
-            line["epochs"] = [[epochs[key], line["offset"]]]
-        run.trace.append(line)
+            line["epochs"] = [[line["epoch"], line["offset"]]]
 
 
-def election(line: Line, key: int, epoch: int, *, clean: bool) -> Iterator[Line]:
-    word = {"partition": key, "leader": line["node"], "epoch": epoch, "isr": NODES}
-    yield {"node": "controller", "event": "elect", **word, "partition_epoch": epoch, "clean": clean}
-    state = {"partition": key, "epoch": epoch, "leo": line["offset"], "hw": line["offset"]}
-    yield {"node": line["node"], "event": "become_leader", **state, "isr": NODES, "start": line["offset"]}
+def an_election_a_record(*, clean: bool) -> Shape:
+    made = at_each_append(lambda append, number: elected(append, number, clean=clean), at=0)
+    return in_turn(without("event", "elect"), made, in_epochs_of_elections)
 
 
-@shape
-def the_isr_changes_with_every_record(run: RunFolder) -> None:
-    trace, run.trace = run.trace, []
-    for at, line in enumerate(trace):
-        run.trace.append(line)
-        if line["event"] == "append" and line["role"] == "leader":
-            isr = [line["node"]] if at % 2 else list(NODES)
-            change = {"event": "isr", "partition": line["partition"], "epoch": line["epoch"], "isr": isr}
-            change |= {"partition_epoch": at, "leader": line["node"]}
-            proposed = change | {"event": "isr_proposed", "leo": line["leo"], "hw": line["hw"]}
-            learnt = change | {"leo": line["leo"], "hw": line["hw"]}
-            mine = {"node": line["node"]}
-            run.trace += [proposed | mine, change | {"node": "controller"}, learnt | mine]
+def isr_changes(append: Line, number: int) -> list[Line]:
+    word = {"partition": append["partition"], "epoch": append["epoch"], "partition_epoch": number,
+            "leader": append["node"], "isr": [append["node"]] if number % 2 else NODES}
+    learnt = state_of(append, "leo", "hw") | word
+    return [learnt | {"event": "isr_proposed"}, word | {"node": "controller", "event": "isr"},
+            learnt | {"event": "isr"}]
 
 
-@shape
-def brokers_come_and_go(run: RunFolder) -> None:
-    trace, run.trace = run.trace, []
-    for at, line in enumerate(trace):
-        run.trace.append(line)
-        if line["event"] == "append":
-            event = ("fence", "unfence", "register")[at % 3]
-            word = {"node": "controller", "event": event, "broker": NODES[at % 2]}
-            run.trace.append(word | {"clean": False})
-
-
-@shape
-def followers_truncate_all_the_time(run: RunFolder) -> None:
-    trace, run.trace = run.trace, []
-    for line in trace:
-        run.trace.append(line)
-        if line["event"] == "append" and line["role"] == "follower":
-            cut = {"event": "truncate", "from": line["leo"], "to": 0, "cause": "diverged", "leo": 0}
-            run.trace.append({key: line[key] for key in ("node", "partition", "epoch", "hw")} | cut)
-
-
-@shape
-def the_high_watermark_falls(run: RunFolder) -> None:
-    for at, line in enumerate(run.trace):
-        if "hw" in line:
-            line["hw"] = -line["hw"] if at % 2 else line["hw"] + len(run.trace)
-
-
-@shape
-def starts_everywhere(run: RunFolder) -> None:
-    """Nodes start again and again, with an empty log."""
-    trace, run.trace = run.trace, []
-    for line in trace:
-        run.trace.append(line)
-        if line["event"] == "append":
-            found = {"event": "start", "clean": False, "leo": 0, "hw": 0, "log_start": 0}
-            run.trace.append({key: line[key] for key in ("node", "partition", "epoch")} | found)
+SHAPES: Mapping[str, Shape] = {
+    "healthy": lambda run: None,
+    "polls of one record": polls(lambda reads: [[read] for read in reads]),
+    # logs
+    "all overwritten": each(dumped, value=None),
+    "lost of the leader alone": lambda run: run.dumps[run.leader(0)].clear(),
+    "all replicas differ": all_replicas_differ,
+    "dumps backwards": backwards(dumped, "partition", "offset", "epoch", "value", "crc"),
+    "all at one offset": each(dumped, offset=0),
+    "one value everywhere": each(dumped, value=1),
+    "an epoch a record": each(dumped, epoch=lambda entry: entry["offset"]),
+    "nobody leads": nobody_leads,
+    # sends
+    "acks backwards": backwards(acks, "offset"),
+    "acks at one offset": each(acks, offset=0),
+    "acks without an offset": lambda run: [ack.pop("offset") for ack in acks(run)] and None,
+    "sends fail": each(lambda run: completed(run, "send"), type="fail"),
+    "sends unknown": each(lambda run: completed(run, "send"), type="info"),
+    "sent twice": each(sends, value=lambda send: send["value"] // 2),
+    "one value sent": each(sends, value=1),
+    "one process": each(lambda run: run.lines, process=lambda line: min(line["process"], 0)),
+    # polls
+    "polls skip": polls(skip_half),
+    "polls backwards": backwards(reads, "partition", "offset", "value"),
+    "polls fail": in_turn(polls(skip_half), each(lambda run: completed(run, "poll"), type="fail")),
+    "one record read again and again": each(reads, offset=0, value=1),
+    "one value read everywhere": each(reads, value=1),
+    "every value read at one offset": each(reads, offset=0),
+    "ends fall": beside_each_line(lambda at, of: {
+        "f": "list_offsets", "offsets": [{"partition": 0, "offset": of - at}]}),
+    "consumers move": in_turn(backwards(reads, "partition", "offset", "value"), beside_each_line(
+        lambda at, of: {"f": ("assign", "subscribe")[at % 3 == 0], "partitions": [0][:at % 2]})),
+    # transactions
+    "transactions": transactions(lambda offset: offset - 1),
+    "transactions in pairs": transactions(lambda offset: offset ^ 1),
+    "transactions in one ring": transactions(lambda offset: offset + 1),
+    # the trace
+    "clocks apart": lambda run: run.run.update(clock_error_ns=1 << 50),
+    "all at once": each(traced, time=0),
+    "acks before appends": lambda run: traced(run).sort(key=lambda line: line.get("role") == "follower"),
+    "followers append nothing": without("role", "follower"),
+    "an election a record": an_election_a_record(clean=True),
+    "all lost with permission": in_turn(
+        each(dumped, value=None), an_election_a_record(clean=False),
+        lambda run: run.run["guarantees"].update(unclean_leader_election=True)),
+    "the ISR changes with every record": at_each_append(isr_changes),
+    "brokers come and go": at_each_append(lambda _, number: [{
+        "node": "controller", "event": ("fence", "unfence", "register")[number % 3],
+        "broker": NODES[number % 2], "broker_epoch": number, "clean": False}]),
+    "followers truncate all the time": at_each_append(lambda append, _: [{
+        **state_of(append, "epoch", "hw"), "event": "truncate", "from": append["leo"], "to": 0, "leo": 0,
+        "cause": "diverged"}], "follower"),
+    "the high watermark falls": each(
+        lambda run: (line for line in traced(run) if "hw" in line), hw=lambda line: -line["hw"]),
+    "nodes start again with an empty log": at_each_append(lambda append, _: [{
+        **state_of(append, "epoch"), "event": "start", "clean": False, "leo": 0, "hw": 0, "log_start": 0}]),
+}

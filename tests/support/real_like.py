@@ -70,10 +70,11 @@ class Run:
 
     def __init__(
         self, *, ops: int, partitions: int, seed: int, transactions: bool, damage: str | None,
-        history: BinaryIO, trace: BinaryIO | None,
+        history: BinaryIO, trace: BinaryIO | None, faults: int = FAULTS,
     ) -> None:  # fmt: skip
         self.random = Random(f"{seed} {ops} {partitions}")
         self.ops, self.damage, self.transactions, self.history = ops, damage, transactions, history
+        self.faults = faults
         block = REVERSED if damage == "disorder" else 1
         self.cluster = Cluster(partitions, self.random, block, trace)
         self.partitions = tuple(range(partitions))
@@ -94,7 +95,7 @@ class Run:
     def run(self) -> None:
         """Gives clients turns at random: each begins an op, its op takes effect, it gets the answer."""
         clients, random = self.clients, self.random
-        fault_every = max(len(clients), self.ops // (2 * FAULTS))
+        fault_every = max(len(clients), self.ops // (2 * self.faults))
         next_fault, last_fault = fault_every, self.ops - fault_every // 2
         while self.begun < self.ops:
             client = clients[int(random.random() * len(clients))]
@@ -344,7 +345,7 @@ def dumped(
 
 def write(
     folder: Path, *, ops: int, partitions: int = 4, seed: int = 1, transactions: bool = False,
-    trace: bool = False, damage: str | None = None,
+    trace: bool = False, damage: str | None = None, faults: int = FAULTS,
 ) -> Path:  # fmt: skip
     """Writes one folder, which must not exist yet, and returns it. Only runs without a trace can have a
     damage."""
@@ -353,7 +354,7 @@ def write(
     lines = (folder / "trace.jsonl").open("wb", buffering=1 << 20) if trace else None
     with (folder / "history.jsonl").open("wb", buffering=1 << 20) as history:
         run = Run(ops=ops, partitions=partitions, seed=seed, transactions=transactions, damage=damage,
-                  history=history, trace=lines)  # fmt: skip
+                  history=history, trace=lines, faults=faults)  # fmt: skip
         run.run()
     if lines is not None:
         lines.close()

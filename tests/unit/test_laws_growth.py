@@ -11,7 +11,7 @@ import laws_growth
 import laws_shapes
 import pytest
 
-FEW, MANY = 50, 200  # records of each run
+FEW, MANY = 60, 240  # ops of each run
 UNITS = 2
 SHAPES = [tuple(laws_shapes.SHAPES)[number::UNITS] for number in range(UNITS)]
 
@@ -20,7 +20,7 @@ SHAPES = [tuple(laws_shapes.SHAPES)[number::UNITS] for number in range(UNITS)]
 def statements(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The statements executed for a healthy run."""
     root = tmp_path_factory.mktemp("healthy") / "run"
-    return laws_growth.work_of(laws_shapes.tables("healthy", records=FEW, root=root)).statements
+    return laws_growth.work_of(laws_shapes.tables("healthy", ops=FEW, root=root)).statements
 
 
 @pytest.mark.parametrize("names", SHAPES, ids=lambda names: f"{names[0]} and {len(names) - 1} more")
@@ -29,8 +29,8 @@ def test_the_work_grows_with_the_records(
     """No statement is repeated because something was found; those of a healthy run are executed in their
     order."""
     few, many = (
-        laws_growth.work_of(laws_shapes.tables(*names, records=records, root=tmp_path / str(records)))
-        for records in (FEW, MANY)
+        laws_growth.work_of(laws_shapes.tables(*names, ops=ops, root=tmp_path / str(ops)))
+        for ops in (FEW, MANY)
     )
 
     assert laws_growth.grown(few, many, times=1.4 * MANY / FEW, floor=40 * MANY) == {}

@@ -147,6 +147,18 @@ def test_a_parked_produce_that_loses_its_leader_answers_its_offset() -> None:
     assert only(effects, RoleChanged) == RoleChanged(leading=False, leader=2, leader_epoch=2)
 
 
+def test_a_deposed_leader_truncates_before_its_parked_produces_fail() -> None:
+    """A step's trace lines leave with its first effect that is none on the disk: by then the log must have
+    been cut, or a kill would leave more in it than the trace has."""
+    it = replica(rules="high-watermark")
+    it.step(leads(1, 0))
+    it.step(produce())
+
+    effects = it.step(leads(2, 1, (2, 3)))
+
+    assert [type(one) for one in effects] == [Truncate, ProduceAnswer, RoleChanged]
+
+
 def test_a_parked_produce_times_out_with_its_offset() -> None:
     """Not a millisecond before."""
     it = leader()

@@ -260,14 +260,13 @@ class Replica:
         self._leader.maybe_increment_hw(event.now_ms)
 
     def _become_follower(self) -> None:
-        """Follow. Parked produces fail with their offset: they are in this log, and may yet be in the
-        leader's."""
+        """Follow. Then, as in Kafka after the truncation, parked produces fail with their offset: they were
+        in this log, and may yet be in the leader's."""
         state = self._state
-        self._leader = None
+        self._leader, self._follower = None, Follower(state)
         if state.rules.fails_parked_on_demotion:
             state.answer_produces(state.delayed_produces, errors.NOT_LEADER_OR_FOLLOWER)
             state.delayed_produces.clear()
-        self._follower = Follower(state)
 
     # -- requests to a leader ------------------------------------------------------------------------------
 

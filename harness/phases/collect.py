@@ -72,7 +72,10 @@ async def collect(
     for node in sorted(cluster.nodes, key=lambda node: (node not in answering, node)):
         rows += await dumps.write(node, running=node in answering)
     if freezes is None and frozen is not None:
-        moved = what_moved(frozen, await cluster.observe(), specs)
+        try:
+            moved = what_moved(frozen, await cluster.observe(), specs)
+        except FloodmarkError as error:
+            moved = f"the cluster could not be observed after it was read: {error}"
     try:
         await cluster.stop()
     except FloodmarkError as error:  # what was read is kept

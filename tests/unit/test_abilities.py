@@ -232,6 +232,20 @@ def test_what_was_read_is_kept_though_the_cluster_cannot_be_stopped(
     assert run.replicas_path.is_file()
 
 
+def test_what_was_read_is_kept_though_the_cluster_is_silent_at_the_end(tmp_path: Path) -> None:
+    """Nobody knows then whether anything moved: the run is not settled."""
+    class Silent(KeepsLogsInMemory):
+        async def observe(self) -> View:
+            if not self.looks:
+                raise FloodmarkError("nobody answers")
+            return self.looks.pop()
+
+    result, run = collect_from(tmp_path, Silent(look()))
+    assert (result.problems, result.leaders["0"]["leader"]) == ((), "n1")
+    assert result.moved == "the cluster could not be observed after it was read: nobody answers"
+    assert run.replicas_path.is_file()
+
+
 def test_a_change_during_collection_without_freezing_is_reported(tmp_path: Path) -> None:
     result, _ = collect_from(tmp_path, KeepsLogsInMemory(look(), look(epoch=3)))
 

@@ -19,7 +19,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -356,19 +356,7 @@ def gate(*, strict: bool, allow: Sequence[str], allow_unknown: bool, **files: Pa
     known = known_findings()
     for strange in sorted(set(allow) - {*known, *WITHDRAWN}):
         raise UsageError(f"--allow: no finding is called {strange!r}; {nearest(strange, known)}")
-    refuse_no_files({f"--{name.removesuffix('_file')}": file for name, file in files.items()})
     return Gate(policy=Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown), **files)
-
-
-def refuse_no_files(options: Mapping[str, Path | None]) -> None:
-    """Raises UsageError, before a long run, for report files that cannot be written. A report replaces a
-    file, and must not replace /dev/stdout."""
-    files = {option: file for option, file in options.items() if file is not None}
-    for option, file in files.items():
-        if file.is_symlink() or (file.exists() and not file.is_file()):
-            raise UsageError(f"{option}: {file} exists and is no plain file; name another file")
-    if len({file.resolve() for file in files.values()}) < len(files):
-        raise UsageError(f"{', '.join(files)}: each needs a file of its own")
 
 
 # -- render -------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ Rules
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -235,9 +234,14 @@ def converted(value: Any, kind: Any, what: str) -> Any:
         found = msgspec.convert(value, kind, dec_hook=lambda to, plain: to(plain))
     except msgspec.ValidationError as error:
         raise ValueError(wrong_in(value, kind, what)) from error
-    if isinstance(found, float) and not math.isfinite(found):
-        raise ValueError(f"{what} is {value}, should be {allowed(type_of(kind))}")
+    if isinstance(found, int | float) and not is_small(found):
+        raise ValueError(f"{what} is {value}, should be {allowed(type_of(kind))} of 64 bits")
     return found
+
+
+def is_small(number: float) -> bool:
+    """Whether it is a number that a run's files can have: of 64 bits, and neither infinite nor none."""
+    return abs(number) < 1 << 63
 
 
 def wrong_in(value: Any, kind: Any, what: str) -> str:

@@ -120,8 +120,7 @@ def campaign_plan(preset: str, kafka: str | None) -> int:
 
 @campaign.command("stats")
 @click.argument("folders", metavar="FOLDER...", nargs=-1, required=True)
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),
-              help="Write all figures to a JSON file.")
+@file_option("--json", "json_file", "Write all figures to a JSON file.")
 @click.option("--parquet", type=RUN_FOLDER,
               help="Write runs.parquet and faults.parquet into this folder, absent or empty.")
 @exits

@@ -123,9 +123,8 @@ def show() -> None:
 
 @main.command()
 @click.argument("folder", type=RUN_FOLDER, required=False)
-@click.option("--out", type=click.Path(path_type=Path),
-              show_default="report.html in the run's folder, index.html in the campaign's",
-              help="The file to write.")
+@file_option("--out", "out", "The file to write.",
+             show_default="report.html in the run's folder, index.html in the campaign's")
 @click.option("--ledger", type=click.Path(path_type=Path, dir_okay=False),
               show_default="the campaign's", help="For a campaign: what earlier nights found.")
 @calls("report_page:report_page")

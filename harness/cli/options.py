@@ -16,7 +16,7 @@ from floodmark.harness.commands import error_exits
 from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD, registered
 from floodmark.harness.spark_options import workers
-from floodmark.harness.spec import OPTIONS, TIME, TYPES, USUAL, Option, RunSpec, type_of
+from floodmark.harness.spec import OPTIONS, TIME, TYPES, USUAL, Option, RunSpec, is_small, type_of
 
 RUN_FOLDER = click.Path(path_type=Path)
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -63,6 +63,24 @@ class Acks(click.Choice):  # type: ignore[type-arg]  # as above
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return str(super().convert("all" if value == "-1" else value, param, ctx))
+
+
+class WrittenFile(click.Path):
+    """A file that the command writes, or replaces. Refused before any work: what must not be replaced (a
+    folder, a pipe, a link: /dev/stdout is one), and a file that another option names."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        file = Path(str(super().convert(value, param, ctx)))
+        if file.is_symlink() or (file.exists() and not file.is_file()):
+            self.fail(f"{file} exists and is no plain file; name another file", param, ctx)
+        others = {} if ctx is None else ctx.meta.setdefault(f"{__name__}.files", {})
+        if others.setdefault(file.resolve(), param) is not param:
+            self.fail(f"{others[file.resolve()].opts[0]} has {file} too: each needs a file of its own",
+                      param, ctx)
+        return file
 
 
 class WithRegistered(click.Option):
@@ -135,9 +153,16 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
     """Turn what a command returns or raises into an exit code and one sentence, without a traceback for
     users."""
 
+    def with_small_numbers(*args: Any, **given: Any) -> int:
+        for param in click.get_current_context().command.params:
+            number = given.get(str(param.name))
+            if isinstance(number, int | float) and not is_small(number):
+                raise UsageError(f"{param.opts[0]} is {number}, should be a number of 64 bits")
+        return command(*args, **given)
+
     @wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> None:
-        sys.exit(error_exits.code_of(lambda: command(*args, **kwargs)))
+    def wrapped(*args: Any, **given: Any) -> None:
+        sys.exit(error_exits.code_of(lambda: with_small_numbers(*args, **given)))
 
     return wrapped
 
@@ -169,9 +194,9 @@ def findings(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     return [name for name in known_findings() if name.startswith(begun)]
 
 
-def file_option(name: str, parameter: str, does: str) -> Decorator:
+def file_option(name: str, parameter: str, does: str, **settings: Any) -> Decorator:
     """An option that names a file to write."""
-    return click.option(name, parameter, metavar="FILE", type=click.Path(path_type=Path), help=does)
+    return click.option(name, parameter, metavar="FILE", type=WrittenFile(), help=does, **settings)
 
 
 def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -28,7 +28,7 @@ from floodmark.harness.commands.error_exits import complain
 from floodmark.harness.commands.run import own_commit
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.event_loop import run_loop
-from floodmark.harness.pipeline import new_parent, refuse_no_files, write_file
+from floodmark.harness.pipeline import new_parent, write_file
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.report.night import (
     Results,
@@ -59,7 +59,6 @@ def run_campaign(
 ) -> int:
     """Runs a new campaign to its end; the last line of stdout is its folder. kafka: the version that the
     preset is for; ledger: None means LEDGER next to the campaign's folder."""
-    refuse_no_files({"--junit": reports["junit_file"], "--markdown": reports["markdown_file"]})
     plan = plan_of(plan_file, preset, kafka)
     budget_s = budget_of(budget_s, plan)
     refuse_impossible_cases(plan)
@@ -91,7 +90,6 @@ def resume_campaign(folder: Path, *, ledger: Path | None = None, junit_file: Pat
                     markdown_file: Path | None = None, **bounds: float | None) -> int:
     """Runs a campaign's next session, and writes its reports however the session ends. bounds: new ones:
     budget_s (the total, with the time already spent), runs."""
-    refuse_no_files({"--junit": junit_file, "--markdown": markdown_file})
     if ledger is not None:
         ledgers.load(ledger)
     changes = {**bounds, "ledger": None if ledger is None else str(ledger.absolute())}

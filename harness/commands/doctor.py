@@ -6,7 +6,6 @@ Rules
 3. What cannot be known yet is shown as unknown, neither yes nor no.
 """
 
-import json
 import os
 import platform
 import shutil
@@ -33,6 +32,7 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, MENDING
 from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, NEMESIS, registered
 from floodmark.harness.report.terminal import table
+from floodmark.harness.run import write_json
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
@@ -86,7 +86,7 @@ def examine_machine(*, cluster: str = "local", json_file: Path | None = None, an
         click.echo(f"the {name} cluster cannot run here: see {', '.join(missing)}" if missing else
                    f"the {name} cluster can run here")
     if json_file is not None:
-        json_file.write_text(json.dumps(as_json(rows, faults, lacks), indent=2) + "\n", encoding="utf-8")
+        write_json(json_file, as_json(rows, faults, lacks))
     return EXIT_HARNESS if lacks[cluster] else EXIT_VALID
 
 

@@ -20,8 +20,6 @@ def report_page(folder: Path | None, out: Path | None, ledger: Path | None) -> i
     refuse_other_bytes(folder)
     if not folder.exists():
         raise UsageError(f"{folder} does not exist")
-    if out is not None and (out.is_symlink() or (out.exists() and not out.is_file())):
-        raise UsageError(f"--out: {out} exists and is no plain file; name another file")
     run = Run(folder=folder)
     if is_campaign(folder):
         page = write_index(folder, out, ledger_path=ledger)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,54 @@ def test_a_schedule_and_a_nemesis_together_are_usage(tmp_path: Path) -> None:
                        "--nemesis", "crash")
     assert answer.code == 2
     assert "leave one out" in answer.err
+
+
+# -- numbers, and files to write ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("words", "option"), [
+    (("run", "--seed", 1 << 63), "--seed"), (("run", "--rate", "nan"), "--rate"),
+    (("run", "--rate", "inf"), "--rate"), (("run", "--interval", "nan"), "--interval"),
+    (("run", "--duration", "9" * 400), "--duration"),
+    (("campaign", "run", "--preset", "simulated", "--seed", -(1 << 63)), "--seed"),
+    (("campaign", "run", "--preset", "simulated", "--runs", 10**30), "--runs"),
+    (("campaign", "run", "--preset", "simulated", "--for", "9" * 400), "--for"),
+], ids=str)
+def test_a_number_that_no_file_of_a_run_can_have_is_usage(
+        tmp_path: Path, words: tuple[object, ...], option: str) -> None:
+    answer = floodmark(*words, "--out", tmp_path / "run")
+    assert answer.code == 2
+    assert re.search(f"{option} is .*, should be a number of 64 bits", answer.err), answer.err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("words", [
+    "check FOLDER --json", "check FOLDER --junit", "check FOLDER --markdown", "rejudge FOLDER --json",
+    "run --junit", "reproduce FOLDER --json", "query FOLDER select_1 --csv",
+    "query FOLDER select_1 --parquet",
+    "report FOLDER --out", "doctor --json", "campaign run --preset smoke --junit",
+    "campaign resume FOLDER --markdown", "campaign stats FOLDER --json"])
+def test_a_path_that_a_file_of_ours_must_not_replace_is_refused_at_once(tmp_path: Path, words: str) -> None:
+    """A folder, a pipe, a link (/dev/stdout is one, and root could replace it)."""
+    folder = golden(tmp_path, "double-failover", called="run")
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    os.mkfifo(tmp_path / "pipe")
+    for there in (tmp_path, tmp_path / "link", tmp_path / "pipe"):
+        answer = floodmark(*words.replace("FOLDER", str(folder)).split(), there)
+        assert (answer.code, f"{there} exists and is no plain file" in answer.err) == (2, True), answer
+    assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize("words", ["query FOLDER select_1 --csv FILE --json FILE",
+                                   "check FOLDER --junit FILE --markdown ./FILE"])
+def test_two_options_that_name_one_file_are_usage(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    golden(tmp_path, "double-failover", called="FOLDER")
+    answer = floodmark(*words.split())
+    assert (answer.code, "each needs a file of its own" in answer.err) == (2, True), answer
+    assert not Path("FILE").exists()
 
 
 # -- without a cluster --------------------------------------------------------------------------------------

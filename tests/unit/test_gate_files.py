@@ -3,7 +3,6 @@
 import datetime
 import html
 import json
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from judged_runs import judge_by
 
 from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import check
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.gate_outcomes import LIMIT, Outcome, junit, markdown, seconds_of
 from floodmark.harness.report.run_outcome import Ruling
 from floodmark.harness.report.safe_text import harmless
@@ -299,18 +298,6 @@ def test_files_are_written_before_anything_is_printed(
     with pytest.raises(BrokenPipeError):
         check.check_folders([runs / "invalid"], gate(junit_file=tmp_path / "junit.xml"))
     assert outcome_in(cases_of((tmp_path / "junit.xml").read_bytes())["invalid"]) == ("failure", "lost-write")
-
-
-@pytest.mark.parametrize("option", ["json_file", "junit_file", "markdown_file"])
-def test_a_path_that_a_report_cannot_replace_is_refused_at_once(tmp_path: Path, option: str) -> None:
-    """A folder, a pipe, a link (/dev/stdout is one, and root could replace it)."""
-    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    os.mkfifo(tmp_path / "pipe")
-    for there in (tmp_path, tmp_path / "link", tmp_path / "pipe"):
-        with pytest.raises(UsageError, match="is no plain file"):
-            gate(**{option: there})
-    (tmp_path / "file").write_text("of the last call")
-    assert getattr(gate(**{option: tmp_path / "file"}), option) == tmp_path / "file"
 
 
 # -- the cache for the next call ---------------------------------------------------------------------------

@@ -435,7 +435,7 @@ class InTurn(Several):
     def came_ns(self, acks: Acked, done_ns: int | None) -> int | None:
         came_ns = done_ns
         for one in self.of:
-            part_ns = one.came_ns(acks, done_ns)
+            part_ns = one.came_ns(acks, came_ns)
             if part_ns is None or came_ns is None:
                 return None
             came_ns = max(came_ns, part_ns) + (one.then_ns or 0)

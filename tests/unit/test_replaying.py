@@ -55,6 +55,8 @@ def attempt(history: ScheduleHistory, **verdict: Any) -> Attempt:
     ({"at": "ack", "partition": 0, "count": 2, "then_ns": 4 * MS}, 6.0),
     ({"at": "sequence", "of": [{"at": "after", "after_ns": 45 * MS},
                                {"at": "ack", "partition": 0, "count": 1}]}, 5.0),
+    ({"at": "sequence", "of": [{"at": "ack", "partition": 0, "count": 2},
+                               {"at": "after", "after_ns": 6 * MS}]}, 4.0),
     ({"at": "time", "time": 20 * MS, "after_ns": 0}, 30.0),
     ({"at": "state", "healthy": True}, 2.0),
     ({"at": "ack", "partition": 0, "count": 9}, 2.0),

@@ -103,7 +103,7 @@ class AcksGiven:
         place = (line["partition"], line["node"])
         appended = self._appended.setdefault(place, {})
         if line["event"] == "ack":
-            self._acked[place] += appended.pop(line["offset"], 1)
+            self._acked[place] += appended.pop(line["offset"], 0)  # a retry is acked once more
         elif line["role"] == "leader":
             appended[line["offset"] + line["count"] - 1] = line["count"]
 

@@ -6,16 +6,16 @@ What they send survives the death of a leader.
 
 import json
 from collections.abc import Iterator
-from types import ModuleType
+from contextlib import closing
+from typing import Any
 
 import client_calls
-import clients_aiokafka
-import clients_confluent
 import clients_java
-import clients_kafka_python
-import clients_kcat
 import pytest
 from client_calls import NO_GROUPS, NO_TRANSACTIONS, Row
+from clients_aiokafka import Aiokafka
+from clients_confluent import Confluent, is_refused
+from clients_kafka_python import KafkaPython
 from cluster_up import Up, cluster_up
 from command_line import floodmark
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -34,18 +34,12 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield running
 
 
-def test_confluent_kafka(up: Up) -> None:
-    """The pinned version, with list_topics."""
-    rows = clients_confluent.rows(up.bootstrap)
+@pytest.mark.parametrize("client", [Confluent, KafkaPython, Aiokafka])
+def test_each_call_has_its_answer_at_once(up: Up, client: Any) -> None:
+    rows = client_calls.rows_of(client, up.bootstrap)
 
     assert client_calls.describe_wrong(rows) == ""
     assert {row.answer for row in rows} >= {"ok", NO_GROUPS, NO_TRANSACTIONS}
-
-
-@pytest.mark.parametrize("client", [clients_kafka_python, clients_aiokafka, pytest.param(clients_kcat, marks=[
-    pytest.mark.kcat, pytest.mark.skipif(clients_kcat.KCAT is None, reason="kcat is not installed")])])
-def test_another_client(up: Up, client: ModuleType) -> None:
-    assert client_calls.describe_wrong(client.rows(up.bootstrap)) == ""
 
 
 @pytest.mark.java
@@ -62,27 +56,34 @@ def test_the_java_client(up: Up) -> None:
     assert len(rows) > 25
 
 
+def test_a_slow_refusal_counts_as_wrong() -> None:
+    soon, late = [Row(client="c", version="1", call="join", expected="NO", answer="NO", seconds=seconds)
+                  for seconds in (3.0, 25.0)]
+
+    assert client_calls.describe_wrong([soon, late]).count("join") == 1
+
+
 def test_a_deleted_topic_is_not_shown(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
     """`cluster state` has seen it before; another topic is still there."""
-    kept, gone = [client_calls.scene(up.bootstrap, name) for name in ("kept", "gone")]
-
     def shown() -> set[str]:
         assert cluster.state(up.folder, as_json=True) == 0
         return {one["topic"] for one in json.loads(capsys.readouterr().out)["partitions"]}
 
-    assert clients_confluent.create(kept) == clients_confluent.create(gone) == "ok"
-    assert shown() >= {kept.topic, gone.topic}
-    assert clients_confluent.delete(gone) == "ok"
-    assert kept.topic in shown()
-    assert gone.topic not in shown()
+    with closing(Confluent(up.bootstrap, "kept")) as kept, closing(Confluent(up.bootstrap, "gone")) as gone:
+        kept.create()
+        gone.create()
+        assert shown() >= {"kept", "gone"}
+        gone.delete()
+    assert "kept" in shown()
+    assert "gone" not in shown()
 
 
 def test_what_is_refused_is_logged(up: Up) -> None:
     """Once for each client, in the log of the broker that refused it; and before that on the first screen."""
-    at = client_calls.scene(up.bootstrap, "refused")
-    assert clients_confluent.create(at) == "ok"
-    for _ in range(4):  # each broker would coordinate: of three, one is asked twice
-        assert clients_confluent.subscribe(at, **{"client.id": "asked-once", "group.id": "one"}) == NO_GROUPS
+    with closing(Confluent(up.bootstrap, "refused")) as client:
+        client.create()
+        for _ in range(4):  # each broker would coordinate: of three, one is asked twice
+            assert is_refused(client, **{"client.id": "asked-once", "group.id": "one"})
     logs = [up.log(node) for node in ("n1", "n2", "n3")]
     screen = up.screen.read_text(encoding="utf-8")
 
@@ -91,16 +92,6 @@ def test_what_is_refused_is_logged(up: Up) -> None:
     assert max(log.count(line) for log in logs) == 1
     assert "no consumer groups" in screen
     assert "no transactions" in screen
-
-
-def test_a_slow_refusal_and_a_wrong_answer_are_reported() -> None:
-    """A right row is not reported."""
-    good = Row(client="c", version="1", call="list", expected="ok", answer="ok", seconds=3.0)
-    slow = Row(client="c", version="1", call="join", expected="NO", answer="NO", seconds=25.0)
-    wrong = Row(client="c", version="1", call="list", expected="ok", answer="NO", seconds=0.1)
-
-    assert client_calls.describe_wrong([good]) == ""
-    assert client_calls.describe_wrong([slow, wrong]).count("\n") == 1
 
 
 # -- while a leader is killed -------------------------------------------------------------------------------

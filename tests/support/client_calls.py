@@ -1,36 +1,31 @@
-"""The ordinary calls of Kafka's clients: each one's answer and its time, as rows and as a Markdown table.
+"""The ordinary calls of Kafka's clients, each client's answers and times as rows, and as a table in Markdown.
 
-`python tests/support/client_table.py` makes all of them and writes the table into docker/README.md.
+`python tests/support/client_calls.py` makes all calls on three brokers of `floodmark cluster up`, and writes
+the table into docker/README.md. Exit 1: a call was not answered as it should be.
+
+A client is an object with the methods that CALLS names (clients_confluent has all of them). A method raises
+what its library raises; `name_of` gives the error's name in it, or raises what is no refusal.
 """
 
 import itertools
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 OK = "ok"
 SOON_S = 20.0  # a client that asks again after a refusal goes on for half a minute or more
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 NO_GROUPS, NO_TRANSACTIONS = "GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-BEGIN, END = "<!-- clients: tests/support/client_table.py writes these lines -->", "<!-- end of clients -->"
+NO_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
+PAGE = Path(__file__).parents[2] / "docker" / "README.md"
+BEGIN, END = "<!-- clients: tests/support/client_calls.py writes these lines -->", "<!-- end of clients -->"
+LATE_MS = 1 << 50
 _numbers = itertools.count(1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """The address to call, and the topic of this client."""
-
-    bootstrap: str
-    topic: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One call. `run` returns OK or the error's name as the client has it, and raises everything else."""
-
-    name: str
-    expected: str
-    run: Callable[[Scene], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,22 +42,102 @@ class Row:
         return self.answer == self.expected and self.seconds < SOON_S
 
 
-def scene(bootstrap: str, client: str) -> Scene:
-    return Scene(bootstrap=bootstrap, topic=f"calls-{client}-{next(_numbers)}")
+def values_of(compression: str) -> list[str]:
+    return [f"{compression} " + "v" * 99 + str(number) for number in range(20)]
 
 
-def play(client: str, version: str, calls: Iterable[Call], at: Scene) -> list[Row]:
-    """Makes each call once, in order."""
+def time_of(value: str) -> int:
+    """Its timestamp, in milliseconds."""
+    return 1_000_000 + len(value)
+
+
+def produce_and_read(client: Any, compression: str) -> None:
+    values = values_of(compression)
+    first = client.produce(values, compression)
+    assert client.read(first, len(values)) == values
+
+
+def assign_without_an_offset(client: Any) -> None:
+    """The consumer asks for its group's committed offset: there is none, and it begins at the first."""
+    assert client.committed() is None
+    assert client.read(None, 1) == values_of(COMPRESSIONS[0])[:1]
+
+
+def offsets_by_time(client: Any) -> None:
+    tenth = time_of(values_of(COMPRESSIONS[0])[10])
+    assert client.offsets_at(0, tenth, LATE_MS) == [0, 10, None]
+
+
+def list_offsets(client: Any) -> None:
+    assert min(client.ends()) >= 0
+
+
+def alter(client: Any, key: str, value: str) -> None:
+    client.alter(key, value)
+    assert client.configs("topic")[key] == value
+
+
+def has(client: Any, kind: str, key: str, value: str) -> None:
+    assert client.configs(kind)[key] == value
+
+
+def list_groups(client: Any) -> None:
+    assert list(client.groups()) == []
+
+
+CALLS: Sequence[tuple[str, str, Callable[[Any], object]]] = (
+    ("list topics", OK, lambda client: client.topics()),
+    ("describe the cluster", OK, lambda client: client.describe_cluster()),
+    ("create a topic", OK, lambda client: client.create()),
+    ("create it again", "TOPIC_ALREADY_EXISTS", lambda client: client.create()),
+    ("describe it", OK, lambda client: client.describe()),
+    ("add partitions", OK, lambda client: client.grow(2)),
+    ("describe its configs", OK, lambda client: has(client, "topic", "min.insync.replicas", "2")),
+    ("alter its configs", OK, lambda client: alter(client, "min.insync.replicas", "1")),
+    ("alter a config that is none", "INVALID_CONFIG", lambda client: client.alter("no.such.config", "1")),
+    ("cleanup.policy=compact", "POLICY_VIOLATION", lambda client: client.alter("cleanup.policy", "compact")),
+    ("describe a broker's configs", OK, lambda client: has(client, "broker", "node.id", "1")),
+    *((f"produce ({each}), assign, read", OK, lambda client, each=each: produce_and_read(client, each))
+      for each in COMPRESSIONS),
+    ("produce (idempotent)", OK, lambda client: client.produce(["i"], "none", idempotent=True)),
+    ("assign without an offset", OK, assign_without_an_offset),
+    ("offsets by time", OK, offsets_by_time),
+    ("list offsets", OK, list_offsets),
+    ("list groups", OK, list_groups),
+    ("subscribe", NO_GROUPS, lambda client: client.subscribe()),
+    ("commit", NO_GROUPS, lambda client: client.commit()),
+    ("begin with transactions", NO_TRANSACTIONS, lambda client: client.transactions()),
+    ("delete records", "UNSUPPORTED_VERSION", lambda client: client.delete_records()),
+    ("describe ACLs", "UNSUPPORTED_VERSION", lambda client: client.acls()),
+    ("delete the topic", OK, lambda client: client.delete()),
+    ("delete it again", NO_TOPIC, lambda client: client.delete()),
+    ("describe what is deleted", NO_TOPIC, lambda client: client.describe()),
+)  # fmt: skip
+
+
+def a_topic(client: str) -> str:
+    return f"calls-{client}-{next(_numbers)}"
+
+
+def rows_of(kind: Any, bootstrap: str) -> list[Row]:
+    """Makes each call that this client has once, in order."""
     rows = []
-    for call in calls:
-        began = time.monotonic()
-        answer = call.run(at)
-        rows.append(Row(client=client, version=version, call=call.name, expected=call.expected, answer=answer,
-                        seconds=time.monotonic() - began))
+    with closing(kind(bootstrap, a_topic(kind.name))) as client:
+        for call, expected, make in (*CALLS, *kind.more):
+            if call in kind.lacks:
+                continue
+            began = time.monotonic()
+            try:
+                make(client)
+                answer = OK
+            except Exception as error:
+                answer = client.name_of(error)
+            rows.append(Row(client=kind.name, version=kind.version, call=call, answer=answer,
+                            expected=kind.names.get(expected, expected), seconds=time.monotonic() - began))
     return rows
 
 
-def describe_wrong(rows: Sequence[Row]) -> str:
+def describe_wrong(rows: Iterable[Row]) -> str:
     """The rows that are not as they should be, as text."""
     return "\n".join(
         f"{row.client}: {row.call}: {row.answer} in {row.seconds:.2f} s, expected {row.expected}"
@@ -71,17 +146,31 @@ def describe_wrong(rows: Sequence[Row]) -> str:
     )
 
 
-def table(rows: Sequence[Row]) -> list[str]:
-    """The rows as a table in Markdown."""
+def table(rows: Iterable[Row]) -> str:
+    """The rows in Markdown."""
     lines = ["| client | version | call | answer | s |", "|---|---|---|---|---|"]
     for row in rows:
         answer = row.answer if row.answer == OK else f"`{row.answer}`"
         lines.append(f"| {row.client} | {row.version} | {row.call} | {answer} | {row.seconds:.2f} |")
-    return lines
+    return "\n".join(lines)
 
 
-def into(page: str, lines: Sequence[str]) -> str:
-    """The page with these lines between its marks."""
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return "\n".join([head + BEGIN, "", *lines, "", END + tail])
+def main() -> int:
+    import clients_java
+    from clients_aiokafka import Aiokafka
+    from clients_confluent import Confluent
+    from clients_kafka_python import KafkaPython
+    from cluster_up import cluster_up
+
+    with tempfile.TemporaryDirectory() as folder, cluster_up(Path(folder)) as up:
+        rows = [row for kind in (Confluent, KafkaPython, Aiokafka) for row in rows_of(kind, up.bootstrap)]
+        rows += [] if clients_java.missing() else clients_java.rows(up.bootstrap)
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    tail = rest.partition(END)[2]
+    PAGE.write_text(f"{head}{BEGIN}\n\n{table(rows)}\n\n{END}{tail}", encoding="utf-8")
+    print(describe_wrong(rows))
+    return 0 if all(row.good for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,236 +2,188 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition, __version__
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import BrokerResponseError, IncompatibleBrokerVersion, KafkaError
-from client_calls import COMPRESSIONS, NO_GROUPS, NO_TRANSACTIONS, OK, Call, Row, Scene, play, scene
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+from client_calls import time_of
 
 from floodmark.broker.protocol.errors import error_name
 
 WAIT_S = 60.0
-Made = Callable[[Scene], Awaitable[None]]
+KINDS = {"topic": ConfigResourceType.TOPIC, "broker": ConfigResourceType.BROKER}
+T = TypeVar("T")
 
 
-def _asking(ask: Callable[[Scene], Awaitable[object]]) -> Callable[[Scene], str]:
-    """A call that is made in an event loop of its own."""
-    async def bounded(at: Scene) -> None:
-        async with asyncio.timeout(WAIT_S):
-            await ask(at)
+class Aiokafka:
+    name, version, more = "aiokafka", __version__, ()
+    lacks = ("list offsets", "describe ACLs", "describe what is deleted")
+    names: Mapping[str, str] = MappingProxyType({})
 
-    def run(at: Scene) -> str:
-        try:
-            asyncio.run(bounded(at))
-        except IncompatibleBrokerVersion:
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.servers, self.topic, self.partition = bootstrap, topic, TopicPartition(topic, 0)
+        self._runner = asyncio.Runner()
+        self.admin = self.run(self.started())
+
+    def close(self) -> None:
+        self.run(self.admin.close())
+        self._runner.close()
+
+    def run(self, asked: Awaitable[T]) -> T:
+        async def bounded() -> T:
+            return await asyncio.wait_for(asked, WAIT_S)
+
+        return self._runner.run(bounded())
+
+    async def started(self) -> AIOKafkaAdminClient:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.servers)
+        await admin.start()
+        return admin
+
+    def name_of(self, error: Exception) -> str:
+        if isinstance(error, IncompatibleBrokerVersion):
             return "UNSUPPORTED_VERSION"
-        except BrokerResponseError as error:
+        if isinstance(error, KafkaError) and getattr(error, "errno", -1) > 0:
             return error_name(error.errno)
-        except KafkaError as error:
-            if getattr(error, "errno", -1) > 0:
-                return error_name(error.errno)
-            raise
-        return OK
+        raise error
 
-    return run
-
-
-@contextlib.asynccontextmanager
-async def _admin(at: Scene) -> AsyncIterator[AIOKafkaAdminClient]:
-    client = AIOKafkaAdminClient(bootstrap_servers=at.bootstrap)
-    await client.start()
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-@contextlib.asynccontextmanager
-async def _consumer(at: Scene, *topics: str, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:
-    consumer = AIOKafkaConsumer(
-        *topics, bootstrap_servers=at.bootstrap, group_id=group, auto_offset_reset="earliest",
-        enable_auto_commit=False,
-    )  # fmt: skip
-    try:
-        await consumer.start()
-        yield consumer
-    finally:
-        await consumer.stop()
-
-
-@contextlib.asynccontextmanager
-async def _producer(at: Scene, **config: object) -> AsyncIterator[AIOKafkaProducer]:
-    producer = AIOKafkaProducer(bootstrap_servers=at.bootstrap, acks="all", linger_ms=20, **config)
-    try:
-        await producer.start()
-        yield producer
-    finally:
-        await producer.stop()
-
-
-def _by_admin(ask: Callable[[AIOKafkaAdminClient, str], Awaitable[object]]) -> Made:
-    """A call about the topic, whose answer may be an error."""
-    async def run(at: Scene) -> None:
-        async with _admin(at) as admin:
-            _raise(await ask(admin, at.topic))
-
-    return run
-
-
-def _raise(answer: object) -> None:
-    """Raises an answer that is an error: aiokafka's admin client returns errors as answers."""
-    for each in getattr(answer, "topic_errors", None) or getattr(answer, "topic_error_codes", ()):
-        if each[1]:
-            error = KafkaError(error_name(each[1]))
-            error.errno = each[1]
+    @staticmethod
+    def refuse(code: int) -> None:
+        """Raises an error that the admin client has returned in an answer."""
+        if code:
+            error = KafkaError(error_name(code))
+            error.errno = code
             raise error
 
+    def of_topic(self, asked: Awaitable[Any]) -> None:
+        answer = self.run(asked)
+        for one in getattr(answer, "topic_errors", None) or getattr(answer, "topic_error_codes", ()):
+            self.refuse(one[1])
 
-_create = _by_admin(lambda admin, topic: admin.create_topics([NewTopic(topic, 1, 3)]))
-_delete = _by_admin(lambda admin, topic: admin.delete_topics([topic]))
+    def topics(self) -> list[str]:
+        return list(self.run(self.admin.list_topics()))
 
+    def describe_cluster(self) -> None:
+        self.run(self.admin.describe_cluster())
 
-async def _describe(at: Scene) -> None:
-    async with _admin(at) as admin:
-        (topic,) = await admin.describe_topics([at.topic])
-        _raise(type("Answer", (), {"topic_errors": [(at.topic, topic["error_code"])]}))
+    def create(self) -> None:
+        self.of_topic(self.admin.create_topics([NewTopic(self.topic, 1, 3)]))
 
+    def delete(self) -> None:
+        self.of_topic(self.admin.delete_topics([self.topic]))
 
-async def _configs(admin: AIOKafkaAdminClient, kind: ConfigResourceType, name: str) -> dict[str, str]:
-    (answer,) = await admin.describe_configs([ConfigResource(kind, name)])
-    ((error, _, _, _, entries),) = answer.resources
-    assert not error
-    return {entry[0]: entry[1] for entry in entries}
+    def describe(self) -> None:
+        (found,) = self.run(self.admin.describe_topics([self.topic]))
+        self.refuse(found["error_code"])
 
+    def grow(self, count: int) -> None:
+        self.of_topic(self.admin.create_partitions({self.topic: NewPartitions(count)}))
 
-def _has(kind: ConfigResourceType, key: str, value: str, name: str = "") -> Made:
-    """Whether the topic, or a broker by that name, has this config."""
-    async def ask(at: Scene) -> None:
-        async with _admin(at) as admin:
-            assert (await _configs(admin, kind, name or at.topic))[key] == value
+    def configs(self, kind: str) -> dict[str, str]:
+        asked = ConfigResource(KINDS[kind], self.topic if kind == "topic" else "1")
+        (answer,) = self.run(self.admin.describe_configs([asked]))
+        ((error, _, _, _, entries),) = answer.resources
+        self.refuse(error)
+        return {entry[0]: entry[1] for entry in entries}
 
-    return ask
+    def alter(self, key: str, value: str) -> None:
+        (answer,) = self.run(self.admin.alter_configs([ConfigResource(KINDS["topic"], self.topic,
+                                                                      {key: value})]))
+        ((error, *_),) = answer.resources
+        self.refuse(error)
 
+    # -- records -------------------------------------------------------------------------------------------
 
-def _alter(name: str, value: str) -> Made:
-    async def ask(at: Scene) -> None:
-        async with _admin(at) as admin:
-            resource = ConfigResource(ConfigResourceType.TOPIC, at.topic, {name: value})
-            (answer,) = await admin.alter_configs([resource])
-            ((error, *_),) = answer.resources
-            _raise(type("Answer", (), {"topic_errors": [(at.topic, error)]}))
-            assert (await _configs(admin, ConfigResourceType.TOPIC, at.topic))[name] == value
+    @contextlib.asynccontextmanager
+    async def consumer(self, *topics: str, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:
+        consumer = AIOKafkaConsumer(*topics, bootstrap_servers=self.servers, group_id=group,
+                                    auto_offset_reset="earliest", enable_auto_commit=False)
+        try:
+            await consumer.start()
+            if not topics:
+                consumer.assign([self.partition])
+            yield consumer
+        finally:
+            await consumer.stop()
 
-    return ask
+    @contextlib.asynccontextmanager
+    async def producer(self, **config: object) -> AsyncIterator[AIOKafkaProducer]:
+        producer = AIOKafkaProducer(bootstrap_servers=self.servers, acks="all", linger_ms=20, **config)
+        try:
+            await producer.start()
+            yield producer
+        finally:
+            await producer.stop()
 
+    def produce(self, values: list[str], compression: str, *, idempotent: bool = False) -> int:
+        async def ask() -> int:
+            kind = None if compression == "none" else compression
+            async with self.producer(compression_type=kind, enable_idempotence=idempotent) as producer:
+                sent = [await producer.send(self.topic, value.encode(), partition=0,
+                                            timestamp_ms=time_of(value)) for value in values]
+                first, *_ = [(await each).offset for each in sent]
+                return int(first)
 
-# -- records -----------------------------------------------------------------------------------------------
+        return self.run(ask())
 
+    def read(self, offset: int | None, count: int) -> list[str]:
+        async def ask() -> list[str]:
+            async with self.consumer(group="calls" if offset is None else None) as consumer:
+                if offset is not None:
+                    consumer.seek(self.partition, offset)
+                return [(await consumer.getone()).value.decode() for _ in range(count)]
 
-def _produce_and_read(compression: str) -> Made:
-    values = [f"{compression} " + "v" * 99 + str(n) for n in range(20)]
+        return self.run(ask())
 
-    async def ask(at: Scene) -> None:
-        partition = TopicPartition(at.topic, 0)
-        kind = None if compression == "none" else compression
-        async with _producer(at, compression_type=kind) as producer:
-            sent = [
-                await producer.send(
-                    at.topic, value.encode(), partition=0, timestamp_ms=1_000_000 + len(value)
-                )
-                for value in values
-            ]
-            offsets = [(await each).offset for each in sent]
-        async with _consumer(at) as consumer:
-            consumer.assign([partition])
-            consumer.seek(partition, offsets[0])
-            assert [(await consumer.getone()).value.decode() for _ in values] == values
+    def committed(self) -> int | None:
+        async def ask() -> int | None:
+            async with self.consumer(group="calls") as consumer:
+                found: int | None = await consumer.committed(self.partition)
+                return found
 
-    return ask
+        return self.run(ask())
 
+    def offsets_at(self, *times: int) -> list[int | None]:
+        async def ask() -> list[int | None]:
+            async with self.consumer() as consumer:
+                assert await consumer.beginning_offsets([self.partition]) == {self.partition: 0}
+                assert (await consumer.end_offsets([self.partition]))[self.partition] > 100
+                found = [(await consumer.offsets_for_times({self.partition: when}))[self.partition]
+                         for when in times]
+                return [each and each.offset for each in found]
 
-async def _idempotent(at: Scene) -> None:
-    async with _producer(at, enable_idempotence=True) as producer:
-        await producer.send_and_wait(at.topic, b"i", partition=0)
+        return self.run(ask())
 
+    # -- what the broker does not offer ---------------------------------------------------------------------
 
-async def _stored(at: Scene) -> None:
-    partition = TopicPartition(at.topic, 0)
-    async with _consumer(at, group="calls") as consumer:
-        consumer.assign([partition])
-        assert await consumer.committed(partition) is None
-        assert (await consumer.getone()).offset == 0
+    def groups(self) -> list[Any]:
+        return list(self.run(self.admin.list_consumer_groups()))
 
+    def subscribe(self) -> None:
+        async def ask() -> None:
+            async with self.consumer(self.topic, group="calls") as consumer:
+                await consumer.getone()
 
-async def _times(at: Scene) -> None:
-    partition = TopicPartition(at.topic, 0)
-    tenth = 1_000_000 + len("none " + "v" * 99 + "10")
-    async with _consumer(at) as consumer:
-        found = [
-            (await consumer.offsets_for_times({partition: when}))[partition] for when in (0, tenth, 1 << 50)
-        ]
-        assert await consumer.beginning_offsets([partition]) == {partition: 0}
-        assert (await consumer.end_offsets([partition]))[partition] > 100
-    assert [each and each.offset for each in found] == [0, 10, None], found
+        self.run(ask())
 
+    def commit(self) -> None:
+        async def ask() -> None:
+            async with self.consumer(group="calls") as consumer:
+                await consumer.getone()
+                await consumer.commit()
 
-# -- what the broker does not offer -------------------------------------------------------------------------
+        self.run(ask())
 
+    def transactions(self) -> None:
+        async def ask() -> None:
+            async with self.producer(transactional_id=self.topic):
+                pass
 
-async def _groups(at: Scene) -> None:
-    async with _admin(at) as admin:
-        assert await admin.list_consumer_groups() == []
+        self.run(ask())
 
-
-async def _subscribe(at: Scene) -> None:
-    async with _consumer(at, at.topic, group="calls") as consumer:
-        await consumer.getone()
-
-
-async def _commit(at: Scene) -> None:
-    async with _consumer(at, group="calls") as consumer:
-        consumer.assign([TopicPartition(at.topic, 0)])
-        await consumer.getone()
-        await consumer.commit()
-
-
-async def _transaction(at: Scene) -> None:
-    async with _producer(at, transactional_id=at.topic):
-        pass
-
-
-CALLS = [
-    Call(name=name, expected=expected, run=_asking(ask))
-    for name, expected, ask in [
-        ("list topics", OK, _by_admin(lambda admin, _: admin.list_topics())),
-        ("describe the cluster", OK, _by_admin(lambda admin, _: admin.describe_cluster())),
-        ("create a topic", OK, _create),
-        ("create it again", "TOPIC_ALREADY_EXISTS", _create),
-        ("describe it", OK, _describe),
-        ("add partitions", OK,
-         _by_admin(lambda admin, topic: admin.create_partitions({topic: NewPartitions(2)}))),
-        ("describe its configs", OK, _has(ConfigResourceType.TOPIC, "min.insync.replicas", "2")),
-        ("alter its configs", OK, _alter("min.insync.replicas", "1")),
-        ("alter a config that is none", "INVALID_CONFIG", _alter("no.such.config", "1")),
-        ("cleanup.policy=compact", "POLICY_VIOLATION", _alter("cleanup.policy", "compact")),
-        ("describe a broker's configs", OK, _has(ConfigResourceType.BROKER, "node.id", "1", "1")),
-        *[(f"produce ({each}), assign, read", OK, _produce_and_read(each)) for each in COMPRESSIONS],
-        ("produce (idempotent)", OK, _idempotent),
-        ("assign without an offset", OK, _stored),
-        ("offsets by time", OK, _times),
-        ("list groups", OK, _groups),
-        ("subscribe", NO_GROUPS, _subscribe),
-        ("commit", NO_GROUPS, _commit),
-        ("a transactional producer's start", NO_TRANSACTIONS, _transaction),
-        ("delete records", "UNSUPPORTED_VERSION", _by_admin(lambda admin, topic: admin.delete_records(
-            {TopicPartition(topic, 0): RecordsToDelete(before_offset=1)}))),
-        ("delete the topic", OK, _delete),
-        ("delete it again", "UNKNOWN_TOPIC_OR_PARTITION", _delete),
-    ]
-]
-
-
-def rows(bootstrap: str) -> list[Row]:
-    return play("aiokafka", __version__, CALLS, scene(bootstrap, "aiokafka"))
+    def delete_records(self) -> None:
+        self.run(self.admin.delete_records({self.partition: RecordsToDelete(before_offset=1)}))

@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from client_calls import Row, scene
+from client_calls import Row, a_topic
 
 WAIT_S = 120.0
 HERE = Path(__file__).parent / "java"
@@ -36,9 +36,8 @@ def class_path() -> str:
 
 
 def rows(bootstrap: str) -> list[Row]:
-    at = scene(bootstrap, "java")
     done = subprocess.run(
-        ["java", "-cp", class_path(), str(HERE / "ClientCalls.java"), at.bootstrap, at.topic],
+        ["java", "-cp", class_path(), str(HERE / "ClientCalls.java"), bootstrap, a_topic("java")],
         capture_output=True, text=True, check=True, timeout=WAIT_S,
     )  # fmt: skip
     version, *lines = done.stdout.splitlines()

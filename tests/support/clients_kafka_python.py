@@ -2,9 +2,11 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
-from client_calls import COMPRESSIONS, NO_GROUPS, NO_TRANSACTIONS, OK, Call, Row, Scene, play, scene
+from client_calls import time_of
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, __version__
 from kafka.admin import (
     ACLFilter,
@@ -22,218 +24,142 @@ from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, for_cod
 from floodmark.broker.protocol.errors import error_name
 
 WAIT_MS = 60_000
-Made = Callable[[Scene], str]
+KINDS = {"topic": ConfigResourceType.TOPIC, "broker": ConfigResourceType.BROKER}
+ALL_ACLS = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY,
+                     ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY))
 
 
-def _answer(ask: Callable[[], object]) -> str:
-    try:
-        ask()
-    except IncompatibleBrokerVersion:
-        return "UNSUPPORTED_VERSION"
-    except BrokerResponseError as error:
-        return error_name(error.errno)
-    return OK
+class KafkaPython:
+    name, version, lacks = "kafka-python", __version__, ()
+    names: Mapping[str, str] = MappingProxyType({})
+    more = (("alter them (AlterConfigs)", "ok", lambda client: client.alter_as_before()),)
 
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.servers = bootstrap.split(",")
+        self.topic, self.partition = topic, TopicPartition(topic, 0)
+        self.admin = KafkaAdminClient(bootstrap_servers=self.servers)
 
-@contextlib.contextmanager
-def _admin(at: Scene) -> Iterator[KafkaAdminClient]:
-    client = KafkaAdminClient(bootstrap_servers=at.bootstrap.split(","))
-    try:
-        yield client
-    finally:
-        client.close()
+    def close(self) -> None:
+        self.admin.close()
 
+    def name_of(self, error: Exception) -> str:
+        if isinstance(error, IncompatibleBrokerVersion):
+            return "UNSUPPORTED_VERSION"
+        if isinstance(error, BrokerResponseError):
+            return error_name(error.errno)
+        raise error
 
-@contextlib.contextmanager
-def _consumer(at: Scene, *topics: str, group: str | None = None) -> Iterator[KafkaConsumer]:
-    consumer = KafkaConsumer(
-        *topics, bootstrap_servers=at.bootstrap.split(","), group_id=group, metrics_enabled=False,
-        auto_offset_reset="earliest", consumer_timeout_ms=WAIT_MS, enable_auto_commit=False,
-    )  # fmt: skip
-    try:
-        yield consumer
-    finally:
-        consumer.close()
+    def topics(self) -> list[str]:
+        return list(self.admin.list_topics())
 
+    def describe_cluster(self) -> None:
+        self.admin.describe_cluster()
 
-@contextlib.contextmanager
-def _producer(at: Scene, **config: object) -> Iterator[KafkaProducer]:
-    producer = KafkaProducer(
-        bootstrap_servers=at.bootstrap.split(","), metrics_enabled=False, acks="all", linger_ms=20, **config
-    )
-    try:
-        yield producer
-    finally:
-        producer.close(timeout=5)
+    def create(self) -> None:
+        self.admin.create_topics({self.topic: {"num_partitions": 1, "replication_factor": 3}})
 
+    def delete(self) -> None:
+        self.admin.delete_topics([self.topic])
 
-def _by_admin(ask: Callable[[KafkaAdminClient, str], object]) -> Made:
-    """The answer to a call about the topic."""
-    def run(at: Scene) -> str:
-        with _admin(at) as admin:
-            return _answer(lambda: ask(admin, at.topic))
+    def describe(self) -> None:
+        (found,) = self.admin.describe_topics([self.topic])
+        if found["error_code"]:
+            raise for_code(found["error_code"])
 
-    return run
+    def grow(self, count: int) -> None:
+        self.admin.create_partitions({self.topic: count})
 
+    def configs(self, kind: str) -> dict[str, str]:
+        name = self.topic if kind == "topic" else "1"
+        (found,) = self.admin.describe_configs([ConfigResource(KINDS[kind], name)],
+                                               config_filter="all").values()
+        return {key: entry["value"] for key, entry in found[name].items()}
 
-def _describe(admin: KafkaAdminClient, topic: str) -> None:
-    (found,) = admin.describe_topics([topic])
-    if found["error_code"]:
-        raise for_code(found["error_code"])
-
-
-_create = _by_admin(
-    lambda admin, topic: admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 3}}))
-_delete = _by_admin(lambda admin, topic: admin.delete_topics([topic]))
-
-
-def _configs(admin: KafkaAdminClient, kind: ConfigResourceType, name: str) -> dict[str, str]:
-    (of_kind,) = admin.describe_configs([ConfigResource(kind, name)], config_filter="all").values()
-    return {key: entry["value"] for key, entry in of_kind[name].items()}
-
-
-def _has(kind: ConfigResourceType, key: str, value: str, name: str = "") -> Made:
-    """Whether the topic, or a broker by that name, has this config."""
-    def run(at: Scene) -> str:
-        with _admin(at) as admin:
-            assert _configs(admin, kind, name or at.topic)[key] == value
-            return OK
-
-    return run
-
-
-def _alter(at: Scene, incremental: bool, **configs: str) -> str:
-    asked = {key.replace("_", "."): value for key, value in configs.items()}
-    with _admin(at) as admin:
-        resource = ConfigResource(ConfigResourceType.TOPIC, at.topic, asked)
-        answer = admin.alter_configs([resource], incremental=incremental, raise_on_unknown=False)
+    def alter(self, key: str, value: str, *, incremental: bool = True) -> None:
+        resource = ConfigResource(KINDS["topic"], self.topic, {key: value})
+        answer = self.admin.alter_configs([resource], incremental=incremental, raise_on_unknown=False)
         (found,) = answer.values()
-        error = re.match(r"\[Error (\d+)]", found[at.topic])
-        if error:
-            return error_name(int(error[1]))
-        assert found[at.topic] == "OK"
-        configs_now = _configs(admin, ConfigResourceType.TOPIC, at.topic)
-        assert {key: configs_now[key] for key in asked} == asked
-        return OK
+        if error := re.match(r"\[Error (\d+)]", found[self.topic]):
+            raise for_code(int(error[1]))
+        assert found[self.topic] == "OK"
 
+    def alter_as_before(self) -> None:
+        """By AlterConfigs, on a topic of its own."""
+        self.topic += "-altered"
+        self.create()
+        self.alter("flush.messages", "9", incremental=False)
+        assert self.configs("topic")["flush.messages"] == "9"
 
-# -- records -----------------------------------------------------------------------------------------------
+    # -- records -------------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def producer(self, **config: object) -> Iterator[KafkaProducer]:
+        producer = KafkaProducer(bootstrap_servers=self.servers, metrics_enabled=False, acks="all",
+                                 linger_ms=20, **config)
+        try:
+            yield producer
+        finally:
+            producer.close(timeout=5)
 
-def _produce_and_read(compression: str) -> Made:
-    values = [f"{compression} " + "v" * 99 + str(n) for n in range(20)]
+    def consumer(self, *topics: str, group: str | None = None) -> Any:
+        return contextlib.closing(KafkaConsumer(
+            *topics, bootstrap_servers=self.servers, group_id=group, metrics_enabled=False,
+            auto_offset_reset="earliest", consumer_timeout_ms=WAIT_MS, enable_auto_commit=False))
 
-    def run(at: Scene) -> str:
-        partition = TopicPartition(at.topic, 0)
+    def produce(self, values: list[str], compression: str, *, idempotent: bool = False) -> int:
         kind = None if compression == "none" else compression
-        with _producer(at, compression_type=kind, enable_idempotence=False) as producer:
-            sent = [
-                producer.send(at.topic, value.encode(), partition=0, timestamp_ms=1_000_000 + len(value))
-                for value in values
-            ]
-            offsets = [each.get(timeout=WAIT_MS / 1000).offset for each in sent]
-        with _consumer(at) as consumer:
-            consumer.assign([partition])
-            consumer.seek(partition, offsets[0])
-            found = [record.value.decode() for _, record in zip(values, consumer, strict=False)]
-        assert found == values
-        return OK
+        with self.producer(compression_type=kind, enable_idempotence=idempotent) as producer:
+            sent = [producer.send(self.topic, value.encode(), partition=0, timestamp_ms=time_of(value))
+                    for value in values]
+            first, *_ = [each.get(timeout=WAIT_MS / 1000).offset for each in sent]
+            return int(first)
 
-    return run
+    def read(self, offset: int | None, count: int) -> list[str]:
+        with self.consumer(group="calls" if offset is None else None) as consumer:
+            consumer.assign([self.partition])
+            if offset is not None:
+                consumer.seek(self.partition, offset)
+            return [record.value.decode() for _, record in zip(range(count), consumer, strict=False)]
 
+    def committed(self) -> int | None:
+        with self.consumer(group="calls") as consumer:
+            found: int | None = consumer.committed(self.partition)
+        return found
 
-def _idempotent(at: Scene) -> str:
-    with _producer(at, enable_idempotence=True) as producer:
-        producer.send(at.topic, b"i", partition=0).get(timeout=WAIT_MS / 1000)
-    return OK
+    def offsets_at(self, *times: int) -> list[int | None]:
+        with self.consumer() as consumer:
+            found = [consumer.offsets_for_times({self.partition: when})[self.partition] for when in times]
+        return [each and each.offset for each in found]
 
+    def ends(self) -> list[int]:
+        with self.consumer() as consumer:
+            assert consumer.beginning_offsets([self.partition]) == {self.partition: 0}
+            assert consumer.end_offsets([self.partition])[self.partition] > 100
+        specs = (OffsetSpec.EARLIEST, OffsetSpec.LATEST, 5, OffsetSpec.MAX_TIMESTAMP)
+        return [self.admin.list_partition_offsets({self.partition: spec})[self.partition].offset
+                for spec in specs]
 
-def _stored(at: Scene) -> str:
-    partition = TopicPartition(at.topic, 0)
-    with _consumer(at, group="calls") as consumer:
-        assert consumer.committed(partition) is None
-        consumer.assign([partition])
-        assert next(consumer).offset == 0
-    return OK
+    # -- what the broker does not offer ---------------------------------------------------------------------
 
+    def groups(self) -> list[Any]:
+        return list(self.admin.list_groups())
 
-def _times(at: Scene) -> str:
-    partition = TopicPartition(at.topic, 0)
-    tenth = 1_000_000 + len("none " + "v" * 99 + "10")
-    with _consumer(at) as consumer:
-        found = [consumer.offsets_for_times({partition: when})[partition] for when in (0, tenth, 1 << 50)]
-        assert consumer.beginning_offsets([partition]) == {partition: 0}
-        assert consumer.end_offsets([partition])[partition] > 100
-    assert [each and each.offset for each in found] == [0, 10, None], found
-    return OK
+    def subscribe(self) -> None:
+        with self.consumer(self.topic, group="calls") as consumer:
+            next(consumer)
 
+    def commit(self) -> None:
+        with self.consumer(group="calls") as consumer:
+            consumer.assign([self.partition])
+            next(consumer)
+            consumer.commit()
 
-def _list_offsets(at: Scene) -> str:
-    partition = TopicPartition(at.topic, 0)
-    with _admin(at) as admin:
-        for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST, 5, OffsetSpec.MAX_TIMESTAMP):
-            assert admin.list_partition_offsets({partition: spec})[partition].offset >= 0, spec
-    return OK
+    def transactions(self) -> None:
+        with self.producer(transactional_id=self.topic) as producer:
+            producer.init_transactions()
 
+    def delete_records(self) -> None:
+        self.admin.delete_records({self.partition: 1})
 
-# -- what the broker does not offer -------------------------------------------------------------------------
-
-
-def _groups(at: Scene) -> str:
-    with _admin(at) as admin:
-        assert admin.list_groups() == []
-    return OK
-
-
-def _subscribe(at: Scene) -> str:
-    with _consumer(at, at.topic, group="calls") as consumer:
-        return _answer(lambda: next(consumer))
-
-
-def _commit(at: Scene) -> str:
-    with _consumer(at, group="calls") as consumer:
-        consumer.assign([TopicPartition(at.topic, 0)])
-        next(consumer)
-        return _answer(consumer.commit)
-
-
-def _transaction(at: Scene) -> str:
-    with _producer(at, transactional_id=at.topic) as producer:
-        return _answer(producer.init_transactions)
-
-
-_ACLS = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY,
-                  ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY))
-CALLS = [Call(name=name, expected=expected, run=run) for name, expected, run in [
-    ("list topics", OK, _by_admin(lambda admin, _: admin.list_topics())),
-    ("describe the cluster", OK, _by_admin(lambda admin, _: admin.describe_cluster())),
-    ("create a topic", OK, _create),
-    ("create it again", "TOPIC_ALREADY_EXISTS", _create),
-    ("describe it", OK, _by_admin(_describe)),
-    ("add partitions", OK, _by_admin(lambda admin, topic: admin.create_partitions({topic: 2}))),
-    ("describe its configs", OK, _has(ConfigResourceType.TOPIC, "min.insync.replicas", "2")),
-    ("alter its configs", OK, lambda at: _alter(at, True, min_insync_replicas="1")),
-    ("alter them (AlterConfigs)", OK, lambda at: _alter(at, False, flush_messages="9")),
-    ("alter a config that is none", "INVALID_CONFIG", lambda at: _alter(at, True, no_such_config="1")),
-    ("cleanup.policy=compact", "POLICY_VIOLATION", lambda at: _alter(at, True, cleanup_policy="compact")),
-    ("describe a broker's configs", OK, _has(ConfigResourceType.BROKER, "node.id", "1", "1")),
-    *((f"produce ({each}), assign, read", OK, _produce_and_read(each)) for each in COMPRESSIONS),
-    ("produce (idempotent)", OK, _idempotent),
-    ("assign without an offset", OK, _stored),
-    ("offsets by time", OK, _times),
-    ("list offsets (KafkaAdminClient)", OK, _list_offsets),
-    ("list groups", OK, _groups),
-    ("subscribe", NO_GROUPS, _subscribe),
-    ("commit", NO_GROUPS, _commit),
-    ("init_transactions", NO_TRANSACTIONS, _transaction),
-    ("delete records", "UNSUPPORTED_VERSION",
-     _by_admin(lambda admin, topic: admin.delete_records({TopicPartition(topic, 0): 1}))),
-    ("describe ACLs", "UNSUPPORTED_VERSION", _by_admin(lambda admin, _: admin.describe_acls(_ACLS))),
-    ("delete the topic", OK, _delete),
-    ("delete it again", "UNKNOWN_TOPIC_OR_PARTITION", _delete),
-    ("describe what is deleted", "UNKNOWN_TOPIC_OR_PARTITION", _by_admin(_describe)),
-]]  # fmt: skip
-
-
-def rows(bootstrap: str) -> list[Row]:
-    return play("kafka-python", __version__, CALLS, scene(bootstrap, "kafka-python"))
+    def acls(self) -> None:
+        self.admin.describe_acls(ALL_ACLS)

@@ -1,13 +1,13 @@
 """Compares the replicas of a partition, offset by offset: diverged, under-replicated, two records.
 
 Each finding is about one offset (two records: an offset and epoch), whatever the number of replicas. Most
-blocks are equal in all logs (log.py), and are skipped. In the others most offsets agree, which their minimum
-and maximum show; only at the rest (`disagreeing`) are the replicas compared one by one. Nothing permits
-diverged and epoch-lineage.
+blocks are equal in all logs (log.py), and are skipped, unless a log has an offset twice. In the others most
+offsets agree, which their minimum and maximum show; only at the rest (`disagreeing`) are the replicas
+compared one by one. Nothing permits diverged and epoch-lineage.
 
 Tables made, besides those of tables.py and log.py:
 
-    disagreeing    the rows of `placed` at those offsets at which not all replicas have the same epoch, value
+    disagreeing    the rows of `placed` at those offsets at which not all entries have the same epoch, value
                    and crc
 """
 
@@ -28,7 +28,9 @@ def replicas(unit: Unit) -> None:
 DISAGREEING = f"""
 with other_blocks as (
     select run, partition, block from blocks join logs using (log) group by all
-    having min(digest) <> max(digest) or min(entries) <> max(entries)),
+    having min(digest) <> max(digest) or min(entries) <> max(entries)
+    union select run, partition, block from blocks join logs using (log)
+        semi join (from missteps where "offset" <= previous) using (run, partition)),
 at_odds as (
     select run, partition, "offset"
     from (select *, "offset" // {BLOCK} as block from placed)
@@ -39,11 +41,13 @@ at_odds as (
 from placed semi join at_odds using (run, partition, "offset")
 """
 
-# Two of the replicas that must agree at an offset do not. The finding names the nodes that differ from the
-# leader or, where it is not among them, from the first.
+# Two of the replicas that must agree at an offset hold other records there. The finding names the nodes that
+# differ from the leader or, where it is not among them, from the first.
 DIVERGED = """
 with compared as (
-        select *, row(epoch, value, crc) as record from disagreeing where compared),
+        select run, partition, "offset", node, leads,
+            list_sort(list(distinct row(epoch, value, crc))) as record
+        from disagreeing where compared group by all),
     right_ones as (
         select run, partition, "offset", record as right_one from compared
         qualify row_number() over (

@@ -58,9 +58,11 @@ def diverged(world: World, guessing: list[str]) -> Iterator[Found]:
 
 
 def differences(partition: Partition, one: str, other: str) -> set[int]:
-    return {mine["offset"] for mine in partition.logs[one] for yours in partition.logs[other]
-            if mine["offset"] == yours["offset"]
-            and face(mine, compact=partition.compact) != face(yours, compact=partition.compact)}
+    """Where both have something, and not the same. (A log may have an offset twice.)"""
+    mine, yours = ({(entry["offset"], face(entry, compact=partition.compact))
+                    for entry in partition.logs[node]} for node in (one, other))
+    return {offset for offset, _ in mine ^ yours} & {offset for offset, _ in mine} & {
+        offset for offset, _ in yours}
 
 
 def below_both(partition: Partition, one: str, other: str, offset: int) -> bool:

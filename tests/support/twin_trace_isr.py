@@ -77,10 +77,10 @@ def unsafe_isr(world: World, trace: Trace) -> Iterator[Found]:
                                            for member in set(event["isr"]) - set(before["isr"])
                                            if member in world.partitions[key].replicas):
                 yield (key, "taken in", event.node, event.seq), None
-        lacking = {(event["epoch"], *sorted(event["isr"])) for event in trace.leading(key)
-                   if event.name == "ack" and lacks_a_member(trace, key, event)}
-        for isr in lacking:
-            yield (key, "no superset", *isr), None
+        lacking = {(event.node, event["epoch"], members) for event in trace.leading(key)
+                   if event.name == "ack" and (members := lacking_members(trace, key, event))}
+        for one in lacking:
+            yield (key, "no superset", *one), None
 
 
 def taken_too_early(trace: Trace, key: int, applied: Event, member: str) -> bool:
@@ -105,11 +105,12 @@ def taken_too_early(trace: Trace, key: int, applied: Event, member: str) -> bool
     return bool(before) and all(event["leo"] < floor for event in [before[-1], *around])
 
 
-def lacks_a_member(trace: Trace, key: int, event: Event) -> bool:
-    """Whether the controller's ISR, in this leader's epoch, has a member that the leader's lacks."""
-    return any(covers(trace, epoch, event) and covers(trace, span, event)
-               for member, spans in controllers_isr(trace, key).items() if member not in event["isr"]
-               for span in spans for epoch in controllers_epoch(trace, key, event["epoch"]))
+def lacking_members(trace: Trace, key: int, event: Event) -> tuple[str, ...]:
+    """The members of the controller's ISR, in this leader's epoch, that the leader's lacks."""
+    return tuple(sorted(
+        member for member, spans in controllers_isr(trace, key).items() if member not in event["isr"]
+        and any(covers(trace, epoch, event) and covers(trace, span, event)
+                for span in spans for epoch in controllers_epoch(trace, key, event["epoch"]))))
 
 
 def covers(trace: Trace, span: Span, event: Event) -> bool:

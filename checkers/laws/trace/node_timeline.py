@@ -152,10 +152,12 @@ def recoveries(lines: pa.Table) -> pa.Table:
 
 def commits(lines: pa.Table, first: Rows) -> dict[str, pa.Array]:
     """The commits of each line, as columns of the timeline."""
-    hw, last_hw = numbers(lines["hw"]), numbers(lines["last_hw"])
+    # An HW above the LEO commits what there is; the rest once it is appended.
+    hw = np.minimum(numbers(lines["hw"]), numbers(lines["leo"]))
+    last_hw = np.minimum(numbers(lines["last_hw"]), numbers(lines["last_leo"]))
     # A node that becomes leader shows what is below its HW, whoever moved the HW so far.
     begins = flags(pc.equal(lines["event"], "become_leader"))
-    moves = flags(pc.equal(lines["event"], "hw")) & flags(lines["leads"]) & (hw > last_hw)
+    moves = flags(lines["leads"]) & (hw > last_hw)
     is_move = moves | (begins & (hw > 0))
     low = np.where(begins, 0, last_hw)
     upto = np.minimum(hw, recovered(lines, first, is_move))

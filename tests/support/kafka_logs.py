@@ -10,7 +10,7 @@ import string
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -31,6 +31,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 # format -> the broker version that librdkafka is to write for
 OLD_CLIENTS = {"v0": "0.9.0.1", "v1": "0.10.1.0"}
 DUMPS, ABORTED = "dump.txt", "aborted.txt"  # beside saved logs
+HW_FILE = "replication-offset-checkpoint"
 LOGS = "LOGS"  # in place of the folder that they were in
 WAIT_S = 90.0
 _PAIR = re.compile(r"(\w+): (\S+)")
@@ -258,32 +259,44 @@ def write_transactions(kafka: RealKafka, topic: str, rounds: int, draw: random.R
 
 # -- compaction ---------------------------------------------------------------------------------------------
 
-COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "100",
-             "segment.ms": "3600000"}
+SEGMENT_MS = 100
+SEGMENTED = {"segment.ms": str(SEGMENT_MS)}
+COMPACTED = {**SEGMENTED, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01",
+             "delete.retention.ms": "100"}
+NUMBER = 200  # records of a log of several segments, compacted or not
 
 
-def write_for_compaction(kafka: RealKafka, topic: str, draw: random.Random, *, codec: str, number: int,
-                         bytes_each: int) -> None:
+def segmented_of(version: str) -> dict[str, dict[str, str]]:
+    """WHAT-FORMAT-CODEC -> configs, of logs of several segments; c: compacted."""
+    found = {"s-v2-none": SEGMENTED, "c-v2-none": COMPACTED, "c-v2-zstd": COMPACTED}
+    if len(formats(version)) > 1:
+        found |= {f"c-{name}-{codec}": {**COMPACTED, "message.format.version": MESSAGE_FORMATS[name]}
+                  for name, codec in (("v0", "none"), ("v0", "gzip"), ("v1", "none"), ("v1", "lz4"))}
+    return found
+
+
+def write_segments(kafka: RealKafka, topic: str, draw: random.Random, codec: str) -> None:
+    """Writes NUMBER records of a few keys; segments end by their age."""
     producer = _producer(kafka, compression__type=codec)
-    for at in range(number):
-        text = "".join(draw.choices(string.ascii_letters, k=bytes_each)).encode()
+    for at in range(NUMBER):
+        text = "".join(draw.choices(string.ascii_letters, k=20)).encode()
         value = text if at % 3 else in_value(RUN.encode(), at)
-        producer.produce(topic, key=b"%d" % draw.randrange(60), value=None if at % 50 == 0 else value)
-        if at % 150 == 0:
-            producer.flush(30)
-    assert producer.flush(60) == 0
+        producer.produce(topic, key=b"%d" % draw.randrange(20), value=None if at % 50 == 0 else value)
+        if at % 20 == 19:
+            assert producer.flush(30) == 0
+            time.sleep(1.5 * SEGMENT_MS / 1000)
 
 
-def wait_compacted(kafka: RealKafka, topics: Mapping[str, int]) -> None:
+def wait_compacted(kafka: RealKafka, topics: Iterable[str]) -> None:
     """Waits until each topic has fewer records than were written, and the same number twice."""
     until = time.monotonic() + WAIT_S
-    for topic, number in topics.items():
-        before = number
+    for topic in topics:
+        before = NUMBER
         while True:
             now = _count(kafka.log_dir, topic)
-            if now is not None and now == before < number * 0.9:
+            if now is not None and now == before < NUMBER * 0.9:
                 break
-            before = number if now is None else now
+            before = NUMBER if now is None else now
             assert time.monotonic() < until, f"waited {WAIT_S:g} s for {topic} to be compacted: {before}"
             time.sleep(1.0)
 
@@ -299,26 +312,34 @@ def _count(log_dir: Path, topic: str) -> int | None:
 # -- saved logs ---------------------------------------------------------------------------------------------
 
 def _save(folder: Path) -> None:
-    """Writes FOLDER/VERSION/TOPIC-0/*.log and *.txnindex; dump.txt, DumpLogSegments' output for them (without
-    the words on the batch that 2.8 adds to every record's line); aborted.txt, the values that were aborted.
-    """
+    """Writes FOLDER/VERSION/TOPIC-0 as the broker left it, without its indexes; dump.txt, DumpLogSegments'
+    output (without the words on the batch that 2.8 adds to every record's line); aborted.txt, the values that
+    were aborted. c-transactions was compacted: markers of transactions are gone."""
     for version in ("2.8.2", "4.3.1"):
         draw = random.Random(7)
         with tempfile.TemporaryDirectory() as made, RealKafka(Path(made), version) as kafka:
-            topics = topics_of(version)
-            kafka.create({**topics, "transactions": {}})
+            topics, segmented = topics_of(version), segmented_of(version)
+            kafka.create({**topics, **segmented, "transactions": {}, "c-transactions": COMPACTED})
             for topic in topics:
                 write(kafka, topic, 10, draw, longest=20)
             fates = write_transactions(kafka, "transactions", 4, draw)
+            write_transactions(kafka, "c-transactions", 8, draw, last="aborted")
+            codecs = {topic: topic.rpartition("-")[2] for topic in segmented} | {"c-transactions": "none"}
+            for topic, codec in codecs.items():
+                write_segments(kafka, topic, draw, codec)
+            wait_compacted(kafka, [topic for topic in codecs if topic[0] == "c"])
             kafka.stop()
             target = folder / version
             shutil.rmtree(target, ignore_errors=True)
-            text, _ = dumped_files(kafka, [*topics, "transactions"])
-            for topic in (*topics, "transactions"):
+            saved = (*topics, *segmented, "transactions", "c-transactions")
+            text, _ = dumped_files(kafka, saved)
+            for topic in saved:
                 (target / f"{topic}-0").mkdir(parents=True)
                 for path in (kafka.log_dir / f"{topic}-0").iterdir():
-                    if path.suffix == ".log" or (path.suffix == ".txnindex" and path.stat().st_size):
+                    if path.suffix == ".log" or path.name == "leader-epoch-checkpoint" or (
+                            path.suffix == ".txnindex" and path.stat().st_size):
                         shutil.copy(path, target / f"{topic}-0" / path.name)
+            shutil.copy(kafka.log_dir / HW_FILE, target / HW_FILE)
             text = _OF_ITS_BATCH.sub(r"\1", text).replace(str(kafka.log_dir), LOGS)
             (target / DUMPS).write_text(text, encoding="utf-8")
             aborted = sorted(value for value, fate in fates.items() if fate == "aborted")

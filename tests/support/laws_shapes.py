@@ -247,6 +247,7 @@ SHAPES: Mapping[str, Shape] = {
     "one process": each(lambda run: run.lines, process=lambda line: min(line["process"], 0)),
     # polls
     "polls skip": polls(skip_half),
+    "all is read before it is sent": lambda run: run.lines.sort(key=lambda line: line["f"] == "send"),
     "polls backwards": backwards(reads, "partition", "offset", "value"),
     "polls fail": in_turn(polls(skip_half), each(lambda run: completed(run, "poll"), type="fail")),
     "one record read again and again": each(reads, offset=0, value=1),

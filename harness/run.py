@@ -7,7 +7,8 @@ Rules
 
 import datetime
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
@@ -126,15 +127,23 @@ def refuse_nonempty(folder: Path) -> None:
 def create(folder: Path, about: Mapping[str, Any]) -> Run:
     """Make a run folder with a run.json; UsageError unless the folder is absent or empty."""
     refuse_nonempty(folder)
+    with new_folder(folder) as begun:
+        (begun / "run.json").write_bytes(_pretty(about))
+    return Run(folder=folder)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A context with a temporary folder, which is renamed to `folder` at its end, or removed after an error.
+    FloodmarkError where that cannot be written, or has files by then."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_folder(f".{folder.name}.", folder.parent) as new_folder:
-            new_folder.chmod(0o755)
-            (new_folder / "run.json").write_bytes(_pretty(about))
-            os.rename(new_folder, folder)  # replaces an empty folder, and fails for any other
+        with temporary_folder(f".{folder.name}.", folder.parent) as begun:
+            begun.chmod(0o755)
+            yield begun
+            os.rename(begun, folder)  # replaces an empty folder, and nothing else
     except OSError as error:
-        raise FloodmarkError(f"cannot begin the run folder {folder}: {error.strerror}") from error
-    return Run(folder=folder)
+        raise FloodmarkError(f"cannot write the folder {folder}: {error.strerror}") from error
 
 
 def open_run(folder: Path) -> Run:

@@ -235,7 +235,7 @@ def converted(value: Any, kind: Any, what: str) -> Any:
     except msgspec.ValidationError as error:
         raise ValueError(wrong_in(value, kind, what)) from error
     if isinstance(found, int | float) and not is_small(found):
-        raise ValueError(f"{what} is {value}, should be {allowed(type_of(kind))} of 64 bits")
+        raise ValueError(f"{what} is {value}, should be {allowed(type_of(kind))}, of 64 bits")
     return found
 
 

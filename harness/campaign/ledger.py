@@ -153,6 +153,11 @@ def with_findings(ledger: Ledger, state: State, about: Mapping[str, Any], folder
 # -- the file -----------------------------------------------------------------------------------------------
 
 
+def path_of(about: Mapping[str, Any], folder: Path) -> Path:
+    """The ledger of the campaign in this folder: as its campaign.json says, else beside the folder."""
+    return Path(str(about.get("ledger") or folder.parent / "ledger.json"))
+
+
 def load(path: Path) -> Ledger:
     """Read the ledger; an empty one where there is no file yet. FloodmarkError where the file is not a
     ledger."""
@@ -187,8 +192,8 @@ def load(path: Path) -> Ledger:
 
 
 def save(path: Path, ledger: Ledger) -> None:
-    """Replace the file by rename; it is on disk when this returns."""
-    write_whole(path, as_bytes(ledger), durable=True)
+    """Replace the file by rename, behind a link the file itself; it is on disk when this returns."""
+    write_whole(path.resolve(), as_bytes(ledger), durable=True)
 
 
 def as_bytes(ledger: Ledger) -> bytes:
@@ -203,6 +208,7 @@ def as_bytes(ledger: Ledger) -> bytes:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the ledger's lock; other writers wait."""
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f".{path.name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -31,7 +31,7 @@
     scenario = "double-failover"
     systems = ["kip-320"]               # combine it only with these (rules, or rules+bug); absent: with all
 
-    [[except]]                          # do not run combinations in which all these keys agree
+    [[except]]                          # do not run combinations in which all these keys agree (a list: any)
     rules = "kip-279"
     scenario = "double-failover"
 
@@ -231,9 +231,8 @@ class _Reader:
         found = self._values("a plan", "", self._data, _TOP, read=_value_at_top)
         gates = self._values("[gates]", "gates", found.pop("gates", {}), GATES)
         axes = [self._axis(name, found.pop(name, ())) for name in AXES]
-        exceptions = found.pop("except", [])
-        for index, one in enumerate(exceptions):
-            self._values("[[except]]", "except", one, CASE_KEYS, index, read=lambda _, value: value)
+        exceptions = [self._values("[[except]]", "except", one, CASE_KEYS, index, read=_excepted)
+                      for index, one in enumerate(found.pop("except", ()))]
         usual = {key: found.pop(key) for key in ("settings", "duration") if key in found}
         return Plan(cases=self._cases(axes, exceptions, **usual), text=self._text, gates=gates,
                     **{_FIELDS.get(key, key): value for key, value in found.items()})
@@ -279,13 +278,14 @@ class _Reader:
                     self._refuse("nemesis", "systems", index,
                                  f"no [[system]] is {system!r}; there are: {', '.join(there)}")
 
-    def _cases(self, axes: Sequence[Sequence[_Entry]], exceptions: Sequence[Mapping[str, Any]], *,
+    def _cases(self, axes: Sequence[Sequence[_Entry]], exceptions: Sequence[Mapping[str, frozenset[Any]]], *,
                settings: str = DRAWN, **usual: Any) -> tuple[Weighted, ...]:
         size = math.prod(map(len, axes))
         if size > MOST_CASES:
             self._refuse("", "", 0, f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
         self._refuse_unknown_systems(axes[0])
         cases = []
+        excepting: set[int] = set()  # the positions of exceptions that agree with a combination
         for entries in itertools.product(*axes):
             options: dict[str, Any] = dict(usual)
             for mine, _ in entries:
@@ -294,12 +294,16 @@ class _Reader:
             if settings == DRAWN and not options.get("scenario"):  # a scenario has settings of its own
                 options |= {"settings": DRAWN, "given": frozenset(_DRAWABLE & options.keys())}
             case = RunSpec(**options)
-            if (systems is None or case.system in systems) and not any(
-                    _agrees(case, one) for one in exceptions):
+            agreeing = [index for index, one in enumerate(exceptions) if _agrees(case, one)]
+            excepting.update(agreeing)
+            if (systems is None or case.system in systems) and not agreeing:
                 cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
         if not cases:
             self._refuse("", "except", 0, "every combination is excepted, so nothing would run: remove an "
                          "[[except]], or `systems` of a [[nemesis]]")
+        for index in sorted({*range(len(exceptions))} - excepting):
+            self._refuse("except", next(iter(exceptions[index]), ""), index, "no combination has all these "
+                         "values, so nothing is excepted: correct them, or remove the [[except]]")
         return tuple(cases)
 
 
@@ -343,9 +347,15 @@ def _valid(key: str, value: Any) -> Any:
     return value
 
 
-def _agrees(case: RunSpec, exception: Mapping[str, Any]) -> bool:
-    """Whether the case has all the values that the exception names; a list names alternatives."""
+def _excepted(key: str, value: Any) -> frozenset[Any]:
+    """What an exception names: one value or alternatives; of `bugs` and `config` all values."""
+    if key in ("bugs", "config"):
+        return frozenset(_valid(key, value))
+    return frozenset(_valid(key, one) for one in (value if isinstance(value, list) else (value,)))
+
+
+def _agrees(case: RunSpec, exception: Mapping[str, frozenset[Any]]) -> bool:
+    """Whether the case has all the values that the exception names."""
     row = case_to_json(case)
-    return bool(exception) and all(
-        row[key] in value if isinstance(value, list) and not isinstance(row[key], list)
-        else row[key] == value for key, value in exception.items())
+    return bool(exception) and all(frozenset(row[key]) == named if isinstance(row[key], list)
+                                   else row[key] in named for key, named in exception.items())

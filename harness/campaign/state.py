@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import orjson
@@ -38,6 +38,8 @@ from floodmark.harness.spec import RunSpec
 
 FORMAT = 2  # of campaign.json; with 1 the state was a journal
 ABOUT, DATABASE, JOURNAL = "campaign.json", "campaign.db", "journal.jsonl"
+NEEDED = frozenset({"id", "began", "version", "commit", "seed", "budget_s", "runs", "keep", "ledger", "bank",
+                    "plan"})  # keys of campaign.json, to go on
 BEGUN, RECORDED, FAILED, JUDGED = "begun", "recorded", "failed", "judged"
 JUDGE_FAILED = "judge_failed"  # key of a judge's answer: it failed itself, so nothing is known of the run
 NO_SPACE = os.strerror(errno.ENOSPC)
@@ -223,6 +225,8 @@ class State:
 
 def _run_of(row: tuple[Any, ...]) -> RunState:
     number, seed, spec, folder, status, took_s, why, judged = row
+    if ".." in (parts := PurePath(folder).parts) or not parts or PurePath(folder).is_absolute():
+        raise ValueError(f"the folder of run {number} is {folder!r}, which is not inside the campaign's")
     answer = None if judged is None else orjson.loads(judged)
     return RunState(number=number, seed=seed, case=case_of(spec), folder=folder, status=status,
                     took_s=took_s, why=why, judged=answer,
@@ -250,10 +254,7 @@ def about_of(folder: Path) -> dict[str, Any]:
     try:
         about = orjson.loads(path.read_bytes())
     except FileNotFoundError as error:
-        begun = any(not path.name.startswith(f".{ABOUT}.") for path in folder.glob("*"))
-        advice = "; if a campaign was stopped before it wrote that file, remove the folder, then run it"
-        raise FloodmarkError(f"{folder} is not a campaign's folder: it has no {ABOUT}"
-                             f"{'' if begun else advice}") from error
+        raise FloodmarkError(f"{folder} is not a campaign's folder: it has no {ABOUT}") from error
     except (OSError, orjson.JSONDecodeError) as error:
         raise FloodmarkError(f"cannot read {path}: {error}") from error
     if not isinstance(about, dict) or about.get("format") not in (1, FORMAT):

@@ -10,6 +10,7 @@ from floodmark.harness.cli.options import RUN_FOLDER, Time, exits, file_option
 
 PLAN_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 LEDGER_FILE = click.Path(path_type=Path, dir_okay=False)
+READ_LEDGER = click.Path(path_type=Path, dir_okay=False, exists=True)
 junit_option = file_option(
     "--junit", "junit_file",
     "Write a JUnit report, a test case for each signature and each case of the plan, to FILE.")
@@ -80,14 +81,15 @@ def campaign_resume(**options: Any) -> int:
 @campaign.command("diff")
 @click.argument("before", type=RUN_FOLDER)
 @click.argument("after", type=RUN_FOLDER)
-@click.option("--ledger", type=LEDGER_FILE, show_default="the ledger of AFTER",
+@click.option("--ledger", type=READ_LEDGER, show_default="the ledger of AFTER",
               help="The ledger with the known signatures.")
 @exits
 def campaign_diff(before: Path, after: Path, ledger: Path | None) -> int:
     """Compare what the campaigns BEFORE and AFTER found: new, gone, more or less frequent (by Fisher's exact
     test).
 
-    Exits 1 if AFTER has a bug that BEFORE does not have and that is not marked as known.
+    Exits 1 if AFTER has a bug that BEFORE does not have, though the system ran in both, and that is not
+    marked as known.
     """
     from floodmark.harness.commands.campaign import diff_campaigns
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from floodmark.harness import __version__
-from floodmark.harness.cli.campaign import campaign
+from floodmark.harness.cli.campaign import READ_LEDGER, campaign
 from floodmark.harness.cli.cluster import cluster
 from floodmark.harness.cli.options import (
     RUN_FOLDER,
@@ -125,8 +125,8 @@ def show() -> None:
 @click.argument("folder", type=RUN_FOLDER, required=False)
 @file_option("--out", "out", "The file to write.",
              show_default="report.html in the run's folder, index.html in the campaign's")
-@click.option("--ledger", type=click.Path(path_type=Path, dir_okay=False),
-              show_default="the campaign's", help="For a campaign: what earlier nights found.")
+@click.option("--ledger", type=READ_LEDGER, show_default="the campaign's",
+              help="For a campaign: what earlier nights found.")
 @calls("report_page:report_page")
 def report() -> None:
     """Write a run (default: the latest) as one page for a browser: the findings, step by step through the

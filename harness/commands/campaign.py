@@ -19,7 +19,7 @@ from floodmark.harness import __version__, catalog
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.campaign.plan import Plan, case_of_json, load, preset_text, presets, read
-from floodmark.harness.campaign.state import ABOUT, FORMAT, about_of, alone, writable_state
+from floodmark.harness.campaign.state import ABOUT, FORMAT, NEEDED, about_of, alone, writable_state
 from floodmark.harness.commands.broker_questions import refuse_configs
 from floodmark.harness.commands.campaign_play import plan_of_case
 from floodmark.harness.commands.campaign_processes import JUDGE, PLAYER, Worker
@@ -43,11 +43,12 @@ from floodmark.harness.report.night import (
 from floodmark.harness.report.phrases import many, time_text
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import Screen
-from floodmark.harness.run import RUNS, write_json, write_whole
+from floodmark.harness.run import RUNS, new_folder, write_json, write_whole
 from floodmark.harness.run_location import sync
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
 
 LEDGER = "ledger.json"
+NEVER = RUNS / "never"  # of a run that is only planned
 
 
 # -- run and resume -----------------------------------------------------------------------------------------
@@ -79,8 +80,9 @@ def run_campaign(
         "bank": bank_of(ledgers.load(ledger_path), plan),
         "plan": plan.text,
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_about(folder, about)
+    with new_folder(folder) as begun:
+        write_about(begun, about)
+    sync(folder.parent)
     click.echo(f"{many(len(plan.cases), 'case')}, {time_text(budget_s)}, seed {about['seed']}; folder "
                f"{harmless(str(folder))}", err=True)
     return resume_campaign(folder, **reports)
@@ -95,6 +97,8 @@ def resume_campaign(folder: Path, *, ledger: Path | None = None, junit_file: Pat
     changes = {**bounds, "ledger": None if ledger is None else str(ledger.absolute())}
     about = {**about_of(folder), **{name: new for name, new in changes.items() if new is not None},
              "format": FORMAT}
+    if lacking := NEEDED - about.keys():
+        raise FloodmarkError(f"{folder / ABOUT} lacks {', '.join(sorted(lacking))}: it cannot be resumed")
     plan = read(str(about["plan"]), f"the plan in {folder.resolve() / ABOUT}")
     failure: Exception | None = None
     with alone(folder):
@@ -122,7 +126,6 @@ def resume_campaign(folder: Path, *, ledger: Path | None = None, junit_file: Pat
 
 def write_about(folder: Path, about: Mapping[str, Any]) -> None:
     """Writes campaign.json and fsyncs it: without it a campaign cannot be resumed."""
-    sync(folder.parent)
     write_json(folder / ABOUT, about, durable=True)
 
 
@@ -190,7 +193,7 @@ def refuse_impossible_cases(plan: Plan) -> None:
     for one in plan.cases:
         words = f"the plan's case {one.case.title!r} cannot be run"
         try:
-            plan_of_run, _ = plan_of_case(one.case, 1, RUNS / "never", ask_broker=False)
+            plan_of_run, _ = plan_of_case(one.case, 1, NEVER, ask_broker=False)
             clusters.append((words, plan_of_run.cluster))
         except UsageError as error:
             raise UsageError(f"{words}: {error}") from error
@@ -199,13 +202,24 @@ def refuse_impossible_cases(plan: Plan) -> None:
 
 def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
     """Case and seed of the smallest run of each bug in the ledger, for the plan's systems: they are run
-    first, those seen last before the others."""
+    first, those seen last before the others. What another floodmark has run may be impossible here, and is
+    left out with a remark."""
     systems = {one.case.system for one in plan.cases}
-    runs = [(ledger.nights_with(entry)[-1:], entry.smallest) for entry in ledger.entries.values()
-            if entry.signature.klass == BUG and entry.smallest is not None
-            and case_of_json(entry.smallest.case).system in systems]
-    runs.sort(key=lambda run: [ledger.nights[night].began_at for night in run[0]], reverse=True)
-    return [{"case": dict(run.case), "seed": run.seed} for _, run in runs[: plan.bank]]
+    bugs = [(ledger.nights_with(entry)[-1:], entry) for entry in ledger.entries.values()
+            if entry.signature.klass == BUG]
+    bugs.sort(key=lambda bug: [ledger.nights[night].began_at for night in bug[0]], reverse=True)
+    bank: list[dict[str, Any]] = []
+    for run, id_ in ((entry.smallest, entry.id) for _, entry in bugs):
+        if run is None or len(bank) == plan.bank:
+            continue
+        try:
+            case = case_of_json(run.case)
+            if case.system in systems:
+                plan_of_case(case, run.seed, NEVER, ask_broker=False)
+                bank.append({"case": dict(run.case), "seed": run.seed})
+        except (KeyError, TypeError, ValueError, UsageError) as error:
+            click.echo(harmless(f"the ledger's run of {id_} cannot be made here: {error!r}"), err=True)
+    return bank
 
 
 # -- diff, mark ---------------------------------------------------------------------------------------
@@ -215,7 +229,7 @@ def diff_campaigns(before: Path, after: Path, ledger_path: Path | None) -> int:
     """Prints what differs; exit 1 if the second campaign has a bug that the first does not have and that is
     not marked as known."""
     then, now = (results_in(folder, Ledger(), about_of(folder)) for folder in (before, after))
-    ledger = ledgers.load(ledger_path or Path(str(about_of(after)["ledger"])))
+    ledger = ledgers.load(ledger_path or ledgers.path_of(about_of(after), after))
     found = changes(then, now)
     click.echo(harmless(difference(then, now, found, ledger), breaks=True))
     return EXIT_INVALID if any(
@@ -224,8 +238,10 @@ def diff_campaigns(before: Path, after: Path, ledger_path: Path | None) -> int:
 
 def mark(ledger_path: Path, id_: str, *, known: str | None, unknown: bool, note: str | None) -> int:
     """Changes a signature's marks and notes in the ledger."""
-    if not (known or unknown or note):
+    if not (known or unknown or note) or "" in (known, note):
         raise UsageError("give --known REASON, --not-known or --note TEXT")
+    if known and unknown:
+        raise UsageError("--known and --not-known exclude each other: leave one out")
     today = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     with ledgers.locked(ledger_path):
         ledger = ledgers.load(ledger_path)

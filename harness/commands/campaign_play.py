@@ -2,7 +2,7 @@
 
 A request is {"case", "seed", "folder"}, or {"again", "finding", "number", "folder"} for a reproduction; as
 many runs go on at once as were requested and not answered. The answer is {"ended", "cpu_s", "resident_bytes",
-"why"}; why: the reason if the run could not be made, null for a recorded run.
+"why"}; why: the reason if there is no run to judge. One that ended early is judged, as `floodmark run` does.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from floodmark.harness.campaign.plan import case_of_json
 from floodmark.harness.commands.campaign_processes import serve
 from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import Part, named
+from floodmark.harness.commands.scenario import Part, single
 from floodmark.harness.commands.scenario import spec_of as spec_of_part
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.forked_child import result_of_child
-from floodmark.harness.pipeline import Play
+from floodmark.harness.pipeline import Play, has_died
 from floodmark.harness.protocols import Cluster, ReportsMemory, ability
 from floodmark.harness.run import sync_run
 from floodmark.harness.spec import RunPlan, RunSpec
@@ -48,9 +48,14 @@ def play(request: Mapping[str, Any]) -> dict[str, Any]:
         plan, scenario = plan_of(request)
         run = Play(title=str(folder), folder=folder, plan=lambda _: plan, scenario=scenario)
         (played,) = asyncio.run(with_memory_watched(plan.cluster, pipeline.play([run]), most))
-        why = played.why
+        why = played.missed
         if played.result is not None:
             ended = played.result.ended
+        elif played.recorded and has_died(folder):  # the cluster caused it
+            ended = str(played.error)
+        else:
+            why = str(played.error)
+        if why is None:
             sync_run(folder)
     except FloodmarkError as error:
         why = str(error)
@@ -73,7 +78,7 @@ def plan_of_case(case: RunSpec, seed: int, folder: Path, *, ask_broker: bool = T
                  ) -> tuple[RunPlan, Scenario | None]:
     if case.scenario is None:
         return planned(replace(case, seed=seed, out=folder), ask_broker=ask_broker), None
-    (scenario,) = named(case.scenario)
+    scenario = single(case.scenario)
     spec = scenario_spec(case, scenario, folder)
     return planned(spec, scenario.schedule, ask_broker=ask_broker), scenario
 

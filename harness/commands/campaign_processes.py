@@ -8,7 +8,6 @@ Rules
 """
 
 import asyncio
-import contextlib
 import itertools
 import os
 import signal
@@ -31,11 +30,11 @@ PLAYER, JUDGE = "floodmark.harness.commands.campaign_play", "floodmark.harness.c
 def serve(prepare: Callable[[], None], answer: Callable[[Any], Awaitable[Mapping[str, Any]]]) -> None:
     """Answers all requests until stdin ends, in their process, after it is prepared."""
     end_with_parent()
-    out = sys.stdout.buffer
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is only for the answers
-        prepare()
-        _put(out, {"ready": True})
-        asyncio.run(_serve(out, answer))
+    out = os.fdopen(os.dup(1), "wb")  # only for the answers: what Java or another child prints is for the log
+    os.dup2(2, 1)
+    prepare()
+    _put(out, {"ready": True})
+    asyncio.run(_serve(out, answer))
 
 
 async def _serve(out: BinaryIO, answer: Callable[[Any], Awaitable[Mapping[str, Any]]]) -> None:
@@ -111,7 +110,7 @@ class Worker:
     async def _answer(self, process: asyncio.subprocess.Process) -> dict[str, Any]:
         assert process.stdout is not None
         line = await process.stdout.readline()
-        if not line:
+        if not line.endswith(b"\n"):  # it may have died in the middle of a line
             raise FloodmarkError(f"{self._name} ended with {await process.wait()}; its log is {self._log}")
         found: dict[str, Any] = orjson.loads(line)
         return found

@@ -53,6 +53,7 @@ from floodmark.harness.report.phrases import many, size_text, time_text
 from floodmark.harness.report.run_outcome import UNKNOWN, VALID
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import Screen
+from floodmark.harness.run import DONE
 from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG
 
@@ -276,13 +277,14 @@ class CampaignRunner:
         finally:
             self.in_flight -= 1
         why, took_s = answer.get("why"), time.monotonic() - began_s
-        wanted = ROOM_BYTES if NO_SPACE in str(why) else self._bytes_of_a_run
-        if why is not None and (full := self._disk_full(wanted)):
-            raise FloodmarkError(f"{full} ({job.title} was running: {why})")
+        early = why or (ended if (ended := answer.get("ended")) not in (None, DONE) else None)
+        wanted = ROOM_BYTES if NO_SPACE in str(early) else self._bytes_of_a_run
+        if early is not None and (full := self._disk_full(wanted)):
+            raise FloodmarkError(f"{full} ({job.title} was running: {early})")
         if not job.signature:
             self.state.end_run(job.number, {**answer, "took_s": round(took_s, 2)})
-            self.show(f"{job.title}: " + (f"played in {took_s:.0f} s" if why is None else
-                                          f"the harness failed: {why}"))
+            self.show(f"{job.title}: " + (f"the harness failed: {early}" if early is not None else
+                                          f"played in {took_s:.0f} s"))
         elif why is not None:
             self.state.add("reproductions", signature=job.signature, number=job.number, why=why)
         return why is None
@@ -404,11 +406,12 @@ class CampaignRunner:
 
 def with_gates(answer: Mapping[str, Any], limits: Mapping[str, float], case: RunSpec) -> dict[str, Any]:
     """The judge's summary with the gates that the run breaks (`gates`). A valid run that breaks some gets the
-    kind GATE; one without the measures that the gates need is unknown."""
+    kind GATE; one without the measures that the gates need is unknown. A run in which the harness failed
+    breaks none: what it lacks says nothing about its system."""
     measures, kind = answer.get("measures"), answer["kind"]
     figures = {**(measures or {}), MIN_ACKED: answer["acked"] if case.scenario is None else None}
     broken = [{"gate": gate, "limit": limits[gate], "value": value} for gate in GATES
-              if gate in limits and (value := figures.get(gate)) is not None
+              if not answer.get("harness") and gate in limits and (value := figures.get(gate)) is not None
               and (value < limits[gate] if gate == MIN_ACKED else value > limits[gate])]
     if kind == VALID and broken:
         kind = GATE

@@ -6,16 +6,14 @@ Rules
 """
 
 import datetime
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from floodmark.harness.commands.run import own_commit
-from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.errors import UsageError
 from floodmark.harness.importers.jepsen_file import JepsenFile
 from floodmark.harness.importers.jepsen_nemesis import SPARES
 from floodmark.harness.importers.jepsen_ops import Converter
@@ -24,8 +22,7 @@ from floodmark.harness.pipeline import say
 from floodmark.harness.report.phrases import many, size_text
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import Screen
-from floodmark.harness.run import RUNS, Run, json_line, refuse_nonempty, write_pieces
-from floodmark.harness.run_location import temporary_folder
+from floodmark.harness.run import RUNS, Run, json_line, new_folder, refuse_nonempty, write_pieces
 from floodmark.harness.spec import pairs
 from floodmark.harness.verdict import EXIT_VALID
 
@@ -37,12 +34,15 @@ def import_history(file: Path, *, out: Path | None = None, config: Iterable[str]
     """Writes the folder and prints a summary; the last line on stdout is the folder."""
     given = pairs(tuple(config))
     promised = guarantees(given)
+    if both := sorted(set(loses) & set(spares)):
+        raise UsageError(f"--loses {both[0]} and --spares {both[0]} exclude each other: leave one out")
     folder = out or RUNS / f"{datetime.datetime.now():%Y%m%dT%H%M%S}-jepsen"
     refuse_nonempty(folder)
     source = JepsenFile(file)
     say(f"reading {file} ({'JSON lines' if source.is_json else 'EDN'})")
     size = file.stat().st_size
-    with new_folder(folder) as begun:
+    with new_folder(folder) as made:
+        begun = Run(folder=made)
         with Screen(total=size) as screen:
             def show(count: int) -> None:
                 screen.advance(count)
@@ -50,6 +50,9 @@ def import_history(file: Path, *, out: Path | None = None, config: Iterable[str]
 
             source.on_read = show
             converter = convert_history(source, begun, (SPARES | set(spares)) - set(loses))
+        for act in sorted({*loses, *spares} - converter.nemesis.acts):
+            raise UsageError(f"--loses or --spares {act}: no act of the nemesis is called that; these are: "
+                             f"{', '.join(sorted(converter.nemesis.acts)) or 'none'}")
         about = about_of(converter, begun, promised, given, own_commit())
         begun.rewrite(about)
         if converter.names.odd:
@@ -86,17 +89,3 @@ def summary(converter: Converter, about: Mapping[str, Any]) -> Iterator[str]:
             more = ", ..." if len(imported[name]) > SHOWN else ""
             some = ", ".join(map(str, imported[name][:SHOWN]))
             yield f"lost writes of partition {some}{more} cannot be judged: {why}"
-
-
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Run]:
-    """A context with a temporary run folder, which is renamed to `folder` at its end, or removed after an
-    error."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_folder(f".{folder.name}.", folder.parent) as begun:
-            begun.chmod(0o755)
-            yield Run(folder=begun)
-            os.rename(begun, folder)  # replaces an empty folder, and nothing else
-    except OSError as error:
-        raise FloodmarkError(f"cannot write the run folder {folder}: {error.strerror}") from error

@@ -28,7 +28,7 @@ from floodmark.harness.commands.campaign_play import scenario_spec
 from floodmark.harness.commands.cluster import ask_cluster
 from floodmark.harness.commands.drawn_settings import with_drawn_settings
 from floodmark.harness.commands.run import planned, schedule_of
-from floodmark.harness.commands.scenario import named
+from floodmark.harness.commands.scenario import single
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import TRIES, Play, gate, has_died, judge, play_one, say, tidy
 from floodmark.harness.report.gate_outcomes import Outcome, outcome_of
@@ -149,10 +149,7 @@ def with_drawn(spec: RunSpec, seed: int) -> RunSpec:
 def scenario_play(folder: Path, keywords: Keywords) -> Play:
     """A run of the scenario, which is repeated until every moment came."""
     case = decoded_keywords("floodmark_run(scenario=...)", keywords, SCENARIO_KEYWORDS)
-    scenario, *others = named(str(case.scenario))
-    if others:
-        names = ", ".join(one.name for one in (scenario, *others))
-        raise UsageError(f"that is {1 + len(others)} scenarios: {names}")
+    scenario = single(str(case.scenario))
     return Play(title=scenario.name, folder=folder, scenario=scenario, tries=TRIES, repeats_failures=False,
                 plan=lambda where: planned(scenario_spec(case, scenario, where), scenario.schedule))
 

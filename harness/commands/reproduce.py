@@ -125,6 +125,8 @@ def read_first(folder: Path, finding: str | None) -> First:
         say("the saved run was on the cluster in memory, another implementation of the broker's server, "
             f"which is gone: it is reproduced on the {catalog.SIMULATED} cluster")
     verdict = read_verdict(run) if is_named(run.verdict_path) else None
+    if finding is not None and verdict is None:
+        raise UsageError(f"--finding {finding}: {folder} was not judged yet: floodmark check {folder}")
     sought = sought_in(verdict, finding) if verdict is not None else None
     ops = history.read(run.history_path, folder=run.folder,
                        on_bad=lambda line: say(f"floodmark: {harmless(line)}"))

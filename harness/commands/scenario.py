@@ -142,6 +142,15 @@ def named(name: str) -> tuple[Scenario, ...]:
     return found
 
 
+def single(name: str) -> Scenario:
+    """The one scenario that this names; UsageError if it names several."""
+    one, *others = named(name)
+    if others:
+        names = ", ".join(each.name for each in (one, *others))
+        raise UsageError(f"{name} is {1 + len(others)} scenarios, and one is needed: {names}")
+    return one
+
+
 # -- run ------------------------------------------------------------------------------------------------
 
 def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: bool, cluster: str,

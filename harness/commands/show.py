@@ -25,6 +25,8 @@ def show_run(folder: Path | None, *, finding: str | None, partition: int | None,
         raise UsageError(f"{shown} is a campaign's folder: {shows} shows it")
     run = open_run(shown)
     about = read_about(run)
+    if finding is not None and offset is not None:
+        raise UsageError("--finding and --offset exclude each other: leave one out")
     if partition is not None and offset is None:
         raise UsageError("--partition needs --offset: the place in that log")
     if offset is not None:

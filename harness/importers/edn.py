@@ -1,9 +1,8 @@
 """Parses EDN strictly, one form at a time, with memory only for that form.
 
 Rules
-1. Invalid EDN is an EdnError with line and column: also a key that occurs twice (1, 1.0 and true are one), a
-   number like 007, and brackets that do not match. Accepted in addition, because Clojure reads them: ##Inf,
-   0x1f, :33%.
+1. Invalid EDN is an EdnError with line and column: also a key that occurs twice, a number like 007, and
+   brackets that do not match. Accepted in addition, because Clojure reads them: ##Inf, 0x1f, :33%.
 2. A text that is one vector or list is read as its elements, so that a file of ten million forms needs no
    more memory than its largest one. A form that is too large (LARGEST, LONGEST) is an error too.
 
@@ -12,6 +11,7 @@ a mark: it applies to the next form of its depth.
 
 Forms. Vectors and lists are tuples, maps dicts, sets frozensets, strings str, nil None, ratios Fractions,
 1.5M a Decimal. Other types have classes here; equal keywords are the same object, so that `is` compares them.
+1, 1.0, 1M and true are four values: beside another that Python takes for the same, a key is a Symbol.
 An invalid word or bracket is a WrongForm; only the reader knows its position.
 """
 
@@ -156,12 +156,16 @@ def map_of(items: list[object]) -> dict[object, object]:
     except TypeError:
         result = dict(zip(map(_frozen, items[::2]), items[1::2], strict=True))
     if len(result) * 2 != len(items):
+        result = dict(zip(map(_apart, items[::2]), items[1::2], strict=True))
+    if len(result) * 2 != len(items):
         raise WrongForm("a map with one key twice")
     return result
 
 
 def set_of(items: list[object]) -> frozenset[object]:
     result = frozenset(map(_frozen, items))
+    if len(result) != len(items):
+        result = frozenset(map(_apart, items))
     if len(result) != len(items):
         raise WrongForm("a set with one element twice")
     return result
@@ -174,6 +178,17 @@ def _frozen(form: object) -> object:
     if isinstance(form, tuple):
         return tuple(map(_frozen, form))
     return Tagged(form.tag, _frozen(form.form)) if isinstance(form, Tagged) else form
+
+
+def _apart(form: object) -> object:
+    """The frozen form, in which nothing equals a whole number but whole numbers."""
+    if isinstance(form, bool | float | Decimal):
+        return Symbol(text_of(form))
+    if isinstance(form, tuple | frozenset):
+        return type(form)(map(_apart, form))
+    if isinstance(form, dict):
+        return Tagged("map", frozenset((_apart(key), _apart(value)) for key, value in form.items()))
+    return Tagged(form.tag, _apart(form.form)) if isinstance(form, Tagged) else form
 
 
 # -- writing -----------------------------------------------------------------------------------------------

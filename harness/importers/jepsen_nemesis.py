@@ -42,12 +42,13 @@ class Act(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Nemesis:
-    """The open act, the nodes of all acts, and the acts that count as losing data."""
+    """The open act, the nodes and the names of all acts, and those that count as losing data."""
 
     json: bool  # JSON has strings for keywords: a single string is no node's name then
     spares: frozenset[str] = SPARES
     begun: Act | None = None
     nodes: set[str] = field(default_factory=set)
+    acts: set[str] = field(default_factory=set)
     counted_as_losing: Counter[str] = field(default_factory=Counter)
 
     def add(self, act: Act | None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -74,6 +75,7 @@ class Nemesis:
             fault["lost"] = True
             nodes = nodes or {UNNAMED}
         self.nodes |= nodes
+        self.acts.add(done.f)
         return f, {"nodes": sorted(nodes), **fault}
 
 

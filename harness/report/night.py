@@ -496,7 +496,7 @@ def write_index(folder: Path, file: Path | None = None, *, trouble: str = "", le
     FloodmarkError if it cannot be written."""
     missing = {"version": "?", "seed": "?", "began": "?", "commit": "", "plan": "", "budget_s": None}
     about = {**missing, **state.about_of(folder)}
-    path = ledger_path or Path(str(about.get("ledger") or folder.parent / "ledger.json"))
+    path = ledger_path or ledgers.path_of(about, folder)
     night = results_in(folder, ledgers.load(path), about, trouble)
     file = folder / INDEX if file is None else file
     make_pages(night, folder)

@@ -1,7 +1,7 @@
 """The process that makes a campaign's runs: simulated ones, several at once."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,13 @@ import psutil
 import pytest
 from run_processes import state_of, wait_until
 
-from floodmark.harness import catalog
+from floodmark.harness import catalog, pipeline
 from floodmark.harness.campaign.plan import case_to_json
+from floodmark.harness.commands import campaign_play
 from floodmark.harness.commands.campaign_processes import PLAYER, Worker
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run import Run, create
+from floodmark.harness.runner import RunResult
 from floodmark.harness.spec import DRAWN, RULES, RunSpec
 
 CASE = RunSpec(rules=RULES[-1], cluster=catalog.SIMULATED, rate=100.0, nemesis="all", settings=DRAWN,
@@ -71,3 +74,65 @@ def test_a_process_that_died_is_reported_and_started_again(tmp_path: Path) -> No
             return str(ended.value)
 
     assert asyncio.run(played()).startswith("the process that makes the runs ended with")
+
+
+EARLY = RunResult(run=Run(folder=Path("r")), about={"ended": "a broker answers no longer", "missed": []})
+
+
+@pytest.mark.parametrize(("result", "died", "answered"), [
+    (EARLY, [], ("a broker answers no longer", None)),
+    (None, ["n2"], ("n2 is gone", None)),
+    (None, [], (None, "n2 is gone")),
+])
+def test_a_run_that_ended_early_is_judged_where_it_can_be(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, result: RunResult | None, died: list[str],
+        answered: tuple[str | None, str | None]) -> None:
+    """As `floodmark run` does: what it has recorded may show a bug, and a broker's own death is one."""
+    async def played(plays: Sequence[pipeline.Play]) -> list[pipeline.Played]:
+        create(tmp_path / "a", {"format": 1, "died": died})
+        return [pipeline.Played(play=plays[0], folder=tmp_path / "a", tries=1, seconds=1.0, result=result,
+                                error=FloodmarkError("n2 is gone") if result is None else None)]
+
+    monkeypatch.setattr(pipeline, "play", played)
+    answer = campaign_play.play(request(tmp_path / "a"))
+    assert (answer["ended"], answer["why"]) == answered
+
+
+TALKATIVE = """
+import subprocess
+from floodmark.harness.commands.campaign_processes import serve
+
+async def answer(request):
+    subprocess.run(["echo", "a warning"])
+    return {"done": True}
+
+serve(lambda: subprocess.run(["echo", "another"]), answer)
+"""
+CUT_SHORT = """
+import sys
+print("{}", flush=True)
+sys.stdin.readline()
+print('{"id":', end="", flush=True)
+sys.exit(1)
+"""
+
+
+async def asked(folder: Path, module: str) -> dict[str, Any]:
+    (folder / "a_worker.py").write_text(module)
+    one = Worker("a_worker", folder / "log", {"PYTHONPATH": str(folder)})
+    try:
+        async with asyncio.timeout(60):
+            return await one.ask({})
+    finally:
+        await one.end()
+
+
+def test_what_a_child_of_it_prints_is_no_answer(tmp_path: Path) -> None:
+    """Java warns on stdout."""
+    assert asyncio.run(asked(tmp_path, TALKATIVE))["done"] is True
+    assert (tmp_path / "log").read_text().splitlines() == ["another", "a warning"]
+
+
+def test_half_an_answer_of_one_that_died_is_none(tmp_path: Path) -> None:
+    with pytest.raises(FloodmarkError, match=r"ended with 1; its log is .*/log"):
+        asyncio.run(asked(tmp_path, CUT_SHORT))

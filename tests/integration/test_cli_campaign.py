@@ -114,6 +114,7 @@ def known_then_nothing_new(folder: Path, ledger: Path) -> None:
         ("", (), "the campaign's time is missing: give --for 20min"),
         ("for = '1min'\n[[nemesis]]\nnemesis = 'cras'", (), "cannot be run: no nemesis 'cras'"),
         ("for = '1min'\n[[nemesis]]\nscenario = 'nothing'", (), "no scenario 'nothing'"),
+        ("for = '1min'\n[[nemesis]]\nscenario = 'Z06'", (), "Z06 is 2 scenarios, and one is needed: "),
         ("for = '1min'\n[[system]]\nbugs = ['nothing']", (), "cannot be run"),
         ("for = '1min'", ("--for", "soon"), "'soon' is not a time"),
     ],

@@ -68,12 +68,12 @@ def test_killed_while_the_ledger_is_written_and_at_its_rename(tmp_path: Path) ->
 
 
 def test_killed_before_it_had_begun(tmp_path: Path) -> None:
-    """There is nothing to resume, and the message says so."""
+    """There is no folder to resume, and nothing in the way of the next try."""
     (tmp_path / "plan.toml").write_text(PLAN)
     folder = tmp_path / "night"
-    killed_at(tmp_path, RENAME, folder / "campaign.json", "run", "plan.toml", "--out", folder)
+    killed_at(tmp_path, RENAME, folder, "run", "plan.toml", "--out", folder)
     code, _, complained = ended(tmp_path, "resume", folder)
-    assert (code, "remove the folder, then run it" in complained) == (4, True), complained
+    assert (code, f"{folder} does not exist" in complained) == (2, True), complained
 
 
 @pytest.fixture

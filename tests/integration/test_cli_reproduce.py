@@ -49,6 +49,9 @@ def test_what_cannot_be_had_again_is_refused_in_a_sentence(tmp_path: Path) -> No
     answer = floodmark("reproduce", odd, "--out", tmp_path / "out")
     assert (answer.code, "has no rules 'kip-966'" in answer.err) == (4, True)
     assert floodmark("reproduce", tmp_path / "nothing").code == 2
+    edit_run(odd, rules="kip-320")
+    answer = floodmark("reproduce", odd, "--finding", "diverged", "--out", tmp_path / "out")
+    assert (answer.code, f"--finding diverged: {odd} was not judged yet" in answer.err) == (2, True), answer
     assert not (tmp_path / "out").exists()
 
 

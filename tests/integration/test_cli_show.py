@@ -192,6 +192,11 @@ def test_a_finding_that_is_not_there_is_usage(overwritten: Path, name: str, mess
     assert message in answer.err
 
 
+def test_of_a_finding_and_a_place_one_is_shown(overwritten: Path) -> None:
+    answer = floodmark("show", overwritten, "--finding", "lost-write", "--offset", 3)
+    assert (answer.code, "--finding and --offset exclude each other" in answer.err) == (2, True), answer
+
+
 def test_a_campaigns_folder_is_shown_by_report(tmp_path: Path) -> None:
     (tmp_path / "campaign.json").write_text("{}")
     answer = floodmark("show", tmp_path)

@@ -1,5 +1,6 @@
 """The ledger of causes, which never counts twice; and the differences between two nights."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -7,7 +8,9 @@ import pytest
 
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, save
+from floodmark.harness.campaign.plan import read
 from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.commands.campaign import bank_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.rates import p_same
 
@@ -93,6 +96,32 @@ def test_counts_of_a_campaign_that_is_not_listed_are_refused(tmp_path: Path) -> 
     (tmp_path / "ledger.json").write_bytes(orjson.dumps(whole))
     with pytest.raises(FloodmarkError, match="does not list: two"):
         load(tmp_path / "ledger.json")
+
+
+def test_behind_a_link_the_ledger_itself_is_written_and_locked(tmp_path: Path) -> None:
+    """It may be kept elsewhere, in git."""
+    ours, link = tmp_path / "kept" / "ledger.json", tmp_path / "ledger.json"
+    ours.parent.mkdir()
+    save(ours, Ledger())
+    link.symlink_to("kept/ledger.json")
+    with locked(link):
+        save(link, two_nights())
+    assert (link.is_symlink(), load(ours)) == (True, two_nights())
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".lock")] == []
+
+
+def test_the_bank_has_the_runs_of_bugs_that_can_be_made_here(capsys: pytest.CaptureFixture[str]) -> None:
+    """Another floodmark may know other settings, nemeses and scenarios; permitted findings are no bugs."""
+    plan, ledger = read("bank = 2\n[[system]]\nrules = 'kip-101'", "plan"), Ledger().with_night("one", NIGHT)
+    for number, case in enumerate((
+            {}, {"rules": "kip-101", "nodes": "x"}, {"rules": "kip-101", "nemesis": "gremlin"},
+            {"rules": "kip-101", "scenario": "none-such"}, {"rules": "kip-320"}, {"rules": "kip-101"},
+            {"rules": "kip-101", "nemesis": "crash"}, {"rules": "kip-101", "nodes": 5})):
+        ledger = ledger.with_finding(replace(LOST, how=str(number)), "one", 1, smallest=Smallest(
+            folder="runs/1", size_bytes=1, case=case, seed=number))
+    ledger = ledger.with_finding(ACK, "one", 1)  # of no run
+    assert [run["seed"] for run in bank_of(ledger, plan)] == [5, 6]
+    assert capsys.readouterr().err.count("cannot be made here: ") == 4
 
 
 def test_an_entry_is_found_by_the_beginning_of_its_id() -> None:

@@ -161,3 +161,14 @@ def test_the_runs_of_a_campaign_have_consecutive_seeds_of_their_own() -> None:
 def test_a_case_survives_json() -> None:
     (only, *_) = read(SMALL, "plan.toml").cases
     assert case_of_json(case_to_json(only.case)) == only.case
+
+
+@pytest.mark.parametrize("exception", [
+    "config = { 'replica.lag.time.max.ms' = '1000', 'min.insync.replicas' = 1 }",
+    "bugs = ['trunc_hw']", "bugs = ['trunc_hw']\nnemesis = ['crash,cut', 'all']",
+    "bugs = ['trunc_hw']\ncluster = 'local'"])
+def test_an_exception_agrees_by_all_its_keys_whatever_their_form(exception: str) -> None:
+    """A table of keys in any order, a list of alternatives."""
+    plan = read(f"{SMALL}[[except]]\n{exception}", "plan.toml")
+    assert [(one.case.system, one.case.faults) for one in plan.cases] == [
+        ("kip-320", "crash,cut"), ("kip-320", "double-failover")]

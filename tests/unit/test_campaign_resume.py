@@ -11,7 +11,7 @@ from nights import CRASH, CUT, LOST, night, written
 
 from floodmark.checkers.judge.failures import Failure
 from floodmark.checkers.judge.verdicts import failed
-from floodmark.harness import pipeline
+from floodmark.harness import catalog, pipeline
 from floodmark.harness.campaign.ledger import Ledger, load, save
 from floodmark.harness.campaign.state import about_of, state_of
 from floodmark.harness.commands import campaign as campaign_commands
@@ -66,6 +66,24 @@ def judge_answering(monkeypatch: pytest.MonkeyPatch, answered: dict[str, Any]) -
 
     monkeypatch.setattr(campaign_commands, "Worker", FixedWorker)
     return calls
+
+
+def test_of_two_campaigns_that_begin_in_one_folder_only_one_does(
+    tmp_path: Path, judge: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have seen that it is empty; the other has been faster."""
+    (tmp_path / "plan.toml").write_text(PLAN)
+    folder = tmp_path / "night"
+
+    def other_begins() -> None:
+        folder.mkdir()
+        (folder / "campaign.json").write_text("the other's")
+
+    monkeypatch.setattr(catalog, "can_judge", other_begins)
+    answer = floodmark("campaign", "run", tmp_path / "plan.toml", "--out", folder, "--runs", 1)
+    assert (answer.code, f"cannot write the folder {folder}: Directory not empty" in answer.err) == (4, True)
+    assert (folder / "campaign.json").read_text() == "the other's"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["night", "plan.toml"]
 
 
 # -- what is remembered, what can be changed ----------------------------------------------------------------

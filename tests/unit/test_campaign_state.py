@@ -184,3 +184,12 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         raise AssertionError("two at once")
     with alone(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("folder", ["/home/me", "../other/runs/1", "runs/../..", ""])
+def test_a_run_that_is_not_in_the_campaigns_folder_is_refused(folder: str) -> None:
+    """Who goes on with a campaign deletes what its runs have left."""
+    state = empty_state()
+    state.begin(1, 1, CRASH, folder)
+    with pytest.raises(FloodmarkError, match="which is not inside the campaign's"):
+        state.runs()

@@ -48,6 +48,13 @@ def test_an_invalid_run_stays_invalid_and_lists_its_gates_too() -> None:
     assert (found["kind"], [row["gate"] for row in found["gates"]]) == ("invalid", ["min_acked"])
 
 
+@pytest.mark.parametrize("kind", ["failed in the harness", "interrupted"])
+def test_a_run_in_which_the_harness_failed_breaks_no_gate(kind: str) -> None:
+    """Nothing was acked because nothing was judged, or the run ended early: that is 4, and not 1."""
+    found = with_gates(answer(kind, 0, harness=True), GATES, CASE)
+    assert (found["kind"], found["gates"]) == (kind, [])
+
+
 def test_a_run_that_could_not_be_measured_is_unknown() -> None:
     unmeasured = answer(unmeasured="no history")
     assert with_gates(unmeasured, GATES, CASE)["kind"] == "unknown"

@@ -253,7 +253,7 @@ def test_a_full_disk_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(import_jepsen.Run, "rewrite", full)
-    with pytest.raises(FloodmarkError, match=r"cannot write the run folder .*: No space left on device"):
+    with pytest.raises(FloodmarkError, match=r"cannot write the folder .*: No space left on device"):
         imported(tmp_path, OPS)
     assert [path.name for path in tmp_path.iterdir()] == ["history.edn"]
 
@@ -289,3 +289,21 @@ def test_without_out_it_is_a_run_and_not_the_latest(tmp_path: Path, monkeypatch:
     (folder,) = (tmp_path / "histories/runs").iterdir()
     assert folder.name.endswith("-jepsen")
     assert (folder / "history.jsonl").is_file()
+
+
+@pytest.mark.parametrize(("loses", "spares", "message"), [
+    ((), ("wipe",), None), (("wipe",), (), None),
+    (("wipe",), ("wipe",), "--loses wipe and --spares wipe exclude each other"),
+    (("wype",), (), "--loses or --spares wype: no act of the nemesis is called that; these are: wipe"),
+    ((), ("kill",), "--loses or --spares kill: no act of the nemesis is called that"),
+])
+def test_an_act_that_is_named_is_there_and_has_one_meaning(
+        tmp_path: Path, loses: tuple[str, ...], spares: tuple[str, ...], message: str | None) -> None:
+    (tmp_path / "history.edn").write_text(
+        "{:process :nemesis, :type :info, :time 1, :f :wipe, :value nil}\n" * 2)
+    if message is None:
+        assert import_history(tmp_path / "history.edn", out=tmp_path / "run", loses=loses, spares=spares) == 0
+        return
+    with pytest.raises(UsageError, match=message):
+        import_history(tmp_path / "history.edn", out=tmp_path / "run", loses=loses, spares=spares)
+    assert [path.name for path in tmp_path.iterdir()] == ["history.edn"]

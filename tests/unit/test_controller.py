@@ -165,8 +165,6 @@ def test_a_broker_without_heartbeats_is_fenced() -> None:
     cluster.now_ms = 1_001
     cluster.step(Tick(now_ms=1_001))
     assert cluster.leadership == (2, 1, (2,))
-    cluster.step(Tick(now_ms=60_000))  # suspended meanwhile, it has missed heartbeats, and ends no session
-    assert cluster.leadership == (2, 1, (2,))
 
 
 @pytest.mark.parametrize(("bugs", "isr"), [((), (2,)), (("stale_isr_batch",), (1, 3))])

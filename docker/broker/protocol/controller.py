@@ -10,7 +10,8 @@ Rules
    the incarnation that the leader has seen catch up.
 5. Sessions that end together are ended one by one, the longest silent first, each from the ISR that the one
    before left (KAFKA-13173): the broker heard of last is the ISR's last member.
-6. A controller that did not run for a while does not count that time as a broker's silence.
+6. `now_ms` of its events does not count the time in which the controller did not run: that is no broker's
+   silence (server/controller_clock.py).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -95,7 +96,6 @@ class Controller:
         for record in records:
             self._state.apply(record)
         self._sessions: dict[int, _Session] = {}
-        self._stepped_ms: int | None = None  # the time of the last step
         self._records: list[Record] = []  # of this step
         self._metadata: Metadata | None = None
         self._handlers: dict[type, Callable[[Any], ControllerEffect | None]] = {
@@ -116,7 +116,6 @@ class Controller:
         """Persist, then Publish, then the answer; each only if there is one."""
         self._records = []
         version = self._state.version
-        self._extend_sessions_after_sleep(event.now_ms)
         # a session begins at the first step that knows the broker, after a restart too
         for broker in self._state.brokers:
             if broker not in self._sessions:
@@ -130,14 +129,6 @@ class Controller:
         if answer is not None:
             effects.append(answer)
         return effects
-
-    def _extend_sessions_after_sleep(self, now_ms: int) -> None:
-        """Extend every session by the time in which this controller did not run (rule 6)."""
-        gap_ms = now_ms - self._stepped_ms if self._stepped_ms is not None else 0
-        self._stepped_ms = now_ms
-        if gap_ms > self._config.session_timeout_ms // 2:
-            for session in self._sessions.values():
-                session.heard_ms += gap_ms
 
     def metadata(self) -> Metadata:
         """All metadata, as it is now."""

@@ -41,10 +41,8 @@ def test_a_truncation_ends_at_a_batch_boundary_at_or_below(offset: int, end: int
     assert log.epoch_at(end) == 3
 
 
-def test_a_log_knows_where_its_epochs_began() -> None:
-    """The epochs of the batches themselves, not of a checkpoint."""
+def test_a_log_knows_the_epoch_of_each_record() -> None:
     log = Log(0, LOG)
-    assert log.epoch_starts() == [(0, 0), (2, 4)]
     assert [log.epoch_at(offset) for offset in (-1, 0, 3, 4, 9)] == [-1, 0, 0, 2, -1]
 
 

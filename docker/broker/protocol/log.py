@@ -75,13 +75,3 @@ class Log:
         del self._bases[:]
         del self._epochs[:]
         self.start = self.end = start
-
-    def epoch_starts(self) -> list[tuple[int, int]]:
-        """(epoch, first offset) of every epoch that has written into this log, ascending."""
-        starts: list[tuple[int, int]] = []
-        last = None
-        for base, epoch in zip(self._bases, self._epochs, strict=True):
-            if epoch != last:
-                starts.append((epoch, base))
-                last = epoch
-        return starts

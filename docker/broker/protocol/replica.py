@@ -22,7 +22,7 @@ from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.errors import IllegalEvent
 from floodmark.broker.protocol.follower import Follower
 from floodmark.broker.protocol.leader import Leader
-from floodmark.broker.protocol.leader_epoch_cache import LeaderEpochFileCache, rebuild_cache
+from floodmark.broker.protocol.leader_epoch_cache import LeaderEpochFileCache
 from floodmark.broker.protocol.log import Log
 from floodmark.broker.protocol.messages import (
     CONSUMER,
@@ -62,7 +62,7 @@ class RecoveredState:
 
     log_start: int = 0
     batches: Sequence[Batch] = ()  # the frames (data empty), in the order of the log
-    epochs: Sequence[tuple[int, int]] = ()  # leader-epoch-checkpoint as it is on disk: (epoch, start offset)
+    epochs: Sequence[tuple[int, int]] = ()  # leader-epoch-checkpoint, mended: (epoch, start offset)
     hw: int = 0  # as checkpointed
 
 
@@ -75,11 +75,6 @@ class Replica:
             log.append(batch, anywhere=not rules.checks_base_offsets)
         remembers = rules.keeps_epochs and rules.recalls_epochs
         epochs = LeaderEpochFileCache(recovered.epochs if remembers else ())
-        if remembers and rules.recovery_mends_epochs:
-            epochs = rebuild_cache(log.epoch_starts(), recovered.epochs, log.end)
-        seen = (
-            max([epochs.latest_epoch, *(epoch for epoch, _ in recovered.epochs)]) if remembers else NO_EPOCH
-        )
         self._state = ReplicaState(
             me=me,
             config=config,
@@ -88,7 +83,7 @@ class Replica:
             epochs=epochs,
             producers=ProducerStateManager(recovered.batches if rules.recovers_producers else ()),
             hw=max(log.start, min(recovered.hw, log.end)),
-            seen_epoch=seen,
+            seen_epoch=epochs.latest_epoch,
         )
         self._leader: Leader | None = None
         self._follower: Follower | None = None

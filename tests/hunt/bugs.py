@@ -459,7 +459,7 @@ def _(_original: Any) -> Any:
 @bug("checkpoints-in-place", "storage.log_directory:LogDirectory.replace", "storage", 5,
      "a checkpoint is written over the old one, not beside it")
 def _(_original: Any) -> Any:
-    def wrong(self: Any, name: str, data: bytes, *, sync: bool = True) -> None:
+    def wrong(self: Any, name: str, data: bytes) -> None:
         self.path(name).write_bytes(data)
         self._note_durable_length(name, len(data))
     return wrong

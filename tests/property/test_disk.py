@@ -119,14 +119,10 @@ class DiskMachine(RuleBasedStateMachine):
         self.disk.log.reset(start)
         self.model = Model(start=start, bases=[start])
 
-    @rule(sync=st.booleans())
-    def checkpoint(self, sync: bool) -> None:
-        hw = self.model.leo
-        if sync:
-            write_offset_checkpoint(self.disk.files, HIGH_WATERMARKS, {("log", 0): hw})
-            self.hw_durable = hw
-        else:
-            self.disk.files.replace(HIGH_WATERMARKS, f"0\n1\nlog 0 {hw}\n".encode(), sync=False)
+    @rule()
+    def checkpoint(self) -> None:
+        self.hw_durable = self.model.leo
+        write_offset_checkpoint(self.disk.files, HIGH_WATERMARKS, {("log", 0): self.hw_durable})
 
     @rule()
     def save_epochs(self) -> None:

@@ -7,6 +7,7 @@ import pytest
 from disk import Disk, batch
 
 from floodmark.broker.protocol.messages import Batch
+from floodmark.broker.storage import log_directory
 from floodmark.broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
     read_offset_checkpoint,
@@ -66,12 +67,30 @@ def test_a_log_flushes_what_it_found_unflushed_as_its_topic_wants(disk: Disk, ev
 # -- small files ------------------------------------------------------------
 
 
-def test_a_file_replaced_without_fsync_goes_back_to_the_last_fsynced_version(disk: Disk) -> None:
-    for content, sync in ((b"first", True), (b"second one", True), (b"third", False), (b"4", False)):
-        disk.files.replace("some-checkpoint", content, sync=sync)
-    assert disk.files.path("some-checkpoint").read_bytes() == b"4"
-    disk.restart()
-    assert disk.files.path("some-checkpoint").read_bytes() == b"4"
+class Killed(BaseException):
+    """A SIGKILL."""
+
+
+def replace_and_be_killed(disk: Disk, name: str, content: bytes) -> None:
+    """Killed when the new file has its name, and that is neither durable nor noted."""
+    def kill(_: Path) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_directory, "_sync_folder", kill)
+        with pytest.raises(Killed):
+            disk.files.replace(name, content)
+    assert disk.files.path(name).read_bytes() == content
+    disk.kill()
+
+
+def test_a_file_whose_new_name_is_not_durable_goes_back_to_the_version_before(disk: Disk) -> None:
+    """Until the next replacement is done, also over starts."""
+    disk.files.replace("some-checkpoint", b"first")
+    disk.files.replace("some-checkpoint", b"second one")
+    for content in (b"third", b"4"):
+        replace_and_be_killed(disk, "some-checkpoint", content)
+        disk.start()
     disk.kill()
 
     lost = power_cut(disk.durable, disk.log_dir)
@@ -85,22 +104,19 @@ def test_a_file_replaced_without_fsync_goes_back_to_the_last_fsynced_version(dis
     assert disk.files.path("some-checkpoint").read_bytes() == b"fifth"
 
 
-def test_a_file_that_never_was_durable_is_removed(disk: Disk) -> None:
-    disk.files.replace("some-checkpoint", b"first", sync=False)
-    disk.kill()
-
-    power_cut(disk.durable, disk.log_dir)
-    assert not disk.files.path("some-checkpoint").exists()
-
-
-def test_a_removed_file_stays_removed(disk: Disk) -> None:
+@pytest.mark.parametrize("started", [False, True])
+def test_a_new_file_that_was_not_noted_is_durable_from_the_next_start_on(disk: Disk, started: bool) -> None:
+    """Also one of a name that was removed. A partition.metadata that vanished later, beside its log, would
+    hide the log at a start."""
     disk.files.replace("some-checkpoint", b"first")
     disk.files.remove(["some-checkpoint", "never-there"])
-    disk.files.replace("some-checkpoint", b"again", sync=False)
-    disk.kill()
+    replace_and_be_killed(disk, "some-checkpoint", b"again")
+    if started:
+        disk.start()
+        disk.kill()
 
     power_cut(disk.durable, disk.log_dir)
-    assert not disk.files.path("some-checkpoint").exists()
+    assert disk.files.path("some-checkpoint").exists() == started
 
 
 # -- the side file ----------------------------------------------------------

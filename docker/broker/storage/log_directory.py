@@ -7,8 +7,7 @@ The model of a power cut (durability_side_file.py stores the notes)
   system): the bytes that were cut off never come back under the records of a later epoch. A truncation above
   it removes only bytes that a power cut would have removed anyway, and is not fsynced.
 - A file is replaced in four steps: write a new file, fsync it, rename it, fsync the directory. A power cut
-  before the last step brings the old file back, never a mixture. With sync=False it brings the old one back
-  until the next write with sync.
+  before the last step brings the old file back, never a mixture.
 - An unlink is durable when `remove` returns; while it runs a power cut may have it either way, newest name
   first.
 - Not modelled: torn sectors among the bytes that were not fsynced (the reader cuts at the first bad batch in
@@ -16,7 +15,8 @@ The model of a power cut (durability_side_file.py stores the notes)
   it has synced and has not.
 
 A SIGKILL may come between a write and its note. So an operation that shrinks a file is noted before it is
-done, and one that extends it after: the notes never claim more than is true.
+done, and one that extends it after: the notes never claim more than is true. A file that was never noted is
+made durable at the next start.
 """
 
 import contextlib
@@ -101,11 +101,7 @@ class LogDirectory:
         """Open an existing file for reading and writing; returns its descriptor."""
         path = self.path(name)
         with _raising_disk_error("open", path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            if self._durable is not None and self._durable.get(name) is None:
-                _sync_folder(path.parent)  # the process that created it was killed before it could note it
-                self._note_durable_length(name, 0)
-        return descriptor
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def durable_length(self, name: str) -> int:
         """How many bytes of the file are known to be durable; 0 without a side file."""
@@ -162,8 +158,8 @@ class LogDirectory:
             self.path(name).rmdir()
             _sync_folder(self.root)
 
-    def replace(self, name: str, data: bytes, *, sync: bool = True) -> None:
-        """Replace the file by one with this content, atomically; durable, unless sync is False."""
+    def replace(self, name: str, data: bytes) -> None:
+        """Replace the file by one with this content, atomically; durable when this returns."""
         path = self.path(name)
         fresh = path.with_name(path.name + _TMP)
         runtime.current.before_effect("write")
@@ -173,19 +169,17 @@ class LogDirectory:
                 written = 0
                 while written < len(data):
                     written += os.write(descriptor, data[written:])
-                if sync:
-                    runtime.current.before_effect("fsync")
-                    os.fsync(descriptor)
+                runtime.current.before_effect("fsync")
+                os.fsync(descriptor)
             finally:
                 os.close(descriptor)
             runtime.current.before_effect("write")
             kept = self._keep_durable_copy(name, path)
             os.replace(fresh, path)
-            if sync:
-                _sync_folder(path.parent)
-                self._note_durable_length(name, len(data))
-                if kept is not None:
-                    kept.unlink(missing_ok=True)
+            _sync_folder(path.parent)
+            self._note_durable_length(name, len(data))
+            if kept is not None:
+                kept.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Unlock the directory and close the side file; safe to call twice."""
@@ -226,8 +220,8 @@ class LogDirectory:
                     path.unlink()
 
     def _adopt_existing_files(self) -> None:
-        """Fit the notes to the files. In a new side file: make every file durable and note it. In an old one:
-        drop the notes of files that are gone."""
+        """Fit the notes to the files: make those without a note durable and note them (in a new side file
+        that is all), and drop the notes of files that are gone."""
         durable = self._durable
         if durable is None:
             return
@@ -238,11 +232,14 @@ class LogDirectory:
             note = durable.get(name)
             if note is not None and not note.kept and name not in existing:
                 durable.remove_note(name)
+        unnoted = {name: path for name, path in sorted(existing.items()) if durable.get(name) is None}
+        lengths = {name: _sync_file(path) for name, path in unnoted.items()}
+        folders = {path.parent for path in unnoted.values()} | ({self.root} if durable.is_adopting else set())
+        for folder in sorted(folders):
+            _sync_folder(folder)
+        for name, length in lengths.items():
+            durable.note(name, length)
         if durable.is_adopting:
-            for name, path in sorted(existing.items()):
-                durable.note(name, _sync_file(path))
-            for folder in sorted({path.parent for path in existing.values()} | {self.root}):
-                _sync_folder(folder)
             durable.finish_adopting()
 
 

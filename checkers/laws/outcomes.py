@@ -13,20 +13,20 @@ from floodmark.checkers.laws.values import BY_INTERNAL_TOPICS
 
 def outcomes(unit: Unit) -> None:
     unit.make("read_apart", READ_APART)
+    unit.make("aborted_alone", ABORTED_ALONE)
     unit.find(finding_names.LOST_WRITE, with_nodes(LOST_WRITE))
     unit.find(finding_names.LOST_WRITE, with_nodes(LOST_AS_ABORTED))
     unit.find(finding_names.LOST_WRITE, with_nodes(PERHAPS_LOST))
     unit.find(finding_names.UNSEEN, with_nodes(UNSEEN))
     unit.find(finding_names.DUPLICATE, with_nodes(DUPLICATE))
     unit.find(finding_names.PHANTOM, with_nodes(PHANTOM))
-    unit.make("aborted_alone", ABORTED_ALONE)
     unit.find(finding_names.G1A, with_nodes(G1A))
     unit.find(finding_names.G1A, with_nodes(ABORTED_AND_READ))
     unit.find(finding_names.SAW_THEN_LOST, with_nodes(SAW_THEN_LOST))
     unit.find(finding_names.INCONSISTENT_OFFSETS, INCONSISTENT_OFFSETS)
     unit.make("read_too_early", READ_TOO_EARLY)
-    unit.find(finding_names.G1C_PROCESS, by_whom("by_sender"))
-    unit.find(finding_names.G1C_REALTIME, by_whom("not by_sender"))
+    unit.find(finding_names.G1C_PROCESS, read_by("sender", "own_read", "by_sender"))
+    unit.find(finding_names.G1C_REALTIME, read_by("reader", "read_by", "not by_sender"))
 
 
 def lines(*columns: str) -> str:
@@ -68,19 +68,25 @@ with lost as (from by_value where lost and type = 'ok'),
 select v.run, v.partition, v.ack as "offset", v.value,
     case when begun_above then 'log-start' when unread then 'unread' when leader_low is not null then 'moved'
         when taken then 'overwritten' when others > 0 then 'orphaned' else 'gone' end as how,
-    case when begun_above or unread then beyond when denied_by > 0 then denied_by
+    case when begun_above then coalesce(log_start, begins) when unread and not by_final_reads then highest
+        when unread then if(final_high > ack, final_high, null) when denied_by > 0 then denied_by
         else coalesce(leader_low, instead.value) end as seen,
     case when weak_acks then {ACKS} else cause end as permit, {SEND} as ops
-from lost v left join partitions using (run, partition) left join instead using (run, partition, ack)"""
+from lost v left join partitions using (run, partition) left join instead using (run, partition, ack)
+    left join read_extents using (run, partition) left join told_extents using (run, partition)"""
+
+# The values whose only entry in the leader's log is aborted, in runs with transactions.
+ABORTED_ALONE = f"""
+select run, partition, value, leader_low as "offset", {BY_INTERNAL_TOPICS} as by_internal_topics
+from value_rows join partitions using (run, partition) join runs using (run)
+where transactional and leader_known and leader_low = leader_high and not live and not repeated"""
 
 # An ok send of a txn whose only entry in the leader's final log is aborted.
 LOST_AS_ABORTED = f"""
-select v.run, v.partition, leader_low as "offset", v.value, 'aborted' as how, {BY_INTERNAL_TOPICS} as permit,
-    {SEND} as ops
-from by_value v join partitions using (run, partition) join runs using (run)
+select v.run, v.partition, "offset", v.value, 'aborted' as how, by_internal_topics as permit, {SEND} as ops
+from by_value v join aborted_alone using (run, partition, value) join partitions using (run, partition)
 semi join (from sends where f = 'txn') using (run, partition, value)
-where transactional and losses_judged and type = 'ok' and not repeated and not lost
-    and leader_low = leader_high and len(live_at) = 0"""
+where losses_judged and type = 'ok' and not lost"""
 
 # Without the leader's log: an ok send that no final read returned, and that nothing shows to be lost. Where
 # logs are promised, unseen is unknown without them; where they are not, only this says so.
@@ -101,14 +107,14 @@ select v.run, v.partition, in_sight[1] as "offset", v.value, {SEND} as ops
 from unseen v where len(in_sight) > 0"""
 
 # One value at two offsets of the leader's final log (without aborted records), or of what clients saw: reads
-# and its own ack. An ack that the leader's log contradicts is a lost write, not a second copy.
+# and its own ack. An ack that the leader's log contradicts is a lost write, not a second copy. (The first
+# condition saves work: nearly every value is in one place.)
 DUPLICATE = f"""
 with twice as (
-    select v.*, retried, case when len(live_at) > 1 then live_at
-            when ack is null or coalesce(losses_judged and lost, false) then read_at
+    select v.*, retried, case when len(live_at) > 1 then live_at when losses_judged and lost then read_at
             else list_sort(list_distinct(list_append(read_at, ack))) end as places
     from by_value v left join partitions using (run, partition)
-    where not repeated and (leader_low < leader_high or read_low < read_high or ack <> read_low))
+    where not repeated and greatest(leader_high, read_high, ack) > least(leader_low, read_low, ack))
 select v.run, v.partition, places[1] as "offset", places[2] as seen, v.value,
     coalesce(cause, case when retried then {RETRIES} end) as permit,
     {lines("invoked", "nullif(done, invoked)",
@@ -121,14 +127,15 @@ left join read_apart other on other.run = v.run and other.partition = v.partitio
     and other."offset" = places[2]
 where len(places) > 1"""
 
-# A value that was read or logged and that nobody sent to that partition.
+# A value that nobody sent to that partition, and that is known because it was read or logged. (Or it was
+# answered: such an answer has no invocation, and then nothing is claimed.)
 PHANTOM = f"""
 select v.run, v.partition, coalesce(read_low, leader_low) as "offset", v.value,
     {lines("coalesce(seen_by, read_by)")} as ops
 from by_value v
 left join read_apart r on r.run = v.run and r.partition = v.partition and r.value = v.value
     and r."offset" = read_low
-where sent = 0 and (read_low is not null or leader_low is not null or others > 0)"""
+where sent = 0"""
 
 # A value whose send certainly failed was read, or is committed in the leader's log and not aborted. In a run
 # with transactions, records at or above the last stable offset are undecided: the answer may have come before
@@ -142,29 +149,19 @@ select v.run, v.partition, coalesce(read_low, live_at[1]) as "offset", v.value,
     {SEND_AND_READ} as ops
 from failed v left join aborted_alone using (run, partition, value) where read_low is not null or committed"""
 
-# The values that were read and whose only entry in the leader's log is aborted, in runs with transactions.
-ABORTED_ALONE = f"""
-select run, partition, value, leader_low as aborted_at, {BY_INTERNAL_TOPICS} as by_internal_topics
-from value_rows join partitions using (run, partition) join runs using (run)
-where transactional and leader_known and leader_low = leader_high and not live and read_low is not null
-    and not repeated"""
-
 # Those of a txn that an ok poll under read_committed returned from there, whatever the client was told.
 ABORTED_AND_READ = f"""
 with shown as (
-    from reads r semi join aborted_alone a on a.run = r.run and a.partition = r.partition
-        and a.value = r.value and a.aborted_at = r."offset"
-    where r.type = 'ok'),
-of_txns as (from sends semi join aborted_alone using (run, partition, value) where f = 'txn')
-select v.run, v.partition, aborted_at as "offset", v.value, 'aborted' as how, by_internal_topics as permit,
+    from aborted_alone semi join (from reads where type = 'ok') using (run, partition, value, "offset")
+    semi join (from sends where f = 'txn') using (run, partition, value))
+select v.run, v.partition, "offset", v.value, 'aborted' as how, by_internal_topics as permit,
     {SEND_AND_READ} as ops
-from by_value v join aborted_alone using (run, partition, value) join partitions using (run, partition)
-semi join shown using (run, partition, value) semi join of_txns using (run, partition, value)
+from by_value v join shown using (run, partition, value) join partitions using (run, partition)
 where not uncommitted and type is distinct from 'fail'"""
 
 # An offset was read with a value that the leader's final log does not have there.
 SAW_THEN_LOST = f"""
-with gone as (select *, unnest(vanished_at) as "offset" from by_value where vanished)
+with gone as (select *, unnest(vanished_at) as "offset" from by_value)
 select v.run, v.partition, "offset", v.value, cause as permit,
     {lines("done", "coalesce(seen_by, read_by)")} as ops
 from gone v left join read_apart using (run, partition, value, "offset")"""
@@ -172,28 +169,31 @@ from gone v left join read_apart using (run, partition, value, "offset")"""
 # One offset showed two values to clients: acks of ok sends and reads.
 INCONSISTENT_OFFSETS = """
 with shown as (
-    select run, partition, value, excuse, least(if(ack = read_low, done, null), read_by) as line,
+    select run, partition, value, excuse, if(ack = read_low, least(done, read_by), read_by) as line,
         read_low as "offset"
     from by_value where read_low = read_high
     union all
-    select run, partition, value, excuse, least(if(ack = "offset", done, null), seen_by), "offset"
-    from by_value join read_apart using (run, partition, value)
-    union all
     select run, partition, value, excuse, done, ack
-    from by_value where not repeated and ack is not null and not coalesce(list_contains(read_at, ack), false))
+    from by_value where not repeated and row(read_low, read_high) is distinct from row(ack, ack)
+    union all
+    select run, partition, value, excuse, seen_by, "offset"
+    from by_value join read_apart using (run, partition, value)),
+first_shown as (
+    select run, partition, "offset", value, excuse, min(line) as line
+    from shown semi join (
+        select run, partition, "offset" from shown group by all having min(value) <> max(value))
+        using (run, partition, "offset")
+    group by all)
 select run, partition, "offset", min(value) as value, max(value) as seen, min(excuse) as permit,
     list_sort(list(distinct line)) as ops
-from shown semi join (
-    select run, partition, "offset" from shown where "offset" is not null group by all
-    having min(value) <> max(value)) using (run, partition, "offset")
-group by run, partition, "offset\""""
+from first_shown group by run, partition, "offset\""""
 
 # A value that was read before its send was invoked: by its own sender (if the order of its ops is known) or,
 # if not, by the first process that read it. Runs with transactions have cycles for this.
 READ_TOO_EARLY = """
 with early as (
     select * from by_value join runs using (run)
-    where not transactional and read_by < invoked and not repeated and coalesce(type, 'info') <> 'fail')
+    where not transactional and read_by < invoked and not repeated and type is distinct from 'fail')
 select e.run, e.partition, e.value, any_value(sender) as sender, any_value(invoked) as invoked,
     any_value(done) as done, any_value(read_low) as "offset", any_value(read_by) as read_by,
     min({'index': r.index, 'process': r.process}).process as reader,
@@ -201,13 +201,11 @@ select e.run, e.partition, e.value, any_value(sender) as sender, any_value(invok
 from early e join reads r using (run, partition, value) group by e.run, e.partition, e.value"""
 
 
-def by_whom(which: str) -> str:
-    """The rows that the sender itself read too early, or the others."""
-    ops = lines("invoked", "done", "case when by_sender then own_read else read_by end")
+def read_by(reader: str, line: str, which: str) -> str:
+    """Those that this process read too early, in this line."""
     return f"""
 with judged as (
     select r.*, coalesce(own_read < invoked, false) and not coalesce("overlaps", false) as by_sender
     from read_too_early r left join processes p on p.run = r.run and p.process = r.sender)
-select t.run, t.partition, "offset", value, case when by_sender then sender else reader end as process,
-    {ops} as ops
+select t.run, t.partition, "offset", value, {reader} as process, {lines("invoked", "done", line)} as ops
 from judged t where {which}"""

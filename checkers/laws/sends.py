@@ -55,13 +55,12 @@ SO_FAR = """max({offset}) over before as highest,
 # If every higher record is excused, all of them follow from losses: the highest one's excuse is named, or the
 # send's own if that comes first.
 OF_LOSSES = "least(excuse, case when unexcused > place then null else highest_excuse end)"
-# For each highest offset that a send was below, the first send that got it. (It came before that send,
-# because some send with that offset did.)
+# For each highest offset that a send was below, the first of these sends that got it. (It came before that
+# send, because some send with that offset did.)
 HIGHEST_SENDS = """
 select {key}, place as highest, min(done) as highest_done,
     arg_min(excuse, (done, line, pos)) as highest_excuse
-from placed_sends p semi join (select {key}, highest as place from lower) using ({key}, place)
-where not overlapping and {among} group by all"""
+from {sends} semi join (select {key}, highest as place from lower) using ({key}, place) group by all"""
 
 # Indexes are those of lines, and lines have an order. (Where two lines have one index the history breaks its
 # table, and nothing is claimed.)
@@ -72,14 +71,13 @@ with acked as (select * from placed_sends where ack is not null and not overlapp
         select * from acked window above as (partition by run, partition order by ack desc)
         qualify invoked >= min(done) over above),
     answered as (
-        select run, partition, done, {SO_FAR.format(offset="ack")}
+        select run, partition, done as invoked, {SO_FAR.format(offset="ack")}
         from acked semi join late using (run, partition)
         window before as (partition by run, partition order by done)),
     lower as materialized (
-        select s.*, highest, unexcused from late s asof join answered a
-            on s.run = a.run and s.partition = a.partition and s.invoked >= a.done
-        where highest > ack),
-    highest_sends as ({HIGHEST_SENDS.format(key="run, partition", among="ack is not null")})
+        -- at or after the line in which the last of those was answered
+        from late asof join answered using (run, partition, invoked) where highest > ack),
+    highest_sends as ({HIGHEST_SENDS.format(key="run, partition", sends="acked")})
 select run, partition, ack as "offset", value, highest as seen, process,
     [highest_done, invoked, done] as ops, {OF_LOSSES} as permit
 from lower join highest_sends using (run, partition, highest)
@@ -87,16 +85,16 @@ from lower join highest_sends using (run, partition, highest)
 
 # Compared with earlier ops only: the sends of one op have one index.
 NONMONOTONIC_SEND = f"""
-with lower as materialized (
-        select * from (
-            select run, partition, process, value, place, invoked, done, excuse, retried,
-                {SO_FAR.format(offset="place")}
-            from placed_sends semi join unordered_senders using (run, partition, process)
-            where not overlapping
+with ordered as (
+        from placed_sends semi join unordered_senders using (run, partition, process) where not overlapping),
+    lower as materialized (
+        from (
+            select *, {SO_FAR.format(offset="place")}
+            from ordered
             window before as (partition by run, partition, process order by done
                 rows between unbounded preceding and current row exclude group))
         where highest > place),
-    highest_sends as ({HIGHEST_SENDS.format(key="run, partition, process", among="true")})
+    highest_sends as ({HIGHEST_SENDS.format(key="run, partition, process", sends="ordered")})
 select run, partition, place as "offset", value, highest as seen, process,
     list_filter([highest_done, invoked, done], lambda index: index is not null) as ops,
     coalesce({OF_LOSSES}, case when retried then {RETRIES} end) as permit

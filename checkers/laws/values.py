@@ -6,8 +6,7 @@ of this partition.
 
     sent            how often it was invoked here; 0: nobody sent it to this partition
     repeated        the run sent it more than once: nobody knows which send wrote which record
-    invoked, invoked_at, invoked_time, sender   index, `at`, time and process of its first invocation (sender:
-                    without one, the process of its completion)
+    invoked, invoked_at, invoked_time, sender   index, `at`, time and process of its first invocation
     type, done, line, process, pos  the first completion: ok, fail or info; its index, the `at` of its line,
                     its process, and its place in the line's list; null: there was none
     ack             the offset of an ok completion, where it is known
@@ -20,11 +19,11 @@ of this partition.
     others          how many entries of other replicas have it
     vanished_at     where it was read, at or above log_start, and the leader's log does not have it
                     (where losses are judged by that log); vanished: there is such a place
-    unread          it is lost according to the reads, where there is no leader's log; beyond: how far they
-                    went; null: they were only told that the log goes on above it
-    begun_above     it is lost because the log, which keeps everything, now begins above it (beyond: where)
+    unread          it is lost according to the reads, where there is no leader's log
+    begun_above     it is lost because the log, which keeps everything, now begins above it
     lost            an ok or doubtful send whose record is not where it was
     gone            the same, and of a repeated value, and of one that was read, that any record of it is
+    covered_by      the permit that a loss of it has, or would have
     cause           the permit of that loss and its consequences (permits.py); where nobody can see whether it
                     is lost, because there is no leader's log or it begins above: the permit that a loss would
                     have, as a maybe
@@ -75,14 +74,11 @@ def _of_slice(mine: str) -> str:
     return f"with {', '.join(tables)}, {_SEEN}, {_JUDGED} {_CAUSES}"
 
 
-# How far reads went, where they alone show losses.
+# How far reads went: where there is no leader's log, they alone show losses.
 _READ_EXTENTS = """
     select run, partition, min("offset") filter (final) as final_low,
         max("offset") filter (final) as final_high, max("offset") as highest
-    from reads
-    semi join (from partitions where by_final_reads or by_any_read or denied_by > 0) using (run, partition)
-    left join processes using (run, process)
-    group by all"""
+    from reads left join processes using (run, process) group by all"""
 
 
 # What final reads were told of the log, and what that proves: the log begins at `begins`; below told_to,
@@ -114,20 +110,17 @@ _SEEN = """
         select run, partition, value, count(*) filter (asks) as sent,
             count(*) filter (not asks) as answers, min(index) filter (asks) as invoked,
             min("at") filter (asks) as invoked_at,
-            min(time) filter (asks) as invoked_time, min(process) filter (asks) as sender,
+            min(time) filter (asks) as invoked_time, min(process) as sender,
             any_value(type) filter (not asks) as type, min(index) filter (not asks) as done,
             min("at") filter (not asks) as line, min(process) filter (not asks) as process,
             min(pos) filter (not asks) as pos, min("offset") filter (type = 'ok') as ack
         from (select *, type = 'invoke' as asks from sends_of_slice) group by all),
-    asked_again as (
+    first_answers as (
         select run, partition, value,
-            arg_min(time, (index, "at")) filter (type = 'invoke') as first_time,
-            arg_min(process, (index, "at")) filter (type = 'invoke') as first_sender,
             arg_min(struct_pack(type := type, done := index, line := "at", process := process, pos := pos,
-                ack := case when type = 'ok' then "offset" end), ("at", pos))
-                filter (type <> 'invoke') as first_answer
-        from sends_of_slice
-        semi join (from asked where sent > 1 or answers > 1) using (run, partition, value) group by all),
+                ack := if(type = 'ok', "offset", null)), ("at", pos)) as first
+        from sends_of_slice semi join (from asked where answers > 1) using (run, partition, value)
+        where type <> 'invoke' group by all),
     acked as (
         select run, partition, value, list_sort(list(distinct "offset")) as acks
         from sends_of_slice semi join repeated using (run, value)
@@ -152,22 +145,17 @@ _SEEN = """
         semi join (from logged where leader_low < leader_high) using (run, partition, value)
         where leads group by all),
     several as (
-        from asked_again
+        from first_answers
         full join acked using (run, partition, value)
         full join shown_at using (run, partition, value)
         full join logged_at using (run, partition, value)),
     seen as (
-        select * exclude (answers, first_time, first_sender, first_answer) replace (
-                coalesce(sent, 0) as sent, coalesce(first_time, invoked_time) as invoked_time,
-                coalesce(first_sender, sender, first_answer.process, process) as sender,
-                if(first_answer is null, type, first_answer.type) as type,
-                if(first_answer is null, done, first_answer.done) as done,
-                if(first_answer is null, line, first_answer.line) as line,
-                if(first_answer is null, process, first_answer.process) as process,
-                if(first_answer is null, pos, first_answer.pos) as pos,
-                if(first_answer is null, ack, first_answer.ack) as ack,
-                coalesce(final, false) as final, coalesce(live, false) as live,
-                coalesce(others, 0) as others),
+        select * exclude (answers, first) replace (
+                coalesce(sent, 0) as sent, coalesce(first.type, type) as type,
+                coalesce(first.done, done) as done, coalesce(first.line, line) as line,
+                coalesce(first.process, process) as process, coalesce(first.pos, pos) as pos,
+                if(answers > 1, first.ack, ack) as ack, coalesce(final, false) as final,
+                coalesce(live, false) as live, coalesce(others, 0) as others),
             repeated.value is not null as repeated
         from asked
         full join shown using (run, partition, value)
@@ -184,8 +172,8 @@ def _in_leader_log(offset: str) -> str:
 
 # Without the leader's log: a record acked at an offset which the final reads passed without returning it; or,
 # in an imported history, one that some read passed and none ever returned. What is left of that log may still
-# show that it is there.
-_ACKED_ELSEWHERE = f"""not repeated and type = 'ok' and ack is not null and not {_in_leader_log("ack")}"""
+# show that it is there. (Only an ok send has an ack.)
+_ACKED_ELSEWHERE = f"""not repeated and not {_in_leader_log("ack")}"""
 _UNREAD = f"""coalesce({_ACKED_ELSEWHERE}
     and (by_final_reads and not final and (
             final_low <= ack and final_high > ack and ack >= coalesce(begins, 0)
@@ -193,46 +181,38 @@ _UNREAD = f"""coalesce({_ACKED_ELSEWHERE}
                 and (begins is not null or log_start is not null or keeps_all))
         or by_any_read and read_low is null and highest > ack), false)"""
 # No node knows the topic: all that was acked is lost, as far as no log nor final read shows that it is there.
-_DENIED = """coalesce(denied_by > 0 and not repeated and type = 'ok' and leader_low is null and others = 0
-    and final_low is null, false)"""
+_DENIED = """coalesce(denied_by > 0 and not repeated and type = 'ok' and others = 0 and final_low is null,
+    false)"""
 # An acked record below the beginning of a log that keeps everything.
 _BEGUN_ABOVE = f"coalesce(keeps_all and {_ACKED_ELSEWHERE} and ack < coalesce(log_start, begins), false)"
-# An acked record that is not at its offset in the leader's log; a doubtful one that was read and is not
-# there. A send without an offset may have been below log_start, if that has moved.
+# An acked record that is not at its offset in the leader's log. A send without an offset may have been below
+# log_start, if that has moved.
 _NOWHERE = "(leader_low is null and log_start = 0)"
-_LOST = f"""coalesce(losses_judged and not repeated and case
-    when type = 'ok' and ack is not null then ack >= log_start and not {_in_leader_log("ack")}
-    when type = 'ok' then {_NOWHERE}
-    when type = 'fail' then false
-    when sent > 0 then {_NOWHERE} or vanished end, false)"""
-# It was sent, also if its invocation is a line that cannot be read.
-_SENT = "(sent > 0 or type is not null)"
-# Of a value that was sent more than once nobody knows which send wrote which record, nor which came first.
+_LOST = f"""coalesce(losses_judged and not repeated and type = 'ok'
+    and ({_NOWHERE} or ack >= log_start and not {_in_leader_log("ack")}), false)"""
+# It was sent, also if its invocation is a line that cannot be read, and may have been written. Of a value
+# that was sent more than once nobody knows which send wrote which record, nor which came first.
+_MAY_BE_WRITTEN = "(sent > 0 or type is not null) and (repeated or type is distinct from 'fail')"
 # Of any other one that was acked and read, the record that was read may be lost and the one acked there.
-_SOME_RECORD_LOST = f"""coalesce(losses_judged and {_SENT} and case when repeated then {_NOWHERE} or vanished
-    or len(list_filter(acks, lambda o: o >= log_start and not {_in_leader_log("o")})) > 0
-    else vanished and type <> 'fail' end, false)"""
-# Nobody can see whether it is lost; a send that certainly failed was never there.
-_BLIND = f"""(not gone and {_SENT} and (repeated or coalesce(type, 'info') <> 'fail')
+_SOME_RECORD_LOST = f"""coalesce(losses_judged and {_MAY_BE_WRITTEN} and ({_NOWHERE} or vanished
+    or len(list_filter(acks, lambda o: o >= log_start and not {_in_leader_log("o")})) > 0), false)"""
+# Nobody can see whether it is lost.
+_BLIND = f"""{_MAY_BE_WRITTEN}
     and (not coalesce(losses_judged, false) or log_start > 0 and (leader_low is null
-        or coalesce(ack < log_start, false) or coalesce(list_min(acks) < log_start, false))))"""
+        or coalesce(ack < log_start, false) or coalesce(list_min(acks) < log_start, false)))"""
 
 _JUDGED = f"""
     bounded as (
-        select *, case when not coalesce(losses_judged, false) or read_low is null
-                    or (read_low = read_high and read_low = leader_low) then null
-                else list_filter(coalesce(read_at, [read_low]),
-                    lambda o: o >= log_start and not {_in_leader_log("o")})
-            end as vanished_at
+        select *, if(losses_judged and (read_low is distinct from leader_low or read_at is not null),
+                list_filter(coalesce(read_at, [read_low]),
+                    lambda o: o >= log_start and not {_in_leader_log("o")}), null) as vanished_at
         from seen left join partitions using (run, partition) left join read_extents using (run, partition)
         left join told_extents using (run, partition)),
     judged as (
         select *, coalesce(len(vanished_at) > 0, false) as vanished,
-            {_BEGUN_ABOVE} as begun_above, not begun_above and {_UNREAD} as unread,
+            {_BEGUN_ABOVE} as begun_above, {_UNREAD} as unread,
             unread or begun_above or {_DENIED} or {_LOST} as lost, lost or {_SOME_RECORD_LOST} as gone,
-            {_BLIND} as blind,
-            case when begun_above then coalesce(log_start, begins)
-                when not by_final_reads then highest when final_high > ack then final_high end as beyond
+            {_BLIND} as blind
         from bounded)"""
 
 # A send whose invocation is missing may have been invoked at any time. Where the leader's log is not known, a
@@ -252,14 +232,14 @@ _CAUSES = f"""
         from covered)
     select run, partition, value, sent, repeated, invoked, invoked_at, invoked_time, sender, type, done, line,
         process, pos, ack, acks, read_at, read_low, read_high, read_by, final, leader_at, leader_low,
-        leader_high, live, live_at, others, vanished, vanished_at, unread, begun_above, beyond, lost,
-        gone, cause,
+        leader_high, live, live_at, others, vanished, vanished_at, unread, begun_above, lost, gone,
+        covered_by, cause,
         case when weak_acks and read_low is null and (gone or blind) then {ACKS} else cause end as excuse
     from permitted"""
 
-# For values with the columns of `partitions` and `runs`: what the transaction's coordinator knew may be lost;
-# or its marker, where a loss of the record itself would be permitted.
-BY_INTERNAL_TOPICS = f"""case when coalesce(invoked, -1) < internal_index or {COVERED_BY} is not null
+# For values with the columns of `runs`: what the transaction's coordinator knew may be lost; or its marker,
+# where a loss of the record itself would be permitted.
+BY_INTERNAL_TOPICS = f"""case when coalesce(invoked, -1) < internal_index or covered_by is not null
     then {INTERNAL_MAYBE} end"""
 
 _WITH_LISTS = """

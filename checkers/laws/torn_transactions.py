@@ -18,7 +18,6 @@ Rules
 """
 
 from floodmark.checkers.laws.permits import BUDGET, INTERNAL, UNCLEAN
-from floodmark.checkers.laws.polls import CONSUMER_MOVES
 from floodmark.checkers.laws.unit import Unit
 from floodmark.checkers.laws.values import BY_INTERNAL_TOPICS
 
@@ -39,7 +38,7 @@ _UNDONE = f"""
             case when gone and (weak_acks or cause in ({UNCLEAN}, {BUDGET})) then {INTERNAL}
                 else coalesce({BY_INTERNAL_TOPICS}, 0) end as permit
         from by_value v join partitions p using (run, partition) join runs r using (run)
-        where r.transactional and type is distinct from 'ok' and sent > 0 and not repeated
+        where type is distinct from 'ok' and not repeated
             and (decided or (by_any_read and not p.uncommitted))),
     of_txns as (
         select run, partition, value, min("offset") filter (type <> 'invoke') as told
@@ -48,16 +47,15 @@ _UNDONE = f"""
     select * from mine join of_txns using (run, partition, value)"""
 
 # Those that nobody read and ok polls passed over. reach: the highest offset that was read right after one
-# that is not above `seen`.
-_PASSED_OVER = f"""
-    with unread as (from undone where not decided and read_low is null and told is not null),
-    moved as ({CONSUMER_MOVES}),
+# that is not above `seen`. (consumer_moves: polls.py)
+_PASSED_OVER = """
+    with unread as (from undone where not decided and read_low is null),
     shown as (
-        select r.run, r.partition, r.process, r."at", r.pos, r."offset", coalesce(m.moves, 0) as moves,
-            coalesce(m.subscribed, false) as subscribed
+        select r.run, r.partition, r.process, r."at", r.pos, r."offset", coalesce(moves, 0) as moves,
+            coalesce(subscribed, false) as subscribed
         from (from reads semi join unread using (run, partition)
             anti join (from processes where "overlaps") using (run, process) where type = 'ok') r
-        asof left join moved m on m.run = r.run and m.process = r.process and m."at" < r."at"),
+        asof left join consumer_moves using (run, process, "at")),
     steps as (
         select run, partition, "offset", lag("offset") over mine as seen, "at" = lag("at") over mine
             or (moves = lag(moves) over mine and not subscribed) as goes_on
@@ -88,7 +86,7 @@ _FATES = f"""
             using (run, partition, value))
     select run, "at", committed, unnest(worst) from (
         select run, "at", how = 'committed' as committed, {_WORST} as worst
-        from known where how is not null group by all)"""
+        from known group by all)"""
 
 TORN = f"""
     with worst as (select run, "at", committed, {_WORST} as record from txn_fates group by all)

@@ -41,27 +41,16 @@ def transactions(unit: Unit) -> None:
 
 def dependencies(unit: Unit) -> None:
     """Make the tables of SENT_ON_BY_PARTITIONS."""
-    unit.view(
-        "txn_writers",
-        f"""select run, partition, value, invoked as asked_index, {_WRITER} as writer
-        from value_rows join runs using (run)
-        where transactional and not repeated and (sent > 0 or type is not null)""",
-    )
     unit.make(
         "txn_reads",
-        """select d.run, d.partition, d.value, d."offset", d."at", w.writer, w.asked_index
-        from reads d join runs r using (run) anti join repeated v using (run, value)
-        left join txn_writers w using (run, partition, value) where r.transactional""",
+        f"""select d.run, d.partition, d.value, d."offset", d."at", {_WRITER} as writer,
+            invoked as asked_index
+        from reads d join value_rows v using (run, partition, value) join runs using (run)
+        where transactional and not repeated""",
     )
     unit.make("txn_records", _RECORDS)
     unit.make("dependencies", f"from ({_WR} union all by name {_WW})")
-    unit.make(
-        "dependency_counts",
-        f"""select run, count(*) as edges
-        from (select run from txn_reads where writer is not null
-            union all select run from dependencies where kind <> {WR})
-        group by run""",
-    )
+    unit.make("dependency_counts", "select run, count(*) as edges from dependencies group by run")
     unit.make("own_reads", _OWN_READS)
     fates(unit)
 
@@ -88,19 +77,16 @@ def rows_of(unit: Unit, table: str, schema: pa.Schema, where: str = "true") -> p
     return unit.rows(f"select {columns} from {table} where {where} {order}").cast(schema)
 
 
-_WRITER = "if(type = 'fail', null, coalesce(invoked_at, line))"
+_WRITER = "if(v.type = 'fail', null, coalesce(invoked_at, line))"
 # Where values are known to be: from the few places of each value, not from each read of it.
 _RECORDS = f"""with known as (
-        select run, partition, value, {_WRITER} as writer, if(type = 'ok', ack, null) as acked, read_low,
-            read_high, read_at
-        from value_rows join runs using (run) where transactional and not repeated)
+        select v.*, {_WRITER} as writer from value_rows v join runs using (run)
+        where transactional and not repeated)
     select run, partition, "offset", min(value) as value, min(writer) as writer
-    from (select run, partition, acked as "offset", value, writer from known where acked is not null
+    from (select run, partition, ack as "offset", value, writer from known
         union all select run, partition, read_low, value, writer from known
-            where read_low is not null and read_low is distinct from acked
-        union all select run, partition, read_high, value, writer from known where read_high > read_low
-        union all select run, partition, unnest(read_at), value, writer from known
-            where read_at is not null)
+        union all select run, partition, unnest(read_at), value, writer from known)
+    where "offset" is not null
     group by run, partition, "offset" having min(value) = max(value)"""
 # Of several records of one writer that a line reads, only the lowest is kept: the others say the same.
 _WR = f"""select * exclude (lowest), lowest."offset", lowest.value
@@ -115,7 +101,6 @@ _WW = f"""select run, {WW}::tinyint as kind, partition, writer as x, next_writer
 _OWN_READS = """with shown as (
         select run, partition, value, "at", s.index, s.process, min(d."offset") as "offset", asked_index
         from sends s join txn_reads d using (run, partition, value, "at")
-        where s.f = 'txn' and s.type <> 'invoke'
         group by run, partition, value, "at", s.index, s.process, asked_index),
     first_shown as (
         select * from shown

@@ -34,6 +34,8 @@ of the same partition, with a lower seq.
     commits_from, commits_to
                       of a line that moves a leader's HW, or with which a leader begins: records below
                       commits_to are committed, newly from commits_from on; else null
+    had_committed     the highest commits_to of the replica's lines up to this one; null: none. (An HW that
+                      rested on an append which never reached the disk committed nothing.)
     fresh_from, fresh_to
                       the part of that range that this epoch wrote; both null: nothing
     inherited_from, inherited_to
@@ -59,7 +61,8 @@ rulings, truncations, roles, and lines that commit. It shows what was surely bef
                       as in timeline
     commits_to        as in timeline
     crowded           another node has a line so near that it may have come first
-    committed         the highest commits_to by then, including this line's; null: nothing
+    committed         the highest commits_to by then, including those of the node's own lines up to this one,
+                      however near they are; null: nothing
     committed_epoch   the highest epoch of a leader that had committed anything, without this line
     leader_epoch, leader_hw
                       the highest epoch in which a leader had written a line, its highest HW

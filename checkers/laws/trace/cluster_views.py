@@ -43,10 +43,11 @@ _PLACES = """select row_number() over (order by run, partition) - 1 as place, ru
     unfenced, clock_error from traced"""
 _LINES = f"""
     select line, place, node, seq, time, timeline.clock_error, event, epoch, leo, hw, leads, ruling,
-        log_known, found_empty, epoch_start, commits_to, list_position(replicas, node) as replica,
+        log_known, found_empty, epoch_start, commits_to, had_committed,
+        list_position(replicas, node) as replica,
         {_APPENDED} as appended_epoch, {_APPENDED_TO} as appended_to
     from timeline join traced_places using (run, partition)
-    where event not in ('fetch', 'isr_proposed')"""
+    where event not in ('fetch', 'isr_proposed') or hw > last_hw or commits_to is not null"""
 _OF_LINE = ["node", "seq", "time", "clock_error"]
 _ASKS = ["ack", "truncate", "become_leader", "become_follower"]
 _NO_MEMBERS = pa.schema([
@@ -142,7 +143,7 @@ def views_of(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: p
     """`views` for these rows: what the lines surely before each one show."""
     lines, surely = order.lines, order.surely[rows]
     commits = as_of(so_far.commits, surely)
-    own, others = lines["commits_to"].take(pa.array(rows)), column_at(lines["commits_to"], commits)
+    own, others = lines["had_committed"].take(pa.array(rows)), column_at(lines["commits_to"], commits)
     leads, opened = as_of(so_far.leads, surely), as_of(so_far.opened, surely)
     ruling = as_of(so_far.ruling, surely)
     return pa.table(

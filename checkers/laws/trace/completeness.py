@@ -79,20 +79,10 @@ def completeness(unit: Unit) -> None:
         unit.find(law, f"select * exclude (law) from incomplete where law = '{law}'")
 
 
-# The records that others had surely committed before, and those that the node itself had committed as the
-# earlier leader, which is before however near it is (commits_to: an HW that rested on an append which never
-# reached the disk committed nothing).
 _SHORT_LEADERS = """
-    with own as (
-        select line, max(commits_to) over (
-            partition by run, partition, node order by seq rows between unbounded preceding and 1 preceding
-        ) as committed
-        from timeline where commits_to is not null or event = 'become_leader')
-    select v.line, v.run, v.partition, v.node, v.seq, v.time, v.clock_error, v.epoch, v.leo,
-        greatest(v.committed, own.committed) as committed,
-        coalesce(not v.crowded and v.committed_epoch <= v.epoch, false) as is_newest
-    from views v join own using (line)
-    where v.event = 'become_leader' and greatest(v.committed, own.committed) > v.leo"""
+    select line, run, partition, node, seq, time, clock_error, epoch, leo, committed,
+        coalesce(not crowded and committed_epoch <= epoch, false) as is_newest
+    from views where event = 'become_leader' and committed > leo"""
 
 # Checked after a line, after all of a cluster of lines that are in no order, or when a member is unfenced.
 _LACKING = """

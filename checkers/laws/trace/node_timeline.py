@@ -168,6 +168,7 @@ def commits(lines: pa.Table, first: Rows) -> dict[str, pa.Array]:
     return {
         "commits_from": nullable(low, is_move),
         "commits_to": nullable(upto, is_move),
+        "had_committed": column_at(nullable(upto, is_move), highest_row(is_move, first, upto)),
         "fresh_from": nullable(fresh, is_fresh),
         "fresh_to": nullable(upto, is_fresh),
         "inherited_from": nullable(low, is_inherited),

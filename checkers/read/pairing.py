@@ -11,7 +11,7 @@ Rules
 2. A completion is unmatched if its process has no op open; or if it has one, which the line before it
    invoked, and that has another f or names other sends. With two ops open it is ambiguous.
 3. A process overlaps where it invokes an op and its line before is an invocation, or some earlier line is an
-   info.
+   info or unmatched.
 """
 
 from collections import defaultdict
@@ -28,7 +28,6 @@ from floodmark.checkers.read.json_lines import selected
 _BESIDE = """
     select *, type = 'invoke' as invokes,
            coalesce(lag(type) over process = 'invoke', false) as follows_invoke,
-           coalesce(bool_or(type = 'info') over before, false) as follows_info,
            coalesce(sum(if(type = 'invoke', 1, -1)) over before, 0) as open,
            lag(f) over process = f and lag(sends) over process is not distinct from sends as is_like_last
     from (select *, if(f in ('send', 'txn'), ident, null) as sends from given where process >= 0)
@@ -36,11 +35,17 @@ _BESIDE = """
            before as (process rows between unbounded preceding and 1 preceding)
 """
 _WRONG = f"""
-    select run, process, min("index") filter (is_unmatched), min("index") filter (not is_unmatched)
-    from (select *, not invokes as is_unmatched from ({_BESIDE})
-          where if(invokes, follows_invoke or follows_info,
-                   open <= 0 or open = 1 and follows_invoke and not is_like_last))
-    group by run, process
+    with marked as (
+        select *, not invokes and (open <= 0 or open = 1 and follows_invoke and not is_like_last)
+            as is_unmatched
+        from ({_BESIDE})),
+    told as (
+        select *, invokes and (follows_invoke or coalesce(bool_or(type = 'info' or is_unmatched) over (
+            partition by run, process order by "at" rows between unbounded preceding and 1 preceding), false)
+            ) as is_second
+        from marked)
+    select run, process, min("index") filter (is_unmatched), min("index") filter (is_second) from told
+    where is_unmatched or is_second group by run, process
 """
 # Of a line that names sends the counterpart is beside it among those that name the same; of others, beside it
 # among all of its process.

@@ -182,7 +182,7 @@ def names_of(line: Line) -> tuple[Any, ...]:
 def match_ops(world: World) -> None:
     """Pairs invocations with completions in one walk over the history; notes breaches and overlaps."""
     open_ops: list[Line] = []
-    over: set[int] = set()  # processes with an info
+    over: set[int] = set()  # processes with an info, or a completion that fits no invocation
     for line in world.lines:
         process = line["process"]
         if process < 0:
@@ -195,6 +195,7 @@ def match_ops(world: World) -> None:
         opened = next((other for other in open_ops if names_of(other) == names_of(line)), None)
         if opened is None:
             world.folder.breach = True
+            over.add(process)
         else:
             open_ops.remove(opened)
         if line["type"] == "info":

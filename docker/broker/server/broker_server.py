@@ -5,6 +5,8 @@ Rules
 2. A leader-and-isr message counts only for this incarnation (KIP-380), and never for an older version.
 3. On SIGTERM it asks for a controlled shutdown, stops fetching and answering, flushes, checkpoints, and only
    then writes the marker of a clean shutdown. Any other end leaves no such marker.
+4. Until the controller's first metadata has come, no topic is called unknown, because it may exist: clients
+   are told to ask again. (A KRaft broker serves nobody before that.)
 """
 
 import asyncio
@@ -256,7 +258,8 @@ class BrokerServer:
         if hosted is not None:
             return hosted, errors.NONE
         known = self._metadata.topics.get(topic)
-        if known is not None and 0 <= partition < len(known.partitions):
+        exists = known is not None and 0 <= partition < len(known.partitions)
+        if exists or not self._metadata.version:  # rule 4
             return None, errors.NOT_LEADER_OR_FOLLOWER
         return None, errors.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -331,6 +334,8 @@ class BrokerServer:
         may_create = self._config.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)
 
         def create_unknown(name: str) -> int:
+            if not self._metadata.version:  # rule 4
+                return errors.LEADER_NOT_AVAILABLE
             if not may_create:
                 return errors.UNKNOWN_TOPIC_OR_PARTITION
             self._forwarder.auto_create_topic(name)

@@ -2,7 +2,8 @@
 
 Rules
 1. A request about several partitions is answered when every one of them has answered, in the order requested.
-2. A partition without a replica here: error 6 where the cluster has the partition, else 3 (Kafka's order).
+2. A partition without a replica here: error 6 where the cluster has, or may have, the partition, else 3
+   (Kafka's order).
 """
 
 from collections.abc import Callable, Sequence

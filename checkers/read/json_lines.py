@@ -107,7 +107,7 @@ def _odd(line: bytes, table: Table) -> bytes | None:
     except RecursionError:
         form = json.dumps(dict.fromkeys(table.fields, "JSON"))
     try:
-        found = _database().cursor().execute(f"select to_json(from_json($1, '{form}'))", [line.decode()])
+        found = database().cursor().execute(f"select to_json(from_json($1, '{form}'))", [line.decode()])
         return _ENCODER.encode(table.decode(found.fetchall()[0][0]))
     except (duckdb.Error, RecursionError, msgspec.MsgspecError):
         return None
@@ -115,7 +115,7 @@ def _odd(line: bytes, table: Table) -> bytes | None:
 
 def selected(given: pa.Table, statement: str) -> pa.Table:
     """What DuckDB makes of these rows, which the statement calls `given`; as many."""
-    return _database().cursor().sql(statement).to_arrow_table(batch_size=given.num_rows + 1)
+    return database().cursor().sql(statement).to_arrow_table(batch_size=given.num_rows + 1)
 
 
 def keeps(rules: Sequence[pc.Expression], table: pa.Table) -> Bools:
@@ -136,9 +136,9 @@ def encoded(table: pa.Table) -> dict[str, pa.Array]:
 
 
 @cache
-def _database() -> duckdb.DuckDBPyConnection:
-    """This process's database. A statement uses a cursor of its own, so that threads can parse in
-    parallel."""
+def database() -> duckdb.DuckDBPyConnection:
+    """This process's database. A statement uses a cursor of its own, so that threads can parse in parallel;
+    each cursor has tables of its own."""
     return duckdb.connect(config={"threads": 1})
 
 

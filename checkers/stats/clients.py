@@ -2,20 +2,21 @@
 
     ops     a row an invocation: at, f, process, began (its time), next_began (of its process), answer: the
             next line of its process, if that completes it, as {type, time, at, records}; else null
+
+`loads` tells in each whether a row is of the load.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from floodmark.checkers.read.arrays import concatenated
 from floodmark.checkers.read.folder import NOBODY_SPECIAL, Special
 from floodmark.checkers.read.history_parquet import with_parquet
+from floodmark.checkers.read.json_lines import database
 from floodmark.checkers.read.ranges import cut
 from floodmark.checkers.read.tables import Parsed, read_range, schema_of
 from floodmark.harness.run_location import Place
@@ -34,7 +35,8 @@ create temp table ops as
 with paired as (
     select *, lead({'type': type, 'time': time, 'at': "at", 'records': records}) over line as following
     from lines window line as (partition by process order by "at"))
-select "at", f, process, time as began, lead(time) over (partition by process order by "at") as next_began,
+select "at", f, process, loads, time as began,
+    lead(time) over (partition by process order by "at") as next_began,
     case when following.type <> 'invoke' then following end as answer
 from paired where type = 'invoke'"""
 
@@ -62,21 +64,14 @@ def _kept(parsed: Parsed) -> Parsed:
     return Parsed(tables=tables, facts=parsed.facts)
 
 
-def database_of(history: Sequence[Parsed], aside: Collection[int] = ()) -> duckdb.DuckDBPyConnection:
-    """The tables of a history that was read, without the lines of these processes."""
-    joined = concatenated([NOTHING, *(one.tables for one in history)])
-    database = _database().cursor()
-    for name, table in joined.items():
-        others = pc.invert(pc.is_in(table["process"], pa.array(sorted(aside), pa.int64())))
-        database.register(f"all_{name}", table.filter(others) if aside else table)
+def database_of(history: Sequence[Parsed], special: Special) -> duckdb.DuckDBPyConnection:
+    """The tables of a history that was read."""
+    made = database().cursor()
+    aside = ", ".join(map(str, (-1, *special.settling, *special.final)))
+    for name, table in concatenated([NOTHING, *(one.tables for one in history)]).items():
+        made.register(f"all_{name}", table)
         # A time may be any 64-bit integer: a sum of two may not.
-        wide = f"select * replace (time::hugeint as time) from all_{name}"
-        database.execute(f"create temp view {name} as {wide}")
-    database.execute(_OPS)
-    return database
-
-
-@cache
-def _database() -> duckdb.DuckDBPyConnection:
-    """This process's database; each cursor has tables of its own."""
-    return duckdb.connect(config={"threads": 1})
+        wide = f"* replace (time::hugeint as time), process not in ({aside}) as loads"
+        made.execute(f"create temp view {name} as select {wide} from all_{name}")
+    made.execute(_OPS)
+    return made

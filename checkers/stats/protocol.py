@@ -2,58 +2,56 @@
 others."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 import duckdb
+import pyarrow as pa
 
-from floodmark.checkers.read.arrays import concatenated
+from floodmark.checkers.read.field_table import TRACE
 from floodmark.checkers.read.folder import Folder
+from floodmark.checkers.read.json_lines import rows_of
 from floodmark.checkers.read.ranges import bytes_of, cut
-from floodmark.checkers.read.tables import read_bytes, schema_of
 
 # The form in which brokers, and any JSON writer, write these lines.
 _LINE = re.compile(rb'"event"[ \t]*:[ \t]*"(?:elect|isr|truncate)"')
+_COLUMNS = ("time", "event", "cause", "clean", "leo", "from", "to")
 # Of each figure the event, and which of its lines count: no leaders of new partitions; ISRs by the
 # controller, asked for by the leader or not.
-_COUNTED = {
+FIGURES = {
     "elections": ("elect", "cause is distinct from 'created'"),
     "unclean_elections": ("elect", "cause is distinct from 'created' and not clean"),
     "isr_changes": ("isr", "leo is null"),
-    "truncations": ("truncate", "cut_from > cut_to"),
-}
-_OF_RUN = {
-    **_COUNTED,
     "isr_by_leader": ("isr", "leo is null and cause = 'alter'"),
     "isr_by_controller": ("isr", "leo is null and cause <> 'alter'"),
-    "largest_truncation": ("truncate", "cut_from > cut_to"),
+    "truncations": ("truncate", '"from" > "to"'),
+    "largest_truncation": ("truncate", '"from" > "to"'),
 }
 
 
 def load_events(database: duckdb.DuckDBPyConnection, folder: Folder) -> None:
-    """Make the table `events`, with the columns of `trace`. OSError if the trace cannot be read."""
-    read = [{"trace": schema_of("trace").empty_table()}]
-    for one in cut(0, "trace", None, folder.trace) if folder.trace is not None else ():
-        lines = (line for line in bytes_of(one).split(b"\n") if _LINE.search(line))
-        read.append({"trace": read_bytes(one, b"\n".join(lines)).tables["trace"]})
-    database.register("all_events", concatenated(read)["trace"])
-    database.execute("create temp view events as from all_events where time >= 0")
+    """Make the table `events`, if there is a trace. OSError if the trace cannot be read."""
+    if folder.trace is not None:
+        ranges = cut(0, "trace", None, folder.trace)
+        lines = b"".join(line for one in ranges for line in lines_of_events(bytes_of(one)))
+        columns = rows_of(lines, TRACE).columns
+        database.register("events", pa.table({name: columns[name] for name in _COLUMNS}))
 
 
-def of_run(folder: Folder) -> str:
-    """The SELECT of a run's figures; null where the system does not show the events."""
-    return f"select {_figures(folder, _OF_RUN)} from events"
+def lines_of_events(data: bytes) -> Iterator[bytes]:
+    behind = 0
+    for found in _LINE.finditer(data):
+        if found.start() >= behind:  # else the words are in this line twice
+            begin = data.rfind(b"\n", 0, found.start()) + 1
+            behind = data.find(b"\n", found.end()) + 1 or len(data)
+            yield data[begin:behind]
 
 
-def of_faults(folder: Folder) -> str:
-    """The same for each fault, while it was in force."""
-    return f"""
-        select {_figures(folder, _COUNTED)}
-        from faults left join events on time >= began and time < until group by number order by number"""
-
-
-def _figures(folder: Folder, figures: Mapping[str, tuple[str, str]]) -> str:
-    shown = {event for event, _ in figures.values() if folder.trace and folder.observes.shows(event)}
-    of_lines = dict.fromkeys(figures, "count(*)") | {"largest_truncation": "max(cut_from::hugeint - cut_to)"}
-    return ", ".join(
-        (f"{of_lines[name]} filter (event = '{event}' and {counts})" if event in shown else "max(null)")
-        + f" as {name}" for name, (event, counts) in figures.items())
+def figures_of(folder: Folder) -> str:
+    """The SELECT of the figures of each fault; null where the system does not show the events."""
+    shown = {event for event, _ in FIGURES.values() if folder.trace and folder.observes.shows(event)}
+    return "select " + ", ".join(
+        ("max(\"from\"::hugeint - \"to\")" if name == "largest_truncation" else "count(*)")
+        + f" filter (event = '{event}' and {counts}) as {name}" if event in shown else f"null as {name}"
+        for name, (event, counts) in FIGURES.items()) + f"""
+        from faults {"left join events on time >= began and time < until" if shown else ""}
+        group by number order by number"""

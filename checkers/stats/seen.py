@@ -1,5 +1,5 @@
 """The data that a run's page draws about its clients: every op as four small numbers, the acked records near
-a finding, and the cost of each fault, as the measures define it.
+a finding, and how long clients waited at each fault, as the measures define it.
 
 Rules
 1. One pass over history.jsonl, whatever else in the folder is missing or broken. What is wrong with the
@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import duckdb
+
 from floodmark.checkers.read.facts import HistoryFacts
-from floodmark.checkers.read.folder import Folder, open_folder
-from floodmark.checkers.read.tables import Parsed
+from floodmark.checkers.read.folder import open_folder
 from floodmark.checkers.stats.clients import database_of, read_history
-from floodmark.checkers.stats.measures import measures_of, refuse_unfit
+from floodmark.checkers.stats.measures import fault_rows, refuse_unfit
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import Run
 
@@ -68,7 +69,7 @@ class Seen:
     columns: Mapping[str, Sequence[int]] = field(
         default_factory=lambda: dict.fromkeys(("began", "lasted", "what", "records"), ()))
     acked: Sequence[Acked] = ()
-    faults: Sequence[Mapping[str, Any]] = ()  # the cost of each, as in checkers/stats
+    faults: Sequence[Mapping[str, Any]] = ()  # columns of tables.FAULT
     unmeasured: str = ""  # why `faults` is empty; "": it is complete
     problems: Sequence[str] = ()  # with the history
 
@@ -96,36 +97,31 @@ def _seen(run: Run, near: Sequence[Near], ops_at_most: int) -> Seen:
     threads = min(THREADS, os.cpu_count() or 1)
     history = list(read_history(run.history_path, folder.special, threads=threads))
     facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
-    faults, why = _faults(folder, history)
-    drawn = _drawn(history, near, ops_at_most) if history else {}
+    with database_of(history, folder.special) as database:
+        faults: Sequence[Mapping[str, Any]] = ()
+        why = ""
+        try:
+            refuse_unfit(folder)
+            faults = fault_rows(database, facts)[1:]
+        except FloodmarkError as error:
+            why = str(error)
+        drawn = _drawn(database, near, ops_at_most)
     if broken := sum(one.broken for one in facts) - folder.torn:
         problems.append(f"{name}: {broken:,} line(s) are not in format 1 and were skipped")
-    if drawn and drawn["ops"] > ops_at_most:
+    if drawn["ops"] > ops_at_most:
         problems.append(f"the drawings show the first {ops_at_most:,} of {drawn['ops']:,} ops")
     return Seen(
         last_ns=max((one.highest_time for one in facts if one.highest_time is not None), default=0),
         faults=faults, unmeasured=why, problems=problems, **drawn)
 
 
-def _faults(folder: Folder, history: Sequence[Parsed]) -> tuple[Sequence[Mapping[str, Any]], str]:
-    """The measures' rows of the faults; or why there are none."""
-    try:
-        refuse_unfit(folder)
-        return measures_of(folder, history)["of_faults"], ""
-    except FloodmarkError as error:
-        return (), str(error)
-    except OSError as error:
-        return (), f"the trace cannot be read: {error.strerror or error}"
-
-
-def _drawn(history: Sequence[Parsed], near: Sequence[Near], ops_at_most: int) -> dict[str, Any]:
+def _drawn(database: duckdb.DuckDBPyConnection, near: Sequence[Near], ops_at_most: int) -> dict[str, Any]:
     """The data of all clients' ops, also of those that settle the cluster and of the final reads."""
-    with database_of(history) as database:
-        ((count,),) = database.execute("select count(*) from ops").fetchall()
-        columns = database.sql(_COLUMNS, params={"most": ops_at_most}).to_arrow_table()
-        wanted = " or ".join(f'partition = {of} and "offset" >= {max(first, 0)} and "offset" < {behind}'
-                             for of, first, behind in near)
-        acked = database.execute(_ACKED + f" and ({wanted or False}) order by s.\"at\", pos").fetchall()
+    ((count,),) = database.execute("select count(*) from ops").fetchall()
+    columns = database.sql(_COLUMNS, params={"most": ops_at_most}).to_arrow_table()
+    wanted = " or ".join(f'partition = {of} and "offset" >= {max(first, 0)} and "offset" < {behind}'
+                         for of, first, behind in near)
+    acked = database.execute(_ACKED + f" and ({wanted or False}) order by s.\"at\", pos").fetchall()
     return {
         "ops": count,
         "columns": {name: columns[name].to_pylist() for name in columns.column_names},

@@ -8,8 +8,6 @@ from typing import Any
 from floodmark.checkers.read.folder import is_int
 from floodmark.harness.faults import LASTING, MENDING, OF_LINKS, UNSEEN, undoes
 
-LEAST_NS = 1_000_000_000  # a fault is in force for at least this long
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSpan:
@@ -30,11 +28,6 @@ class FaultSpan:
     def over_ns(self) -> int | None:
         """When clients may begin to recover; None: never."""
         return self.mended_ns if self.lasts else self.effect_ns
-
-    def until_ns(self, load_ends_ns: int) -> int:
-        """When it stops being in force."""
-        over = self.over_ns
-        return max(load_ends_ns if over is None else over, self.began_ns + LEAST_NS)
 
 
 def fault_spans(lines: Iterable[str]) -> list[FaultSpan]:

@@ -191,6 +191,19 @@ def test_a_completion_without_an_invocation_is_an_ack_and_no_send_of_its_own(tmp
     assert (row["ok"], row["unanswered"], row["p50_ms"], row["max_recovery_s"]) == (1, 1, 3000.0, 1.0)
 
 
+def test_an_ack_before_the_first_known_send_after_mending_makes_no_recovery_negative(tmp_path: Path) -> None:
+    run = TimedRun().sent(2, 11, 12.5).sent(1, 13, 14).fault("cut", 10, 10).fault("heal", 12, 12)
+    run.lines = [line for line in run.lines if (line["process"], line["type"]) != (2, "invoke")]
+    fault = fault_of(tmp_path, run)
+    assert (fault["recovery_s"], fault["recovered"]) == (0.0, True)
+
+
+def test_a_change_of_an_isr_has_the_cause_it_names_and_no_other(tmp_path: Path) -> None:
+    run = one_kill().traced(11, "isr", leader="n2", isr=["n1"], why="recovery of n2")
+    row = figures(tmp_path, run)
+    assert (row["isr_changes"], row["isr_by_leader"], row["isr_by_controller"]) == (1, 0, 0)
+
+
 def test_a_cut_that_names_no_node_is_healed(tmp_path: Path) -> None:
     run = TimedRun().sent(1, 9, 13).fault("cut", 10, 10).fault("heal", 12, 12)
     assert fault_of(tmp_path, run)["mended_s"] == 12.0

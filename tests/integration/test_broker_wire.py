@@ -4,12 +4,12 @@ import random
 import struct
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-import kafka_requests
 import pytest
-from golden_text import as_written
-from kafka_requests import ONE_BROKER
+from golden_text import answered_as_written
+from kafka_requests import ONE_BROKER, answered
 from raw import Raw, batch, produce_body
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
@@ -35,11 +35,9 @@ def leader(cluster: RealBrokers) -> Iterator[Raw]:
 
 
 def test_every_request_is_answered_as_written(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """What a client may decide by, of some 250 requests; test_beside_kafka.py asks Apache Kafka the same."""
+    """What a client may decide by, of 257 requests; test_beside_kafka.py asks Apache Kafka the same."""
     with RealBrokers(tmp_path, 1, **ONE_BROKER) as broker:
-        found = kafka_requests.answers(broker.port[1])
-
-    as_written("requests.txt", "".join(f"{name}: {answer}\n" for name, answer in found.items()), request)
+        answered_as_written("requests.txt", partial(answered, broker.port[1]), request)
 
 
 def test_acks_one_and_none(leader: Raw) -> None:

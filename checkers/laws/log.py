@@ -11,9 +11,9 @@ Tables made, besides those of tables.py:
               rewritten the batch), crc_ok, aborted, leads (of the final leader's log), compact,
               compared (this replica must agree here with the others for which it is set); a view: log_entries
               (log and the entry's own columns) with `logs`
-    blocks    a row a block of a log, that is a stretch of BLOCK offsets: log, block, entries (how many),
-              digest (equal in two logs if they have the same entries there), first and last offset,
-              lowest and highest epoch
+    blocks    a row a block of a log, that is a stretch of BLOCK offsets: log, block, digest (equal
+              in two logs if they have the same entries there), first and last offset, lowest and highest
+              epoch
     missteps  the entries that do not follow the one before them in their dump
 """
 
@@ -59,9 +59,8 @@ from log_entries e join logs using (log)
 # The digest is a sum, because a log may have an entry twice. (Two different blocks have the same digest once
 # in 2^64.)
 BLOCKS = f"""
-select log, "offset" // {BLOCK} as block, count(*) as entries,
-    sum(hash(hash("offset", epoch, value, crc))) as digest, min("offset") as first, max("offset") as last,
-    min(epoch) as lowest_epoch, max(epoch) as highest_epoch
+select log, "offset" // {BLOCK} as block, sum(hash(hash("offset", epoch, value, crc))) as digest,
+    min("offset") as first, max("offset") as last, min(epoch) as lowest_epoch, max(epoch) as highest_epoch
 from log_entries group by all
 """
 
@@ -70,28 +69,26 @@ from log_entries group by all
 # Entries that do not follow the one before them in the dump: by offset, or by epoch. Records without an epoch
 # (-1) are left out of the latter. Most logs need not be sorted for this: their entries come in stretches of
 # one epoch, in which the offset rises with the place in the dump; no gap in one leaves as many as there are
-# offsets.
+# offsets, and a gap that lines of other partitions hide leaves fewer.
 MISSTEPS = """
 with stretches as (
-    select log, epoch, min("at") as "at", max("at") as last_at, min("offset") as "offset",
-        max("offset") as last_offset, count(*) as entries
+    select log, epoch, min("at") as "at", min("offset") as "offset", max("offset") as last_offset,
+        count(*) as entries
     from log_entries group by log, epoch, "offset"::hugeint - "at"),
 uneven as (
     select distinct log from (
-        select *, lag(last_at) over dump as previous_at, lag(last_offset) over dump as previous,
-            lag(epoch) over dump as previous_epoch
+        select *, lag(last_offset) over dump as previous, lag(epoch) over dump as previous_epoch
         from stretches window dump as (partition by log order by "at"))
-    where "at" <= previous_at or "offset"::hugeint - 1 <> previous or epoch < previous_epoch
+    where "offset"::hugeint - 1 <> previous or epoch < previous_epoch
         or last_offset::hugeint - "offset" <> entries - 1),
 steps as (
-    select log, "offset", value, epoch, lag("offset") over dump as previous,
-        lag(case when epoch >= 0 then epoch end ignore nulls) over dump as previous_epoch
+    select log, "offset", value, lag("offset") over dump as previous,
+        lag(case when epoch >= 0 then epoch end ignore nulls) over dump as previous_epoch,
+        epoch >= 0 and epoch < previous_epoch as falls
     from log_entries semi join uneven using (log) window dump as (partition by log order by "at"))
-select run, partition, node, "offset", value, epoch, previous, previous_epoch,
+select run, partition, node, "offset", value, previous, falls, previous_epoch,
     complete and not compact as gapless
-from steps join logs using (log)
-where "offset" <= previous or "offset"::hugeint > previous::hugeint + 1
-    or (epoch >= 0 and epoch < previous_epoch)
+from steps join logs using (log) where "offset"::hugeint - 1 <> previous or falls
 """
 
 # A gap does not count where lines are missing or compaction makes gaps.
@@ -155,7 +152,7 @@ def bounds_contradict(how: str, broken: str, place: str, seen: str) -> str:
 
 EPOCHS_FALL = """
 select run, partition, "offset", value, 'falls' as how, [node] as nodes, previous_epoch as seen
-from missteps where epoch >= 0 and epoch < previous_epoch
+from missteps where falls
 """
 
 # A record whose epoch differs from the leader-epoch cache's epoch for its offset: that of the highest start

@@ -23,12 +23,11 @@ def replicas(unit: Unit) -> None:
     unit.find(finding_names.UNDER_REPLICATED, UNDER_REPLICATED)
 
 
-# A value is null where the record is not ours, a crc where nothing is claimed about it: then it must be null
-# in all replicas.
+# A value is null where the record is not ours; a crc is null in all replicas or in none.
 DISAGREEING = f"""
 with other_blocks as (
     select run, partition, block from blocks join logs using (log) group by all
-    having min(digest) <> max(digest) or min(entries) <> max(entries)
+    having min(digest) <> max(digest)
     union select run, partition, block from blocks join logs using (log)
         semi join (from missteps where "offset" <= previous) using (run, partition)),
 at_odds as (
@@ -37,7 +36,7 @@ at_odds as (
     semi join other_blocks using (run, partition, block)
     group by run, partition, "offset"
     having min(epoch) <> max(epoch) or min(value) <> max(value) or count(value) not in (0, count(*))
-        or min(crc) <> max(crc) or count(crc) not in (0, count(*)))
+        or min(crc) <> max(crc))
 from placed semi join at_odds using (run, partition, "offset")
 """
 
@@ -68,8 +67,7 @@ TWO_RECORDS = """
 with twice as (
         select run, partition, "offset", epoch, list_sort(list(distinct node)) as nodes
         from disagreeing where epoch >= 0 group by run, partition, "offset", epoch
-        having min(value) <> max(value) or count(value) not in (0, count(*))
-            or min(crc) <> max(crc) or count(crc) not in (0, count(*))),
+        having min(value) <> max(value) or count(value) not in (0, count(*)) or min(crc) <> max(crc)),
     named as (
         select run, partition, "offset", max(value) filter (leads) as value
         from disagreeing group by all)
@@ -89,8 +87,7 @@ with followers as (
     other_blocks as (
         select f.*, leader.block, leader.log as leader_log
         from blocks leader join (from logs where leads) using (log) join followers f using (run, partition)
-            anti join blocks same on same.log = f.log and same.block = leader.block
-                and same.entries = leader.entries and same.digest = leader.digest),
+            anti join blocks same on same.log = f.log and same.digest = leader.digest),
     expected as (
         select f.run, f.partition, e."offset", e.value, f.node, f.log
         from log_entries e join other_blocks f on e.log = leader_log and e."offset" // {BLOCK} = f.block

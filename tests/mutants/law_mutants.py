@@ -25,9 +25,11 @@ import duckdb
 import here
 import pyarrow as pa
 
+from floodmark.checkers.judge.run_tables import FACTS, make_tables
 from floodmark.checkers.laws.families import FAMILIES
 from floodmark.checkers.laws.unit import Family, Unit
 from floodmark.checkers.read.folder import open_folder
+from floodmark.checkers.read.replica_rows import REPLICA_ROWS
 
 Node = Any  # of the tree that DuckDB parses a SELECT into
 SHIFTED = {
@@ -125,11 +127,16 @@ def text(node: Node) -> str:
 class Tried(Unit):
     """A unit whose statements can run again with one SELECT changed: only those that it may change."""
 
-    def __init__(self, db: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> None:
+    def __init__(
+        self, db: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], told: Iterable[int]
+    ) -> None:
+        """told: the runs of which cases tell the examples."""
         self.kept: dict[str, str] = {}  # the tables and views made so far -> how they are made again
         self.kept_loads: dict[str, pa.Table] = {}
         self.begin()
         super().__init__(db, tables)
+        self.load(REPLICA_ROWS, tables[REPLICA_ROWS])
+        db.execute(f"create temp table told as select unnest({[*told]}::int[]) as run")
 
     def begin(self, change: tuple[int, str] | None = None, dirty: Iterable[str] = ()) -> None:
         """Begin a family. change: the position of a SELECT, and what is to stand for it."""
@@ -149,8 +156,11 @@ class Tried(Unit):
     def make(self, name: str, select: str, kind: str = "table") -> None:
         if (now := self.next(name, select)) is None:
             return
+        if self._loaded.pop(name, None) is not None:
+            self._db.unregister(name)
         self._db.execute(f'create or replace temp {kind} "{name}" as {now}')
         if not self.trying:
+            self.kept_loads.pop(name, None)
             again = f'from "kept {name}"' if kind == "table" else select
             self.kept[name] = f'create or replace temp {kind} "{name}" as {again}'
             self._db.execute(f'create or replace temp table "kept {name}" as from "{name}"')
@@ -192,8 +202,10 @@ class Tried(Unit):
         self.found[self.number] = Counter(
             json.dumps(row)
             for row in self._db.execute(
-                """select f.run, name, how[:40], f.permit, f.partition, f."offset"
-                from found f join runs r using (run) where not list_contains(r.silent, f.name)"""
+                """select f.run, name, how[:40], f.permit, f.partition, f."offset", case when t.run > -1
+                    then {'value': value, 'nodes': nodes, 'ops': ops, 'seen': seen, 'process': process} end
+                from found f join runs r using (run) left join told t using (run)
+                where not list_contains(r.silent, f.name)"""
             ).fetchall()
         )
         self._db.execute("delete from found")
@@ -218,17 +230,18 @@ def words_of(select: str) -> set[str]:
 
 
 @contextmanager
-def tried(tables: Mapping[str, pa.Table]) -> Iterator[Tried]:
+def tried(tables: Mapping[str, pa.Table], told: Iterable[int]) -> Iterator[Tried]:
     with duckdb.connect(config={"threads": 1}) as db:
         db.execute("set timezone = 'UTC'; attach ':memory:' as compressed (compress); use compressed")
-        yield Tried(db, tables)
+        yield Tried(db, tables, told)
 
 
 def results(
-    tables: Mapping[str, pa.Table], families: Sequence[Family], done: set[str], only: Sequence[str]
+    tables: Mapping[str, pa.Table], told: Iterable[int], families: Sequence[Family], done: set[str],
+    only: Sequence[str],
 ) -> Iterator[tuple[str, list[int] | str]]:
     """Each mutant of these families: the runs in which it is seen, or how it failed."""
-    with tried(tables) as unit:
+    with tried(tables, told) as unit:
         before = []
         for family in families:
             unit.begin()
@@ -276,12 +289,19 @@ def main() -> None:
     options.add_argument("families", nargs="*")
     asked = options.parse_args()
     with TemporaryDirectory() as root:
-        written = [case.write(Path(root) / str(number)) for number, case in enumerate(corpus.cases())]
-        tables = here.tables_of([folder for folder in map(open_folder, written) if folder.judged])
+        written = [(case, case.write(Path(root) / str(number))) for number, case in enumerate(corpus.cases())]
+        judged = [(case, folder) for case, path in written if (folder := open_folder(path)).judged]
+        tables = here.tables_of([folder for _, folder in judged])
+    told = [run for run, (case, _) in enumerate(judged) if case.tells_examples]
+
+    def run_tables(unit: Unit) -> None:
+        """What may be claimed and what is permitted, as a family."""
+        make_tables(unit, {name: tables[name] for name in FACTS})
+
     tried_before = asked.journal.read_text().splitlines() if asked.journal.exists() else []
     done: dict[str, list[int] | str] = dict(map(json.loads, tried_before))
     with asked.journal.open("a") as journal:
-        for ident, seen in results(tables, FAMILIES, {*done}, asked.families):
+        for ident, seen in results(tables, told, [run_tables, *FAMILIES], {*done}, asked.families):
             done[ident] = seen
             print(json.dumps([ident, seen]), file=journal, flush=True)
     unseen = [ident for ident, seen in done.items() if not seen]

@@ -40,7 +40,12 @@ class Case:
     name: str
     story: tuple[str, ...]
     expected: tuple[str, ...]
-    sentences: tuple[str, ...]  # what some reason, or the text of some example, contains
+    sentences: tuple[str, ...]  # what some reason, or some example as JSON, contains
+
+    @property
+    def tells_examples(self) -> bool:
+        """Whether a sentence is about an example: its text begins with a capital, a key with its quote."""
+        return any(sentence[0] == '"' or sentence[0].isupper() for sentence in self.sentences)
 
     @property
     def ident(self) -> str:

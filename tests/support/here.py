@@ -15,6 +15,7 @@ import pyarrow as pa
 from floodmark.checkers.judge.failures import Failure
 from floodmark.checkers.judge.layout import RunWork
 from floodmark.checkers.judge.passes import judged_bag
+from floodmark.checkers.judge.run_tables import FACTS
 from floodmark.checkers.judge.verdicts import failed, not_judged
 from floodmark.checkers.laws.families import FAMILIES
 from floodmark.checkers.laws.tables import TABLES
@@ -39,11 +40,11 @@ def judge(
 
 
 def tables_of(folders: Sequence[Folder]) -> dict[str, pa.Table]:
-    """The tables of one unit with all of these runs."""
+    """The tables of one unit with all of these runs, and what they are made from."""
     tables: dict[str, pa.Table] = {}
 
     def noting(unit: Unit) -> None:
-        tables.update({name: unit.table(name) for name in TABLES})
+        tables.update({name: unit.table(name) for name in (*TABLES, *FACTS, REPLICA_ROWS)})
         raise Noted
 
     with suppress(Noted):

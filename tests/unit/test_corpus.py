@@ -1,5 +1,6 @@
 """Every case of tests/corpus: the judge finds what the case expects, and the twin finds the same."""
 
+import json
 from pathlib import Path
 
 import corpus
@@ -29,7 +30,7 @@ def test_case(case: Case, judged: Judged) -> None:
     assert corpus.said(verdict) == case.expected
     assert verdict.valid == corpus.valid(case)
     sentences = [one.reason for one in (*verdict.unknown, *verdict.not_made)]
-    sentences += [example["text"] for one in verdict.findings for example in one.examples]
+    sentences += [json.dumps(example) for one in verdict.findings for example in one.examples]
     assert [part for part in case.sentences if not any(part in one for one in sentences)] == []
     if case.for_the_twin:
         assert spoken(twin.judge(folder)) == spoken(as_dict(verdict))

@@ -261,7 +261,12 @@ _TRACED = f"""
 _TABLES: Mapping[str, str] = {
     "partitions": _PARTITIONS,
     "replicas": _REPLICAS,
-    "log_start_unknown": "select run, partition from assignments where log_start_unknown",
+    "log_start_unknown": """
+        select run, partition, true as named from assignments where log_start_unknown
+        union all select run, partition, false from (
+            select run, partition from sends union select run, partition from reads
+            union select run, partition from ends)
+        anti join assignments using (run, partition)""",
     "traced": _TRACED,
     "active_brokers": "from active",
     "strikes": f"""

@@ -23,6 +23,7 @@ counted, never paired with the jump: there may be as many of the one as of the o
 """
 
 from floodmark.checkers.laws import finding_names, permits
+from floodmark.checkers.laws.outcomes import lines
 from floodmark.checkers.laws.unit import Unit
 from floodmark.checkers.laws.values import COVERED_BY, PERHAPS_COVERED_BY
 
@@ -109,19 +110,19 @@ PROVEN_RECORDS = f"""
         union
         select run, partition, s."offset", claims_from from sends s join judged p using (run, partition)
         where not p.leader_known and not p.compact and not p.weak_acks
-            and s.type = 'ok' and s."offset" is not null)
+            and s.type = 'ok')
     select run, partition, "offset",
         row_number() over (partition by run, partition order by "offset") as records
     from found left join told_extents using (run, partition) where {CLAIMED}"""
 
-# How many proven records each step passed over, null if that is not known yet. In a log with transactions
-# nearly every poll jumps over control records, and passed over none.
+# How many proven records each step passed over, null if that is not known yet; less than none if it went
+# back. In a log with transactions nearly every poll jumps over control records, and passed over none.
 PASSED = """
     select s.*, here.records - 1 - there.records as passed
     from {steps} s left join proven_records here using (run, partition, "offset")
         left join proven_records there
             on there.run = s.run and there.partition = s.partition and there."offset" = s.seen
-    where s."offset" <= seen or passed is distinct from 0"""
+    where passed is distinct from 0"""
 
 # The positions that went back, or may have passed over a record.
 ODD_POSITIONS = f"""
@@ -186,18 +187,16 @@ POLL_STEPS = f"""
 POLL_SKIPS = """
     with jumps as (
         select s.* from poll_steps s anti join corrupt c on c.run = s.run and c.partition = s.partition
-            and c.process = s.process and c."offset" > s.seen and c."offset" < s."offset"
-        where s."offset" > s.seen),
+            and c.process = s.process and c."offset" > s.seen and c."offset" < s."offset"),
     near as (from proven_records semi join (from jumps where passed is null) using (run, partition)),
     counted as (
-        select j.* replace (coalesce(below.records, 0) - coalesce(up_to.records, 0) as passed)
+        select j.* replace (below.records - coalesce(up_to.records, 0) as passed)
         from (from jumps where passed is null) j
-        asof left join near below
+        asof join near below
             on below.run = j.run and below.partition = j.partition and below."offset" < j."offset"
         asof left join near up_to
             on up_to.run = j.run and up_to.partition = j.partition and up_to."offset" <= j.seen),
-    passing as (
-        from (from jumps union all by name from counted) where passed > 0),
+    passing as (from jumps union all by name from counted),
     shown as (
         select *, row_number() over (partition by run, partition, "at" order by "offset") as records
         from (select distinct run, partition, "at", "offset"
@@ -224,19 +223,17 @@ ENDS_FALLEN = """
             lag(index) over mine as previous_index
         from answers window mine as (partition by run, process, partition order by "at")),
     shown as (
-        select run, process, partition, "at", is_answer, max({'highest': highest, 'first': -index}) filter (
+        select run, process, partition, "at", max({'highest': highest, 'first': -index}) filter (
             highest is not null) over (partition by run, process, partition order by "at") as read
-        from (select run, process, partition, "at", true as is_answer, null as highest, null as index
-              from answers
+        from (select run, process, partition, "at", null as highest, null as index from answers
               union all
-              select run, process, partition, "at", false, highest, index
-              from poll_ops semi join answers using (run, process, partition))
-        qualify is_answer)
+              select run, process, partition, "at", highest, index
+              from poll_ops semi join answers using (run, process, partition)))
     select distinct run, process, partition, "at", ends.index, "offset", previous, previous_index,
         read.highest as highest_read, -read.first as read_index
     from ends join earlier using (run, process, partition, "at")
     join shown using (run, process, partition, "at")
-    where type = 'ok' and ("offset" < previous or "offset" <= read.highest)"""
+    where "offset" < previous or "offset" <= read.highest"""
 
 # One row for each end offset that a client received under read_uncommitted although a record at or above it,
 # appended in the epoch of the leader that answered, had been acked before the client asked (acked: the
@@ -248,18 +245,16 @@ ENDS_BEHIND = """
     with answers as (
         select e.run, e.process, e.partition, e."at", e.index, e."offset", e.epoch, m."at" as asked_at
         from ends e anti join (from processes where "overlaps") using (run, process)
-        asof join (from moves where f = 'list_offsets') m
-            on m.run = e.run and m.process = e.process and m."at" < e."at"
+        asof join moves m on m.run = e.run and m.process = e.process and m."at" < e."at"
         left join processes p on p.run = e.run and p.process = e.process join runs on runs.run = e.run
         where e.type = 'ok' and e.epoch >= 0 and coalesce(p.uncommitted, surely_uncommitted)),
-    asked as (select run, partition, epoch, min("offset") as least from answers group by all),
+    asked as (select run, partition, min("offset") as least from answers group by all),
     acks as (
         select run, partition, value, "offset", "at", index, epoch
-        from sends semi join asked on asked.run = sends.run and asked.partition = sends.partition
-            and sends."offset" >= least
+        from sends join asked using (run, partition)
         semi join (from partitions where not weak_acks) using (run, partition)
         semi join (from runs where sent_once) using (run) anti join repeated using (run, value)
-        where type = 'ok' and f = 'send' and "offset" is not null),
+        where type = 'ok' and f = 'send' and "offset" >= least),
     epochs as (
         select run, partition, value, "offset", epoch from acks
         union select run, partition, value, "offset", epoch
@@ -269,7 +264,7 @@ ENDS_BEHIND = """
     highest as (
         select run, partition, e.epoch, "at", max(struct_pack(acked := "offset", index := index)) over (
             partition by run, partition, e.epoch order by "at") as ack
-        from acks join (from epochs where epoch is not null) e using (run, partition, value, "offset"))
+        from acks join epochs e using (run, partition, value, "offset"))
     select a.* exclude (epoch, asked_at), h.ack.acked as acked, h.ack.index as acked_index
     from answers a asof join highest h on h.run = a.run and h.partition = a.partition and h.epoch = a.epoch
         and h."at" < a.asked_at
@@ -296,8 +291,7 @@ CONSUMER_STEPS = f"""
     with steps as (
         select case when "offset" <= seen then 'back' else form || 'skip' end as law, null as how,
             run, process, partition, "offset", seen, value, index, seen_index, subscribed,
-            case when "offset" <= seen then "offset" else seen + 1 end as low,
-            case when "offset" <= seen then seen else "offset" - 1 end as high,
+            least("offset", seen::hugeint + 1)::bigint as low, greatest(seen, "offset" - 1) as high,
             form = '' or not leader_known as excusable, null as since
         from poll_steps
         where "offset" <= seen or step in (select step from poll_skips)
@@ -307,7 +301,7 @@ CONSUMER_STEPS = f"""
             null, index,
             coalesce(acked_index, if(coalesce(highest_read < previous, false), previous_index, read_index),
                 previous_index), false, "offset",
-            greatest(case when "offset" < previous then previous - 1 end, highest_read, acked), true,
+            greatest(previous - 1, highest_read, acked), true,
             least(if("offset" < previous, previous_index, null),
                 if("offset" <= highest_read, read_index, null), acked_index)
         from ends_fallen full join ends_behind using (run, process, partition, "at", index, "offset")),
@@ -339,5 +333,5 @@ LAWS = {
 
 def finding(law: str) -> str:
     return f"""select run, partition, "offset", value, how, seen, process, permit,
-        case when seen_index <> index then [seen_index, index] else [index] end as ops
+        {lines("nullif(seen_index, index)", "index")} as ops
         from consumer_steps where law = '{law}'"""

@@ -96,8 +96,8 @@ TABLES: Mapping[str, pa.Schema] = {
                           unclean_index=INT, unclean_time=INT, unclean_maybe=FLAG, unclean_maybe_time=INT,
                           budget_index=INT, budget_maybe_index=INT),
     # Partitions whose final log start may be higher than claims_from, because a row of replicas.jsonl is
-    # missing. Others have no row.
-    "log_start_unknown": _schema(partition=INT),
+    # missing; others have no row. named: run.json names it; else nobody knows what may be lost there either.
+    "log_start_unknown": _schema(partition=INT, named=FLAG),
     # transactional: some op of it is a txn; uncommitted: then, and isolation is read_uncommitted;
     # surely_uncommitted: its clients read uncommitted records, with transactions or without; silent: findings
     # with these names are not claimed for any partition of it; internal_index: of a send that was invoked

@@ -151,10 +151,12 @@ def opened(
         yield Unit(db, tables)
 
 
-# Below the log start nothing is claimed: where it is unknown, nobody knows whether these are findings.
+# Below the log start nothing is claimed: where it is unknown, nobody knows whether these are findings; nor,
+# of a partition that run.json does not name, whether a loss permits them.
 _ABOVE_LOG_START = unknown_if(If.LOG_START, traced=True)
 _CLAIMED = f"""
-    select f.* replace (case when u.partition is not null and f.name in {_ABOVE_LOG_START}
+    select f.* replace (case when u.named and f.name in {_ABOVE_LOG_START}
+            or not u.named and f.name in {unknown_if(If.LOG_START | If.LOSSES, traced=True)}
             then {DOUBT} else f.permit end as permit)
     from found f join runs r using (run) left join log_start_unknown u using (run, partition)
     where not list_contains(r.silent, f.name)"""

@@ -273,6 +273,12 @@ class Told(Tale):
 LISTS = ("isr", "by", "learners")
 
 
+def sentences(verdict: Verdict) -> list[str]:
+    """The reasons and the examples, as JSON, of this verdict."""
+    reasons = [one.reason for one in (*verdict.unknown, *verdict.not_made)]
+    return [*reasons, *(json.dumps(example) for one in verdict.findings for example in one.examples)]
+
+
 def said(verdict: Verdict) -> tuple[str, ...]:
     """What a case must expect of this verdict."""
     unknown = {name for one in verdict.unknown for name in one.names}

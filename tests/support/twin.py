@@ -28,6 +28,8 @@ HISTORY = ("lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "sa
            "torn-transaction", "realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", *POLLS,
            *(f"int-{name}" for name in POLLS), "end-offset-regressed", *twin_cycles.NAMES)
 ABOVE_LOG_START = (*POLLS, *(f"int-{name}" for name in POLLS), "unsafe-truncation")
+OF_UNNAMED = (*ABOVE_LOG_START[:-1], "inconsistent-offsets", "realtime-order", "nonmonotonic-send", "duplicate",
+              "end-offset-regressed", "G1a")  # fmt: skip
 UNTRACED = tuple(sorted({*LOGS, *HISTORY, "stuck", "broker-died"}))  # checked without a trace too
 NAMES = tuple(sorted({*UNTRACED, *twin_trace.NAMES}))
 UNFIT = "unfit"
@@ -76,7 +78,9 @@ def judge(path: Path) -> dict[str, Any]:
 def perhaps_below_log_start(world: World, name: str, found: Found) -> bool:
     """Nothing of these is claimed below the final log start, and nobody knows that."""
     partition = world.partitions.get(found[0][0])
-    return name in ABOVE_LOG_START and partition is not None and not partition.log_start_known
+    if partition is None:  # run.json does not name it: nor does anybody know what may be lost there
+        return name in OF_UNNAMED
+    return name in ABOVE_LOG_START and not partition.log_start_known
 
 
 def verdict(found: list[tuple[str, Found]], unknown: set[str]) -> dict[str, Any]:
@@ -114,6 +118,12 @@ def unknown_names(world: World) -> Iterator[str]:
         yield "malformed-log"
     final = world.run.get("final_reads") or {}
     named = isinstance(final.get("processes", []), list)
+    items = [item for line in world.lines for key in ("sends", "reads", "offsets", "starts", "corrupt")
+             for item in line.get(key) or []]  # fmt: skip
+    keys = {item["partition"] for item in items} | {
+        key for line in world.lines if line["process"] >= 0 for key in line.get("partitions") or []}  # fmt: skip
+    if keys - world.partitions.keys():
+        yield from ("lost-write", "unseen", "saw-then-lost", "under-replicated")
     for partition in world.partitions.values():
         if partition.leader is None:
             yield from ("unseen", "saw-then-lost", "under-replicated")

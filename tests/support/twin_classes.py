@@ -244,6 +244,8 @@ def is_blind(world: World, send: Send) -> bool:
 
 def losing_cause(world: World, send: Send) -> Cause | None:
     """Why the record of a send that is_lost may be missing, apart from acks."""
+    if send.partition not in world.partitions:
+        return None
     return unclean(world, send) or fault_budget(world, send)
 
 

@@ -1,6 +1,5 @@
 """Every case of tests/corpus: the judge finds what the case expects, and the twin finds the same."""
 
-import json
 from pathlib import Path
 
 import corpus
@@ -29,8 +28,7 @@ def test_case(case: Case, judged: Judged) -> None:
 
     assert corpus.said(verdict) == case.expected
     assert verdict.valid == corpus.valid(case)
-    sentences = [one.reason for one in (*verdict.unknown, *verdict.not_made)]
-    sentences += [json.dumps(example) for one in verdict.findings for example in one.examples]
+    sentences = corpus.sentences(verdict)
     assert [part for part in case.sentences if not any(part in one for one in sentences)] == []
     if case.for_the_twin:
         assert spoken(twin.judge(folder)) == spoken(as_dict(verdict))

@@ -28,8 +28,8 @@ HISTORY = ("lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "sa
            "torn-transaction", "realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", *POLLS,
            *(f"int-{name}" for name in POLLS), "end-offset-regressed", *twin_cycles.NAMES)
 ABOVE_LOG_START = (*POLLS, *(f"int-{name}" for name in POLLS), "unsafe-truncation")
-OF_UNNAMED = (*ABOVE_LOG_START[:-1], "inconsistent-offsets", "realtime-order", "nonmonotonic-send", "duplicate",
-              "end-offset-regressed", "G1a")  # fmt: skip
+OF_UNNAMED = (*ABOVE_LOG_START[:-1], "inconsistent-offsets", "realtime-order", "nonmonotonic-send",
+              "duplicate", "end-offset-regressed", "G1a")
 UNTRACED = tuple(sorted({*LOGS, *HISTORY, "stuck", "broker-died"}))  # checked without a trace too
 NAMES = tuple(sorted({*UNTRACED, *twin_trace.NAMES}))
 UNFIT = "unfit"
@@ -118,10 +118,9 @@ def unknown_names(world: World) -> Iterator[str]:
         yield "malformed-log"
     final = world.run.get("final_reads") or {}
     named = isinstance(final.get("processes", []), list)
-    items = [item for line in world.lines for key in ("sends", "reads", "offsets", "starts", "corrupt")
-             for item in line.get(key) or []]  # fmt: skip
-    keys = {item["partition"] for item in items} | {
-        key for line in world.lines if line["process"] >= 0 for key in line.get("partitions") or []}  # fmt: skip
+    keys = {item["partition"] for line in world.lines
+            for key in ("sends", "reads", "offsets", "starts", "corrupt") for item in line.get(key) or []}
+    keys |= {key for line in world.lines if line["process"] >= 0 for key in line.get("partitions") or []}
     if keys - world.partitions.keys():
         yield from ("lost-write", "unseen", "saw-then-lost", "under-replicated")
     for partition in world.partitions.values():

@@ -22,7 +22,17 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, PartitionSpec
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
-from floodmark.harness.spec import DIRECT, PROXIED, RunSpec, converted, key_values, shortened
+from floodmark.harness.spec import (
+    DIRECT,
+    PARTITIONS_AT_MOST,
+    PROXIED,
+    Concurrency,
+    Rate,
+    RunSpec,
+    converted,
+    key_values,
+    shortened,
+)
 
 _NOT_SETTINGS = frozenset({"floodmark.rules", "floodmark.bugs", "floodmark.trace", "floodmark.failpoints"})
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")
@@ -60,12 +70,12 @@ class _About(msgspec.Struct, kw_only=True):
     workload: str
     nodes: Annotated[tuple[str, ...], Meta(min_length=1, max_length=9)]  # as for --nodes
     partitions: Annotated[dict[Annotated[str, Meta(pattern=r"\A[0-9]{1,9}\Z")], _Partition],
-                          Meta(max_length=10_000)]
+                          Meta(max_length=PARTITIONS_AT_MOST)]
     config: dict[str, _Config]
     guarantees: _Guarantees
     schedule: Annotated[list[dict[str, Any]], Meta(max_length=100_000)]
-    concurrency: Annotated[int, Meta(ge=0, le=10_000)]
-    rate: Annotated[float, Meta(gt=0, le=1e9)] | None
+    concurrency: Concurrency
+    rate: Rate | None
     duration_s: Annotated[float, Meta(gt=0, le=7 * 86_400.0)]
     id: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{0,64}\Z")] = ""
     links: str | None = None

@@ -42,6 +42,10 @@ TOPIC = "log"  # of a run's partitions
 OPTION = "option"  # the key of a field's metadata
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
+# Bounds that a run and its reproduction share: a run.json may come from a stranger.
+PARTITIONS_AT_MOST = 10_000
+Concurrency = Annotated[int, Meta(ge=0, le=10_000)]
+Rate = Annotated[float, Meta(gt=0, le=1e9)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +96,11 @@ class RunSpec:
         None, choices=(DIRECT, PROXIED), default_text="proxied where a run may cut, else direct",
         help="Only proxied links can be cut.", own_cluster="refuses")
     workload: str = option("log", kind=WORKLOAD)
-    concurrency: Annotated[int, Meta(ge=0)] = option(10, help="Client processes.")
-    rate: Positive | None = option(
+    concurrency: Concurrency = option(10, help="Client processes.")
+    rate: Rate | None = option(
         None, default_text="as fast as answers come; simulated: 100",
         help="Ops a second, all processes together.")
-    partitions: Count = option(4)
+    partitions: Annotated[int, Meta(ge=1, le=PARTITIONS_AT_MOST)] = option(4)
     replication_factor: Count | None = option(
         None, default_text="3, or --nodes if fewer", help="At most --nodes.")
     acks: str = option("all", choices=("all", "1", "0"), help="-1 is all.")

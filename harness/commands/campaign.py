@@ -40,7 +40,7 @@ from floodmark.harness.report.night import (
     results_in,
     summary,
 )
-from floodmark.harness.report.phrases import many, time_text
+from floodmark.harness.report.phrases import command_line, many, time_text
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import Screen
 from floodmark.harness.run import RUNS, new_folder, write_json, write_whole
@@ -144,7 +144,7 @@ def results_so_far(folder: Path, about: Mapping[str, Any], trouble: str) -> Resu
 def run_session(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
     """Runs one session to its end. Ctrl-C and SIGTERM end it at once, and only the unfinished runs are
     lost."""
-    resume = f"floodmark campaign resume {folder}"
+    resume = command_line("campaign", "resume", folder)
     try:
         state = writable_state(folder, time.time)
         if about != about_of(folder):

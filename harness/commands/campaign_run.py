@@ -49,7 +49,7 @@ from floodmark.harness.commands.campaign_processes import Worker
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import work_through
 from floodmark.harness.pipeline import say, shrink
-from floodmark.harness.report.phrases import many, size_text, time_text
+from floodmark.harness.report.phrases import command_line, many, size_text, time_text
 from floodmark.harness.report.run_outcome import UNKNOWN, VALID
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import Screen
@@ -250,7 +250,7 @@ class CampaignRunner:
         free = shutil.disk_usage(self.folder).free
         return "" if wanted <= free else (
             f"the disk of {self.folder} is full: {size_text(wanted)} are needed, {size_text(free)} are "
-            f"free; make room, then: floodmark campaign resume {self.folder}")
+            f"free; make room, then: {command_line('campaign', 'resume', self.folder)}")
 
     # -- playing ----------------------------------------------------------------------------------------
 

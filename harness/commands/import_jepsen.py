@@ -19,7 +19,7 @@ from floodmark.harness.importers.jepsen_nemesis import SPARES
 from floodmark.harness.importers.jepsen_ops import Converter
 from floodmark.harness.importers.jepsen_run import ASSUMED, WORKLOAD, about_of, convert_history, guarantees
 from floodmark.harness.pipeline import say
-from floodmark.harness.report.phrases import many, size_text
+from floodmark.harness.report.phrases import command_line, many, size_text
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import Screen
 from floodmark.harness.run import RUNS, Run, json_line, new_folder, refuse_nonempty, write_pieces
@@ -59,7 +59,7 @@ def import_history(file: Path, *, out: Path | None = None, config: Iterable[str]
             write_pieces(begun.folder / "values.jsonl", map(json_line, converter.names.odd_values()))
     for line in summary(converter, about):
         say(harmless(line))
-    say(f"judge it: floodmark check {folder}")
+    say(f"judge it: {command_line('check', folder)}")
     click.echo(str(folder))
     return EXIT_VALID
 

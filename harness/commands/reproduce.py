@@ -29,7 +29,7 @@ from floodmark.harness.commands.run import own_commit, planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import Play, judge_all, new_parent, play_all, say, tidy
 from floodmark.harness.report.case_names import ASKED
-from floodmark.harness.report.phrases import class_text, many
+from floodmark.harness.report.phrases import class_text, command_line, many
 from floodmark.harness.report.rates import wilson
 from floodmark.harness.report.run_outcome import VALID, Ruling, ruling
 from floodmark.harness.report.safe_text import harmless, harmless_data
@@ -126,7 +126,7 @@ def read_first(folder: Path, finding: str | None) -> First:
             f"which is gone: it is reproduced on the {catalog.SIMULATED} cluster")
     verdict = read_verdict(run) if is_named(run.verdict_path) else None
     if finding is not None and verdict is None:
-        raise UsageError(f"--finding {finding}: {folder} was not judged yet: floodmark check {folder}")
+        raise UsageError(f"--finding {finding}: {folder} was not judged yet: {command_line('check', folder)}")
     sought = sought_in(verdict, finding) if verdict is not None else None
     ops = history.read(run.history_path, folder=run.folder,
                        on_bad=lambda line: say(f"floodmark: {harmless(line)}"))

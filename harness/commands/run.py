@@ -40,6 +40,7 @@ from floodmark.harness.protocols import (
 )
 from floodmark.harness.registered import NEMESIS as KIND
 from floodmark.harness.report.case_names import NEMESIS, SCHEDULE_FILE
+from floodmark.harness.report.phrases import command_line
 from floodmark.harness.report.schedule_outcome import missed_entries_text, plan_text
 from floodmark.harness.run import DONE, default_folder, link_latest, refuse_nonempty
 from floodmark.harness.runner import RunResult, first_free_value, spread
@@ -100,7 +101,7 @@ def run_and_judge(spec: RunSpec, through: Gate, plan_of: Callable[[RunSpec], Run
     except FloodmarkError as error:
         if not plan.folder.exists():
             raise
-        say(f"floodmark: {error}\nto see the incomplete run: floodmark show {plan.folder}")
+        say(f"floodmark: {error}\nto see the incomplete run: {command_line('show', plan.folder)}")
         if has_died(plan.folder):  # the cluster caused it: judge the run
             return worst(judge_and_report([plan.folder], through))
         click.echo(str(plan.folder))
@@ -216,8 +217,9 @@ def make_schedule(context: PlanningContext) -> PlannedSchedule:
     requested = catalog.nemeses(spec.nemesis, spec.cluster)
     if spec.schedule_file is None:
         return random_schedule(context)
-    if requested:
-        raise UsageError("--schedule and --nemesis exclude each other: leave one out")
+    given = spec.given - {"nemesis"} | ({"nemesis"} if requested else set())
+    for name in sorted(given & {"nemesis", "interval", "overspend"}):
+        raise UsageError(f"--schedule and --{name} exclude each other: leave one out")
     schedule = json_form.load(spec.schedule_file, nodes=context.nodes, partitions=range(spec.partitions))
     return PlannedSchedule(schedule=schedule, remarks=tuple(
         f"entry {one.position} overspends the guarantees: {one.why}" for one in overspends(

@@ -5,7 +5,6 @@ that had them and on those that fixed them, and shows what was lost and where th
 the demo's table; a test compares the two.
 """
 
-import shlex
 import statistics
 import textwrap
 from collections import Counter
@@ -29,7 +28,7 @@ from floodmark.harness.pipeline import TRIES, Play, Played, judge_all, new_paren
 from floodmark.harness.protocols import Cluster, PartitionSpec
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.case_names import ROW, SCENARIO
-from floodmark.harness.report.phrases import many
+from floodmark.harness.report.phrases import command_line, many
 from floodmark.harness.report.run_outcome import ruling
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import Screen, table
@@ -343,7 +342,7 @@ def print_if_unexpected(outcome: Outcome) -> None:
 
 def look_at(outcome: Outcome, finding: str) -> str:
     """The command that shows a finding of this run."""
-    return shlex.join(["floodmark", "show", str(outcome.played.folder), "--finding", finding])
+    return command_line("show", outcome.played.folder, "--finding", finding)
 
 
 def as_json(outcome: Outcome) -> Mapping[str, Any]:

@@ -2,13 +2,13 @@
 Everything is read from the folder.
 """
 
-import shlex
 from pathlib import Path
 
 import click
 
 from floodmark.harness.campaign.state import is_campaign
 from floodmark.harness.errors import UsageError
+from floodmark.harness.report.phrases import command_line
 from floodmark.harness.report.run_files import RunFiles
 from floodmark.harness.report.run_shown import check_partition, finding_text, glance_text, logs_text
 from floodmark.harness.report.safe_text import harmless
@@ -21,8 +21,7 @@ def show_run(folder: Path | None, *, finding: str | None, partition: int | None,
     """Prints the requested part; without one, the run and its verdict at a glance."""
     shown = latest_folder() if folder is None else real_folder(folder)
     if is_campaign(shown):
-        shows = shlex.join(["floodmark", "report", str(shown)])
-        raise UsageError(f"{shown} is a campaign's folder: {shows} shows it")
+        raise UsageError(f"{shown} is a campaign's folder: {command_line('report', shown)} shows it")
     run = open_run(shown)
     about = read_about(run)
     if finding is not None and offset is not None:

@@ -11,7 +11,6 @@ Rules
 
 import datetime
 import io
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.case_names import UNREADABLE, case_name, numbered
 from floodmark.harness.report.model import Json, Reading, text_of
-from floodmark.harness.report.phrases import class_text, many
+from floodmark.harness.report.phrases import class_text, command_line, many
 from floodmark.harness.report.render import Room, cut, render
 from floodmark.harness.report.run_outcome import (
     EXITS,
@@ -125,8 +124,8 @@ class Outcome:
     def commands(self) -> list[str]:
         """The commands to show, explain and reproduce; if there is nothing to show, to judge again."""
         typed = verdict_text.next_commands(self.folder, self.verdict, self.about)
-        otherwise = ["floodmark", "check" if self.about is None else "show", str(self.folder)]
-        return [line.split(maxsplit=1)[1] for line in typed] or [shlex.join(otherwise)]
+        otherwise = command_line("check" if self.about is None else "show", self.folder)
+        return [line.split(maxsplit=1)[1] for line in typed] or [otherwise]
 
 
 def outcome_of(folder: Place, verdict: Verdict, policy: Policy, unsaved: str | None = None) -> Outcome:

@@ -115,7 +115,7 @@ class Cause:
     @property
     def commands(self) -> list[str]:
         """The commands that show the smallest run and reproduce it; none if no folder is known."""
-        return [shlex.join(["floodmark", command, self.smallest])
+        return [phrases.command_line(command, self.smallest)
                 for command in ("show", "reproduce") if self.smallest]
 
     @property

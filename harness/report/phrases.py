@@ -8,6 +8,7 @@ Rules
    all else is left out.
 """
 
+import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,6 +25,11 @@ WIDTH = 110
 RECORDS_SHOWN = 4  # of one op
 Record = Send | Read
 Asked = Callable[[Record], bool]
+
+
+def command_line(*words: object) -> str:
+    """`floodmark ...` with these words, to be typed into a shell."""
+    return shlex.join(["floodmark", *map(str, words)])
 
 
 def plural(items: Sequence[object], noun: str) -> str:

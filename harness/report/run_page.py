@@ -16,7 +16,6 @@ import datetime
 import functools
 import gzip
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,7 +46,7 @@ from floodmark.harness.report.model import (
     mapping,
     text,
 )
-from floodmark.harness.report.phrases import many, seconds
+from floodmark.harness.report.phrases import command_line, many, seconds
 from floodmark.harness.report.render import TEMPLATES, render
 from floodmark.harness.report.run_outcome import INVALID, Ruling, ruling
 from floodmark.harness.report.run_shown import read_story, story_text, with_trace
@@ -175,7 +174,7 @@ def write_page_if_invalid(folder: Place, ruled: Ruling, verdict: Json, reading: 
     if (renew or ruled.kind != INVALID) and not (folder / REPORT).is_file():
         return None
     if size_of(folder) > AT_ONCE_BYTES:
-        command = shlex.join(["floodmark", "report", str(folder)])
+        command = command_line("report", folder)
         click.echo(harmless(f"{folder}: the run is large, and its page takes a while: {command}"), err=True)
         return None
     return written_page(folder, lambda: write_report(folder, verdict=verdict, reading=reading))
@@ -228,7 +227,7 @@ def page_of(facts: RunFacts) -> bytes:
                 for key, said in (("unknown", "cannot tell"), ("not_made", "not made"))
                 for entry in verdict.get(key) or ()],
         config=configuration(about),
-        next_commands=[*next_commands, shlex.join(["floodmark", once_more, str(facts.folder)])],
+        next_commands=[*next_commands, command_line(once_more, facts.folder)],
         vega=vega,
         blocks={"data": packed(orjson.dumps(data_of(facts, silent))),
                 "vega": packed(vega.encode()) if vega else ""},

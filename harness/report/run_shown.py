@@ -9,7 +9,6 @@ The history is searched once, and only lines that may matter are parsed.
 """
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +36,7 @@ from floodmark.harness.report.narrative import narrate_finding
 from floodmark.harness.report.phrases import (
     change_line,
     class_text,
+    command_line,
     many,
     op_line,
     seconds,
@@ -76,13 +76,14 @@ def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
     yield f"  ran        {ran_text(about)}"
     yield f"  ended      {ending(about)}"
     yield from (f"  died       {sentence}" for sentence in died_unquoted(run, about, verdict or {}))
-    yield from struck_text(reading) or ["  struck by  nothing"]
-    if about.get(SHRUNK) is True:
+    shrunk = about.get(SHRUNK) is True  # it has no history, which would show what struck
+    yield from struck_text(reading) or ([] if shrunk else ["  struck by  nothing"])
+    if shrunk:
         yield f"  shrunk     {LEFT_OF_SHRUNK}"
     else:
         yield from timeline_text(run, about, reading)
     if verdict is None:
-        yield f"  judge      {harmless(shlex.join(['floodmark', 'check', str(shown)]))}"
+        yield f"  judge      {harmless(command_line('check', shown))}"
     else:
         yield from findings_text(shown, verdict, about, reading)
 

@@ -18,6 +18,7 @@ from floodmark.harness import history
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.registered import NAME
 from floodmark.harness.report.model import Json, items, mapping, text
+from floodmark.harness.report.phrases import command_line
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.run import FORMAT, SHRUNK, VERDICT_BYTES_AT_MOST, P, Run, RunAt
 from floodmark.harness.run_location import Place, is_safe_name
@@ -36,7 +37,7 @@ def read_about(run: Run) -> Mapping[str, Any]:
 
 def read_verdict(run: RunAt[P]) -> Mapping[str, Any]:
     """The saved verdict; FloodmarkError if there is none, or it cannot be read."""
-    judge = f"floodmark check {run.folder}"
+    judge = command_line("check", run.folder)
     try:
         verdict = orjson.loads(run.read(run.verdict_path, at_most=VERDICT_BYTES_AT_MOST))
     except FileNotFoundError as error:

@@ -5,7 +5,6 @@ paragraph about its worst example, made from the few lines of the run's files th
 (narrative.py).
 """
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from floodmark.harness.report.case_names import guarantee_texts, is_kafka, syste
 from floodmark.harness.report.evidence import Gathering, group_findings
 from floodmark.harness.report.model import Account, Evidence, Json, Reading, examples_of
 from floodmark.harness.report.narrative import WIDE, heads_covered_by, narrate_finding, summary
-from floodmark.harness.report.phrases import class_text, cut_text, many, with_heads
+from floodmark.harness.report.phrases import class_text, command_line, cut_text, many, with_heads
 from floodmark.harness.report.run_files import RunFiles
 from floodmark.harness.report.run_outcome import Ruling, ruling
 from floodmark.harness.report.safe_text import harmless
@@ -181,11 +180,10 @@ def next_commands(folder: Place, verdict: Json, about: Json | None) -> list[str]
     findings = worst_first(verdict.get("findings") or ())
     if about is None or not isinstance(folder, Path) or (not findings and verdict.get("valid") is True):
         return []  # a remote run must be copied here before it can be shown or reproduced
-    look = ["floodmark", "show", str(folder)]
     if not findings:
-        return [f"  look       {harmless(shlex.join(look))}"]
+        return [f"  look       {harmless(command_line('show', folder))}"]
     name = str(findings[0]["name"])
-    typed = [("look", shlex.join([*look, "--finding", name])), ("why", f"floodmark explain {name}")]
+    typed = [("look", command_line("show", folder, "--finding", name)), ("why", f"floodmark explain {name}")]
     once_more = reproduce_command(folder, about) if findings[0]["class"] == BUG else None
     typed += [("again", once_more)] if once_more else []
     return [f"  {head:<9}  {harmless(command)}" for head, command in typed]
@@ -238,8 +236,8 @@ def reproduce_command(folder: Path, about: Mapping[str, Any], finding: str | Non
         read_reproducible(about, str(folder))
     except FloodmarkError:
         return None  # a damaged run.json, or one of another version
-    words = ["floodmark", "reproduce", str(folder), *(["--finding", finding] if finding else [])]
-    return shlex.join(words) if run.has(run.history_path) else None
+    words = ("reproduce", folder, *(["--finding", finding] if finding else []))
+    return command_line(*words) if run.has(run.history_path) else None
 
 
 def read_reproducible(about: Mapping[str, Any], source: str) -> tuple[SavedRun, Schedule]:

@@ -55,6 +55,9 @@ def test_a_name_that_nothing_has_is_usage_and_lists_those_there_are(
     (("--duration", "0"), "--duration"),
     (("--duration", "20 sheep"), "'20 sheep' is not a time: write 90s, 20min, 4h or 1h30min"),
     (("--rate", "-1"), "--rate"),
+    (("--rate", "2e9"), "not in the range 0<x<=1000000000.0"),  # as a reproduction has it
+    (("--concurrency", "10001"), "not in the range 0<=x<=10000"),
+    (("--partitions", "10001"), "not in the range 1<=x<=10000"),
     (("--nodes", "2", "--replication-factor", "3"), "replication factor 3 needs as many nodes; there are 2"),
     (("-c", "min.insync.replicas"), "-c takes KEY=VALUE, not 'min.insync.replicas'"),
     (("-c", "=2"), "-c takes KEY=VALUE, not '='"),
@@ -112,12 +115,12 @@ def test_a_schedule_that_is_none_is_reported_by_its_place(tmp_path: Path, text: 
     assert message in answer.err
 
 
-def test_a_schedule_and_a_nemesis_together_are_usage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("--nemesis", "crash"), ("--interval", "2"), ("--overspend",)], ids=str)
+def test_a_schedule_and_what_draws_one_are_usage(tmp_path: Path, words: tuple[str, ...]) -> None:
     (tmp_path / "schedule.json").write_text("[]")
-    answer = floodmark("run", "--out", tmp_path / "run", "--schedule", tmp_path / "schedule.json",
-                       "--nemesis", "crash")
+    answer = floodmark("run", "--out", tmp_path / "run", "--schedule", tmp_path / "schedule.json", *words)
     assert answer.code == 2
-    assert "leave one out" in answer.err
+    assert f"--schedule and {words[0]} exclude each other: leave one out" in answer.err
 
 
 # -- numbers, and files to write ----------------------------------------------------------------------------
@@ -125,7 +128,7 @@ def test_a_schedule_and_a_nemesis_together_are_usage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("words", "option"), [
     (("run", "--seed", 1 << 63), "--seed"), (("run", "--rate", "nan"), "--rate"),
-    (("run", "--rate", "inf"), "--rate"), (("run", "--interval", "nan"), "--interval"),
+    (("run", "--interval", "inf"), "--interval"), (("run", "--interval", "nan"), "--interval"),
     (("run", "--duration", "9" * 400), "--duration"),
     (("campaign", "run", "--preset", "simulated", "--seed", -(1 << 63)), "--seed"),
     (("campaign", "run", "--preset", "simulated", "--runs", 10**30), "--runs"),

@@ -99,6 +99,13 @@ def test_the_ledger_of_the_run_is_remembered(tmp_path: Path, judge: list[list[st
     assert load(tmp_path / "ledger.json") == Ledger()  # the ledger beside the folder is not used
 
 
+def test_a_command_to_type_is_quoted_for_a_shell(tmp_path: Path, judge: list[list[str]]) -> None:
+    folder = written(tmp_path / "night of today", night(why=None), Ledger(), plan=PLAN)
+    (tmp_path / "ledger.json").write_text("{}")
+    answer = floodmark("campaign", "resume", folder)
+    assert f"continue with: floodmark campaign resume '{folder}'" in answer.err, answer
+
+
 def test_another_ledger_gets_all_findings_and_is_kept_for_the_campaign(
     tmp_path: Path, judge: list[list[str]]
 ) -> None:

@@ -138,6 +138,7 @@ def test_a_shrunk_run_keeps_its_verdict(tmp_path: Path) -> None:
     assert floodmark("check", folder, "--strict").code == 1
     shown = floodmark("show", folder)
     assert (shown.code, "shrunk     only run.json" in shown.out) == (0, True), shown
+    assert "struck by" not in shown.out  # what struck is nowhere any more
 
 
 def test_a_removed_run_is_not_shrunk(tmp_path: Path) -> None:
@@ -191,9 +192,7 @@ def test_run_and_check_go_through_the_same_gate_and_rejudge_writes_no_reports(
 
 
 @pytest.mark.parametrize("words", [
-    ("check", "histories/golden/*"), ("rejudge", "histories/golden/*"), ("check", "--junit", "histories"),
-    ("check", "--markdown", "histories/runs/latest"), ("check", "--json", "a", "--junit", "a"),
-], ids=" ".join)
+    ("check", "histories/golden/*"), ("rejudge", "histories/golden/*")], ids=" ".join)
 def test_invalid_arguments_are_a_usage_error_before_any_work(here: Path, words: tuple[str, ...]) -> None:
     answer = floodmark(*words)
     assert (answer.code, answer.out) == (2, "")

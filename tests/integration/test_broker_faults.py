@@ -120,7 +120,7 @@ def test_an_orderly_stop_moves_leadership_first(cluster: RealBrokers, topic: str
 
     assert code == 0
     assert cluster.partition(topic)["leader"] in (2, 3)
-    assert "let_go=True" in cluster.output(1).splitlines()[-1]
+    assert "agreed=True" in cluster.output(1).splitlines()[-1]
     assert marker.exists()
     assert f"{topic} 0 1" in (cluster.log_dir(1) / "replication-offset-checkpoint").read_text()
     assert f"{topic} 0 1" in (cluster.log_dir(1) / "recovery-point-offset-checkpoint").read_text()

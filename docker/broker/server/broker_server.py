@@ -160,7 +160,7 @@ class BrokerServer:
         write_clean_shutdown_marker(self._files, broker_epoch if broker_epoch >= 0 else UNKNOWN_BROKER_EPOCH)
         self._control.close()
         self._files.close()
-        log("info", "stopped", let_go=agreed)
+        log("info", "stopped", agreed=agreed)
 
     # -- parts and timers ------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class BrokerServer:
         mine = self._broker_epoch()
         meant = broker == self._config.node_id and broker_epoch == mine
         if not meant and (self._rules.control_needs_broker_epoch or mine < 0):
-            log("warning", "news-refused", broker=broker, broker_epoch=broker_epoch, mine=mine)
+            log("warning", "metadata-refused", broker=broker, broker_epoch=broker_epoch, mine=mine)
             return errors.STALE_BROKER_EPOCH
         if metadata.version <= self._metadata.version:
             return errors.NONE

@@ -291,7 +291,7 @@ class ControllerForwarder:
                     self._new_metadata.clear()
                     await self._new_metadata.wait()
         except TimeoutError:
-            log("warning", "topics-not-heard-of", topics=",".join(names))
+            log("warning", "metadata-late", topics=",".join(names))
 
     # -- elections and producer ids --------------------------------------------------------------------------
 

@@ -165,14 +165,13 @@ class MetadataPublisher:
         except (Unreachable, WireError) as failure:
             self._connection.close()
             if not quiet:
-                log(
-                    "warning", "news-unanswered", broker=self._broker, version=metadata.version, why=failure
-                )
+                version = metadata.version
+                log("warning", "metadata-unanswered", broker=self._broker, version=version, why=failure)
             return False
         if error and not quiet:
             log(
                 "info",
-                "news-refused",
+                "metadata-refused",
                 broker=self._broker,
                 broker_epoch=epoch,
                 error=errors.error_name(error),

@@ -228,9 +228,8 @@ class ScriptedClients:
     async def _ask(self, one: _ScriptedProcess, intent: Intent) -> Outcome:
         recorder, session = self._recorder, one.session
         deadline_s = asyncio.get_running_loop().time() + _SCRIPTED_TIMEOUT_S
-        if intent.f == "poll" and one.assigned != intent.partitions:
-            await ask(session, one.process, Intent(f="assign", partitions=intent.partitions), recorder)
-            one.assigned = intent.partitions
+        if intent.f == "poll":
+            await self._assign(one, intent)
         invoked = recorder.invoke(one.process, intent)
         await recorder.written()
         while True:
@@ -241,6 +240,16 @@ class ScriptedClients:
                 break
         recorder.complete(invoked, outcome)
         return outcome
+
+
+    async def _assign(self, one: _ScriptedProcess, poll: Intent) -> None:
+        """Assign the poll's partitions. A consumer that goes elsewhere than on (`offset`) first gives up all
+        that it has: so its history says that their positions are forgotten."""
+        seeks = poll.offset is not None and one.assigned != ()
+        for partitions in ((), poll.partitions) if seeks else (poll.partitions,):
+            if partitions != one.assigned:
+                await ask(one.session, one.process, Intent(f="assign", partitions=partitions), self._recorder)
+                one.assigned = partitions
 
 
 async def _until_done(required: Collection[asyncio.Task[Any]], others: Collection[asyncio.Task[None]], *,

@@ -215,6 +215,27 @@ def test_the_line_of_an_invocation_is_written_before_its_session_is_called(tmp_p
     assert reading.lines == [1, 3]
 
 
+@pytest.mark.parametrize(("offset", "assigned"), [(None, []), (0, [(), (0,)])])
+def test_a_scripted_consumer_that_seeks_forgets_its_position(
+    tmp_path: Path, offset: int | None, assigned: list[tuple[int, ...]]
+) -> None:
+    """In the history, by an assign of nothing: else its next read, of an earlier record, would be taken for
+    the cluster's bug. One that goes on keeps its position."""
+    path = tmp_path / "history.jsonl"
+
+    async def run() -> None:
+        recorder = Recorder(path)
+        scripted = ScriptedClients(Reading(path), recorder)  # type: ignore[arg-type]
+        for at in (0, offset):
+            await scripted.send(Intent(f="poll", partitions=(0,), offset=at, client=1))
+        recorder.close()
+
+    asyncio.run(run())
+    asked = [op for op in read(path) if op.type is Type.INVOKE]
+    assert [op.f for op in asked] == ["assign", "poll", *["assign"] * len(assigned), "poll"]
+    assert [op.partitions for op in asked[2:-1]] == assigned
+
+
 SENDS_FOR_EVER = """
 import asyncio, sys
 from pathlib import Path

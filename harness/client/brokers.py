@@ -2,7 +2,8 @@
 
 Rules
 1. A process never uses a lower leader epoch of a partition than it has seen (KIP-320), so an old leader or a
-   broker with old metadata cannot mislead it.
+   broker with old metadata cannot mislead it. A request to a given node may name no epoch: there the answer's
+   own epoch counts.
 2. Brokers that are missing in the metadata (because they were fenced) remain candidates by their bootstrap
    address, under a negative id.
 """
@@ -23,12 +24,18 @@ class Leaders:
 
     def __init__(self, keys: Mapping[int, tuple[str, int]]) -> None:
         self._keys = keys
-        self._epochs: dict[int, int] = {}
+        self._epochs: dict[int, int] = {}  # by metadata
+        self._answered: dict[int, int] = {}  # the highest of the answers
         self._leaders: dict[int, int] = {}
 
     def epoch(self, key: int) -> int:
         """The highest epoch seen; -1 if none."""
         return self._epochs.get(key, -1)
+
+    def is_latest(self, key: int, epoch: int) -> bool:
+        """Whether no earlier answer was of a later leader epoch. -1: this one names none."""
+        self._answered[key] = max(epoch, self._answered.get(key, -1))
+        return epoch in (-1, self._answered[key])
 
     def leader(self, key: int) -> int | None:
         """The leader; None: there is none, or it is in doubt."""

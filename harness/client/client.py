@@ -26,7 +26,12 @@ from floodmark.harness import runtime
 from floodmark.harness.client import batch, classify, codec
 from floodmark.harness.client.brokers import Address, Brokers
 from floodmark.harness.client.connection import Dial, Lost, Unsent, connect
-from floodmark.harness.client.error_names import NONE, OFFSET_OUT_OF_RANGE, name_of
+from floodmark.harness.client.error_names import (
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_LEADER_EPOCH,
+    name_of,
+)
 from floodmark.harness.client.failure_delay import FailureDelay
 from floodmark.harness.client.idempotent_producer import IdempotentProducer
 from floodmark.harness.client.settings import ClientSettings
@@ -244,6 +249,7 @@ class Client:
                         reads.append(Read(partition=key, offset=offset, value=value, epoch=one.epoch))
                 if one.last_offset >= at.offset:
                     at.offset, at.last_epoch = one.last_offset + 1, one.epoch
+                    self._leaders.is_latest(key, one.epoch)  # a leader's is not lower than its records'
         except batch.Corrupt as corrupt:
             if not batches:
                 return self._process_corrupt(key, fetched, corrupt)
@@ -284,8 +290,10 @@ class Client:
             self._leaders.doubt(key)
             return _describe_failure(failure)
         if found is not None and found.error_code == NONE and found.offset >= 0:
-            epoch = None if first or found.leader_epoch < 0 else found.leader_epoch
-            return LogOffset(key, found.offset, epoch)
+            epoch = -1 if first else found.leader_epoch
+            if self._leaders.is_latest(key, epoch):
+                return LogOffset(key, found.offset, None if epoch < 0 else epoch)
+            return name_of(UNKNOWN_LEADER_EPOCH)  # as that leader would have answered, had it been named
         self._leaders.doubt(key)
         return classify.CONNECTION if found is None else name_of(found.error_code)
 

@@ -56,6 +56,7 @@ class Fetched:
 class Ended:
     error: int = 0
     offset: int = 0
+    epoch: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -189,7 +190,8 @@ def _fetched(answer: Fetched) -> Any:
 def _ended(answer: Ended) -> Any:
     topic = ListOffsetsResponse.ListOffsetsTopicResponse
     partition = topic.ListOffsetsPartitionResponse(
-        partition_index=0, error_code=answer.error, timestamp=-1, offset=answer.offset, leader_epoch=0)
+        partition_index=0, error_code=answer.error, timestamp=-1, offset=answer.offset,
+        leader_epoch=answer.epoch)
     return ListOffsetsResponse(throttle_time_ms=0, topics=[topic(name=TOPIC, partitions=[partition])])
 
 

@@ -335,6 +335,26 @@ def test_reads_from_a_given_node_begin_at_the_offset_of_the_seek() -> None:
     to_n2(story)
 
 
+@pytest.mark.parametrize("reads", [False, True])
+def test_an_end_offset_by_an_old_leader_is_none_after_a_later_epoch(reads: bool) -> None:
+    """Of records, or of another answer: a leader that was deposed, and does not know it, tells of an earlier
+    time. One of the same epoch, or a later one, counts."""
+    async def story(target: CannedBroker, client: Client) -> None:
+        target.fetch, client_epoch = [Fetched(records=stamped([10], 0, 2), hw=1)], 0 if reads else 2
+        target.ends = [Ended(offset=9, epoch=client_epoch), Ended(offset=3, epoch=1),
+                       Ended(offset=9, epoch=2), Ended(offset=8, epoch=3)]
+        if reads:
+            client.assign([7])
+            await client.poll(node="n2")
+        found = [await client.list_offsets([7], node="n2") for _ in range(4)]
+
+        assert [outcome.type for outcome in found] == [
+            Type.FAIL if reads else Type.OK, Type.FAIL, Type.OK, Type.OK]
+        assert (found[1].error, found[3].offsets) == ("UNKNOWN_LEADER_EPOCH", (LogOffset(7, 8, 3),))
+
+    to_n2(story)
+
+
 def test_patience_raises_the_time_outs_of_client_and_broker() -> None:
     """The answer may come long after the usual time-out, and the broker waits as much longer."""
     async def story(broker: CannedBroker, client: Client) -> None:

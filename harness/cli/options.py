@@ -153,18 +153,29 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
     """Turn what a command returns or raises into an exit code and one sentence, without a traceback for
     users."""
 
-    def with_small_numbers(*args: Any, **given: Any) -> int:
+    def with_writable_values(*args: Any, **given: Any) -> int:
         for param in click.get_current_context().command.params:
-            number = given.get(str(param.name))
-            if isinstance(number, int | float) and not is_small(number):
-                raise UsageError(f"{param.opts[0]} is {number}, should be a number of 64 bits")
+            value = given.get(str(param.name))
+            for one in value if isinstance(value, tuple) else (value,):
+                refuse_unwritable(param.opts[0], one)
         return command(*args, **given)
 
     @wraps(command)
     def wrapped(*args: Any, **given: Any) -> None:
-        sys.exit(error_exits.code_of(lambda: with_small_numbers(*args, **given)))
+        sys.exit(error_exits.code_of(lambda: with_writable_values(*args, **given)))
 
     return wrapped
+
+
+def refuse_unwritable(option: str, value: object) -> None:
+    """Raise UsageError for a value that JSON, and so a file of a run, cannot have."""
+    if isinstance(value, int | float) and not is_small(value):
+        raise UsageError(f"{option} is {value}, should be a number of 64 bits")
+    if isinstance(value, str | Path):
+        try:
+            str(value).encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"{option} is {str(value)!a}, which is no UTF-8: name it otherwise") from error
 
 
 def calls(function: str, *reading: Decorator) -> Decorator:

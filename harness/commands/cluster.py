@@ -398,9 +398,9 @@ def find_cluster(folder: Path | None) -> tuple[Path, str, int]:
         folder = Path(latest.read_text(encoding="utf-8"))
     try:
         fields = json.loads((folder / "work" / "cluster.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return folder, str(fields["socket"]), int(fields["pid"])
+    except (OSError, ValueError, LookupError, TypeError):
         raise FloodmarkError(f"no cluster is up in {folder}") from None
-    return folder, fields["socket"], fields["pid"]
 
 
 # -- the commands -------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from floodmark.harness.campaign.state import is_campaign
-from floodmark.harness.commands.folder_arguments import refuse_other_bytes
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.report.night import write_index
 from floodmark.harness.report.run_page import write_report
@@ -17,7 +16,6 @@ from floodmark.harness.verdict import EXIT_VALID
 def report_page(folder: Path | None, out: Path | None, ledger: Path | None) -> int:
     """Writes the page and prints its path; the exit code is 0 if it was written."""
     folder = latest_folder() if folder is None else real_folder(folder)
-    refuse_other_bytes(folder)
     if not folder.exists():
         raise UsageError(f"{folder} does not exist")
     run = Run(folder=folder)

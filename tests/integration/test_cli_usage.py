@@ -142,6 +142,19 @@ def test_a_number_that_no_file_of_a_run_can_have_is_usage(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(("words", "option"), [
+    (("import", "jepsen", "a\udcff.edn"), "file"),
+    (("import", "jepsen", "a.edn", "--out", "\udcff"), "--out"),
+    (("run", "--schedule", "\udcff.json"), "--schedule"), (("reproduce", "\udcff"), "folder"),
+    (("campaign", "run", "--preset", "simulated", "--ledger", "\udcff"), "--ledger"),
+    (("campaign", "mark", "x", "--note", "\udcff"), "--note"), (("cluster", "kill", "n1", "\udcff"), "nodes"),
+])
+def test_a_word_that_no_file_of_ours_can_have_is_usage(words: tuple[str, ...], option: str) -> None:
+    answer = floodmark(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert re.search(rf"{option} is '.*\\udcff.*', which is no UTF-8", answer.err), answer.err
+
+
 @pytest.mark.parametrize("words", [
     "check FOLDER --json", "check FOLDER --junit", "check FOLDER --markdown", "rejudge FOLDER --json",
     "run --junit", "reproduce FOLDER --json", "query FOLDER select_1 --csv",
@@ -181,6 +194,14 @@ def test_a_cluster_that_is_not_up_is_reported(tmp_path: Path, words: tuple[str, 
     answer = floodmark("cluster", *words, "--folder", tmp_path)
     assert answer.code == 4
     assert f"no cluster is up in {tmp_path}" in answer.err
+
+
+def test_a_notice_of_a_cluster_that_says_nothing_is_none(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    for notice in ("{}", "[]", '{"socket": "s", "pid": null}'):
+        (tmp_path / "work" / "cluster.json").write_text(notice)
+        answer = floodmark("cluster", "state", "--folder", tmp_path)
+        assert (answer.code, f"no cluster is up in {tmp_path}" in answer.err) == (4, True), answer
 
 
 def test_a_cluster_whose_harness_has_gone_is_reported(tmp_path: Path) -> None:

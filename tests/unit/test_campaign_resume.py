@@ -1,7 +1,9 @@
 """A resumed campaign: what it remembers, what can be changed, what is judged again, what is synced when."""
 
 import os
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -41,7 +43,8 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return judge_answering(monkeypatch, ANSWER)
 
 
-def judge_answering(monkeypatch: pytest.MonkeyPatch, answered: dict[str, Any]) -> list[list[str]]:
+def judge_answering(monkeypatch: pytest.MonkeyPatch, answered: dict[str, Any],
+                    ended: str = "done") -> list[list[str]]:
     calls: list[list[str]] = []
 
     class FixedWorker:
@@ -62,7 +65,7 @@ def judge_answering(monkeypatch: pytest.MonkeyPatch, answered: dict[str, Any]) -
                 return {"answers": [dict(answered) for _ in request["folders"]]}
             Path(request["folder"]).mkdir(parents=True)
             (Path(request["folder"]) / "history.jsonl").touch()
-            return {"why": None}
+            return {"why": None, "ended": ended}
 
     monkeypatch.setattr(campaign_commands, "Worker", FixedWorker)
     return calls
@@ -84,6 +87,26 @@ def test_of_two_campaigns_that_begin_in_one_folder_only_one_does(
     assert (answer.code, f"cannot write the folder {folder}: Directory not empty" in answer.err) == (4, True)
     assert (folder / "campaign.json").read_text() == "the other's"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["night", "plan.toml"]
+
+
+def test_a_full_disk_that_ends_a_run_early_ends_the_campaign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run counts as not made."""
+    calls = judge_answering(monkeypatch, ANSWER, ended="n1: No space left on device")
+    free = iter((1 << 40, 1))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=next(free)))
+    folder = written(tmp_path / "night", night(why=None), Ledger(), plan=PLAN)
+    answer = floodmark("campaign", "resume", folder)
+    assert (answer.code, "was running: n1: No space left on device)" in answer.err) == (4, True), answer
+    assert ([run.status for run in state_of(folder).runs()], calls) == (["begun"], [])
+
+
+def test_a_run_that_ended_early_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = judge_answering(monkeypatch, {**FAILED, "judge_failed": False}, ended="no answer")
+    folder = written(tmp_path / "night", night(why=None), Ledger(), plan=PLAN, runs=1)
+    assert floodmark("campaign", "resume", folder).code == 4
+    assert [[run.status for run in state_of(folder).runs()], len(calls)] == [["judged"], 1]
 
 
 # -- what is remembered, what can be changed ----------------------------------------------------------------

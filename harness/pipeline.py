@@ -293,13 +293,16 @@ def judge_all(folders: Sequence[P], *, what: str = "", untouched: Sequence[P] = 
 
 
 def saved_verdict(folder: P, verdict: Verdict, *, again: bool = False) -> Judged[P]:
-    """Writes verdict.json, but not into a folder that is no run; and the judge's traceback, if it failed."""
+    """Writes verdict.json, but not into a folder that is no run, or that its campaign has shrunk meanwhile;
+    and the judge's traceback, if it failed."""
     where = report.keep_failure(folder, verdict)
     if verdict.failure is not None:
         place = f"its traceback is in {where}" if where is not None else "its traceback could not be written"
         say(harmless(f"floodmark: {folder}: the judge itself failed; {place}"))
     unsaved = None
-    if report.is_run(folder) and (verdict.counts or not again):
+    if (kept := kept_verdict(RunAt(folder=folder))) is not None:
+        verdict = verdict if again else report.of_json(kept)
+    elif report.is_run(folder) and (verdict.counts or not again):
         unsaved = written(lambda: report.write_verdict(folder, verdict))
     return Judged(folder=folder, verdict=verdict, unsaved=unsaved)
 

@@ -320,9 +320,10 @@ class CampaignRunner:
             self.state.judge(job.number, answer, judge_s)
         else:
             shown = any(Signature(**row).id == job.signature for row in answer["signatures"])
+            is_known = shown or not answer["harness"]
             self.state.add("reproductions", signature=job.signature, number=job.number,
-                           folder=self._inside(job), shown=None if answer[JUDGE_FAILED] else shown,
-                           why=answer["why"] if answer[JUDGE_FAILED] else None)
+                           folder=self._inside(job), shown=shown if is_known else None,
+                           why=None if is_known else answer["why"])
         if answer["kind"] == VALID and not self.about["keep"]:
             shrink(job.folder)
 

@@ -183,11 +183,12 @@ def test_a_run_on_which_the_judge_fails_again_stays_a_failure_of_the_harness(
     assert calls == [["2"]]
 
 
-def test_a_reproduction_on_which_the_judge_failed_is_not_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("judge_failed", [True, False])
+def test_a_reproduction_in_which_the_harness_or_the_judge_failed_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge_failed: bool
 ) -> None:
     """Neither as reproduced nor as not reproduced; its folder is kept whole."""
-    judge_answering(monkeypatch, FAILED)
+    judge_answering(monkeypatch, {**FAILED, "judge_failed": judge_failed})
 
     folder = written(tmp_path / "night", night((CRASH, "invalid", (LOST,)), why=None), Ledger(),
                      plan=PLAN.replace("reproduce = 0", "reproduce = 1"), runs=1)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import floodmark, golden
+from judged_runs import judge_by
 
 from floodmark.checkers.judge import report
 from floodmark.harness import pipeline
@@ -24,6 +25,7 @@ from floodmark.harness.verdict import (
     Finding,
     NotMade,
     Policy,
+    Unknown,
     Verdict,
     worst,
 )
@@ -139,6 +141,26 @@ def test_a_shrunk_run_keeps_its_verdict(tmp_path: Path) -> None:
     shown = floodmark("show", folder)
     assert (shown.code, "shrunk     only run.json" in shown.out) == (0, True), shown
     assert "struck by" not in shown.out  # what struck is nowhere any more
+
+
+@pytest.mark.parametrize("command", ["check", "rejudge"])
+def test_a_run_that_its_campaign_shrinks_while_it_is_judged_keeps_its_verdict(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """Half of its files may have been there."""
+    folder = golden(tmp_path, "two-partitions-two-elections")
+    report.write_verdict(folder, Verdict(valid=True, counts=COUNTS))
+    before = (folder / "verdict.json").read_bytes()
+
+    def half_judged(_: Path) -> Verdict:
+        shrink(folder)
+        lost = Unknown(names=("unseen",), reason="no logs")
+        return Verdict(valid="unknown", unknown=(lost,), counts=COUNTS)
+
+    judge_by(monkeypatch, half_judged)
+    answer = floodmark(command, folder)
+    assert (folder / "verdict.json").read_bytes() == before
+    assert (answer.code, f"{folder.name}: valid" in answer.out) == ((0, True) if command == "check" else (
+        3, False)), answer
 
 
 def test_a_removed_run_is_not_shrunk(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ Rules
 import glob
 import os
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from floodmark.checkers.laws.tables import TABLES, TEXT
 from floodmark.checkers.read.arrays import concatenated
 from floodmark.checkers.read.folder import Folder, open_folder
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.run import real_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,8 +67,10 @@ def register(spark: "SparkSession") -> None:
 
 
 def open_runs(paths: Sequence[str]) -> Runs:
-    """The folders that the paths and patterns name, each once; a run's number is its place here."""
-    runs = [(name, open_folder(Path(name))) for name in dict.fromkeys(chain(*map(_named_by, paths)))]
+    """The folders that the paths and patterns name, each once and by its own name (`latest` is a link to
+    another); a run's number is its place here."""
+    named = [real_folder(Path(name)) for path in paths for name in _named_by(path)]
+    runs = [(str(folder), open_folder(folder)) for folder in {one.resolve(): one for one in named}.values()]
     if not any(folder.judged for _, folder in runs):
         why = "; ".join(f"{name}: {folder.reasons[0][1]}" for name, folder in runs[:3])
         raise FloodmarkError(f"no run can be read: {why}")

@@ -55,12 +55,18 @@ def query(arguments: Sequence[str], *, csv: Path | None, json_file: Path | None,
 
 
 def _write(database: duckdb.DuckDBPyConnection, form: str, file: Path) -> None:
+    rows = "from answer"
+    if form == "parquet" and (sums := [name for name, kind, *_ in database.execute(
+            "describe answer").fetchall() if kind == "HUGEINT"]):  # it would be written as DOUBLE
+        quoted = ('"{}"'.format(name.replace('"', '""')) for name in sums)
+        rows = f"select * replace ({', '.join(f'{name}::decimal(38) as {name}' for name in quoted)}) {rows}"
     with temporary_folder("floodmark-query-") as scratch:
         made = scratch / "answer"
-        database.execute(f"copy answer to '{made}' (format {form})")
+        to = str(made).replace("'", "''")
+        database.execute(f"copy ({rows}) to '{to}' (format {form})")
         to_file = nullcontext(sys.stdout.buffer) if file == STDOUT else replacing(file)
-        with made.open("rb") as rows, to_file as target:
-            shutil.copyfileobj(rows, target)
+        with made.open("rb") as data, to_file as target:
+            shutil.copyfileobj(data, target)
 
 
 def _show(database: duckdb.DuckDBPyConnection) -> None:

@@ -51,6 +51,11 @@ def mapping(fields: Json, name: str) -> Json:
     return value if isinstance(value, Mapping) else {}
 
 
+def partitions_in(about: Json) -> list[int]:
+    """The partitions that run.json names, in order."""
+    return sorted(int(key) for key in mapping(about, "partitions") if key.isdecimal() and len(key) < 19)
+
+
 # -- what the files show ------------------------------------------------------------------------------------
 
 

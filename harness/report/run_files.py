@@ -41,7 +41,7 @@ PAGE_BYTES, LINE_BYTES = 1 << 30, 1 << 24  # of a file and of a line, for a page
 CHANGES = ("truncate", "elect", "isr", "become_leader")
 OF_NEMESIS = re.compile(rb'"process": ?-1\b')
 INDEX, TIME, PARTITION, OFFSET = (
-    re.compile(rb'"%b": ?(-?\d+)' % name) for name in (b"index", b"time", b"partition", b"offset"))
+    re.compile(rb'"%b": ?(-?\d{1,19})(?!\d)' % name) for name in (b"index", b"time", b"partition", b"offset"))
 
 Numbered = tuple[int, bytes]  # a line and its number
 

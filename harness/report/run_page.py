@@ -44,6 +44,7 @@ from floodmark.harness.report.model import (
     int_in,
     items,
     mapping,
+    partitions_in,
     text,
 )
 from floodmark.harness.report.phrases import command_line, many, seconds
@@ -360,9 +361,7 @@ def data_of(facts: RunFacts, silent: Sequence[Json]) -> dict[str, Any]:
     nodes = [str(node) for node in items(facts.about, "nodes")] or sorted(
         {node for node, _ in facts.traced.points})
     with_findings = [event.story["partition"] for event in facts.events if event.story is not None]
-    partitions = facts.about.get("partitions")
-    known = (int(key) for key in partitions if str(key).isdecimal()) if isinstance(partitions, Mapping) else {
-        partition for _, partition in facts.traced.points}
+    known = partitions_in(facts.about) or {partition for _, partition in facts.traced.points}
     return {
         "nodes": nodes, "lanes": [*nodes, "controller"] if facts.traced.is_there else nodes,
         "partitions": list(dict.fromkeys([*with_findings, *sorted(known)])),

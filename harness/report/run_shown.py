@@ -31,6 +31,7 @@ from floodmark.harness.report.model import (
     TraceLine,
     items,
     mapping,
+    partitions_in,
 )
 from floodmark.harness.report.narrative import narrate_finding
 from floodmark.harness.report.phrases import (
@@ -322,7 +323,7 @@ Cell = tuple[str, object]  # one replica's entry at one offset: epoch/value and 
 
 def check_partition(about: Json, partition: int | None) -> int:
     """The partition to show; UsageError if the run lacks it, or if none is named and the run has several."""
-    there = sorted(int(key) for key in about.get("partitions") or () if str(key).isdecimal())
+    there = partitions_in(about)
     if partition is None and len(there) == 1:
         return there[0]
     valid = f"this run has: {', '.join(map(str, there)) or 'none'}"

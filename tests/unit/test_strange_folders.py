@@ -4,6 +4,7 @@ Nothing here may wait for ever: an alarm goes off after ALARM_S.
 """
 
 import errno
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import GOLDEN, edit_run, floodmark
+from command_line import GOLDEN, edit_lines, edit_run, floodmark
 
 from floodmark.checkers.read import history_parquet
 from floodmark.checkers.read.folder import Folder, open_folder
@@ -287,3 +288,18 @@ def test_a_number_in_the_place_of_a_list_is_shown_as_none(folder: Path, name: st
     answer = floodmark("show", folder)
     edit_run(folder, **{name: 7})
     assert floodmark("show", folder) == answer
+
+
+@pytest.mark.parametrize("command", [("show",), ("show", "--partition", "0", "--offset", "2"), ("report",)])
+def test_a_number_longer_than_any_is_no_end_of_a_command(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Python refuses to convert one of 5,000 digits: as a time, an index, an offset or a partition."""
+    folder = Path(shutil.copytree(GOLDEN / "double-failover", tmp_path / "run"))
+    digits = "9" * 5_000
+    line = ",".join(f'"{name}":{digits}' for name in ("index", "time", "partition", "offset"))
+    for file in (folder / "history.jsonl", folder / "trace.jsonl", *folder.glob("logs/*.jsonl")):
+        edit_lines(file, lambda lines: [other for one in lines for other in (one, f"{{{line}}}")])
+    edit_run(folder, partitions={**json.loads((folder / "run.json").read_text())["partitions"], digits: {}})
+
+    answer = floodmark(*command, folder)
+
+    assert (answer.code, answer.err) == (0, "")

@@ -2,12 +2,15 @@
 checkers/README.md, whose answers are the judge's."""
 
 import json
+import shutil
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import corpus
 import here
+import pyarrow.parquet as pq
 import pytest
 from command_line import GOLDEN, floodmark
 from readme import ROOT, blocks
@@ -68,6 +71,16 @@ def test_a_pattern_means_its_folders_and_broken_lines_are_told() -> None:
     assert names == [(str(GOLDEN / "a-gap-in-the-trace"),), (str(GARBLED),)]
 
 
+def test_a_run_counts_once_however_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `histories/runs/*`, which matches the link `latest` too."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(RUN, "runs/mine")
+    Path("runs/latest").symlink_to("mine")
+    database = tables.open(["runs/*", "runs/./mine/", tmp_path / "runs" / "latest"])
+
+    assert database.sql("select folder, count(*) from runs group by all").fetchall() == [("runs/mine", 1)]
+
+
 def test_what_is_no_run_is_an_error_unless_others_are(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         tables.open(tmp_path / "nothing")
@@ -91,6 +104,20 @@ def test_query_prints_and_writes(tmp_path: Path) -> None:
     assert json.loads(files["json"].read_text().splitlines()[0]) == {"type": "invoke", "n": 6, "total": 15}
     assert files["parquet"].read_bytes().startswith(b"PAR1")
     assert floodmark("query", RUN, asked, "--csv", "-").out == files["csv"].read_text()
+
+
+def test_a_sum_is_exact_in_every_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one with more digits than a DOUBLE has, of a column with a quote in its name; so has the place."""
+    scratch = tmp_path / "it's"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    exact, parquet = (1 << 53) + 1, tmp_path / "rows.parquet"
+    asked = f"""select sum({exact}::bigint) as "a ""sum" """
+
+    assert floodmark("query", RUN, asked, "--json", "-").out == f'{{"a \\"sum":{exact}}}\n'
+    assert floodmark("query", RUN, asked, "--csv", "-").out.endswith(f"\n{exact}\n")
+    assert floodmark("query", RUN, asked, "--parquet", parquet).code == 0
+    assert pq.read_table(parquet).to_pylist() == [{'a "sum': exact}]
 
 
 @pytest.mark.parametrize(("words", "code", "told"), [

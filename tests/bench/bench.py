@@ -1,6 +1,6 @@
 """Measures the cluster, the recorder and the judge, and prints the figures. `make bench`, on an idle machine.
 
-    make bench ARGS='--only cluster,trace,recorder,judge,stats,duckdb,containers,kafka --seconds 8'
+    make bench ARGS='--only cluster,trace,recorder,judge,stats,duckdb,source,containers,kafka --seconds 8'
 
 Every figure is a median over --repeat runs, with its range. Nothing here passes or fails.
 """
@@ -20,6 +20,7 @@ import judge_figures
 import judge_scale
 import kafka_figures
 import orjson
+import source_figures
 import stats_figures
 
 from floodmark.harness import history, trace
@@ -29,7 +30,7 @@ from floodmark.harness.op import Intent, Outcome, Send, Type
 from floodmark.harness.pipeline import record
 from floodmark.harness.spec import RunSpec
 
-PARTS = ("cluster", "trace", "recorder", "judge", "stats", "duckdb", "containers", "kafka")
+PARTS = ("cluster", "trace", "recorder", "judge", "stats", "duckdb", "source", "containers", "kafka")
 
 
 def main() -> None:
@@ -75,6 +76,8 @@ def main() -> None:
             stats_figures.bench_stats(folders, options.stats_folders)
         if "duckdb" in parts:
             duck.bench_duckdb(folders, sizes_of(options.ops))
+        if "source" in parts:
+            source_figures.bench_source(folders, sizes_of(options.ops))
         if "containers" in parts:
             engine.bench_containers(
                 scratch, options.repeat, say,

@@ -283,7 +283,7 @@ class OneReplica:
         one = Batch(base_offset=offset, last_offset=offset, epoch=epoch, data=bytes(100))
         self.carrier.post(
             self.hosted,
-            FetchResponse(now_ms=0, leader=2, asked=request, error=0, hw=hw, log_start=0, diverging=None,
+            FetchResponse(now_ms=0, leader=2, asked=request, error=0, hw=hw, diverging=None,
                           batches=(one,)),
         )  # fmt: skip
 

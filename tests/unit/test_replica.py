@@ -217,12 +217,12 @@ def test_end_offsets_wait_until_the_hw_reaches_the_start_of_the_epoch() -> None:
 
 def test_an_earlier_incarnation_is_not_credited() -> None:
     """KIP-903: neither one below the metadata's broker epoch nor one below that of an earlier fetch."""
-    it = leader(batch(0), epoch=1)
+    it = leader(batch(0), epoch=1, isr=(1, 2))
     old = fetch(2, 1, epoch=1, broker_epoch=11)
     assert only(it.step(old), FetchAnswer).error == errors.NOT_LEADER_OR_FOLLOWER
     it.step(fetch(2, 0, epoch=1, broker_epoch=20))
     assert only(it.step(fetch(2, 1, epoch=1)), FetchAnswer).error == errors.NOT_LEADER_OR_FOLLOWER
-    assert it.remote_leos[2] == 0
+    assert it.hw == 0
 
 
 def test_an_expansion_names_the_incarnation_that_has_caught_up() -> None:
@@ -236,18 +236,18 @@ def test_an_expansion_names_the_incarnation_that_has_caught_up() -> None:
 
 def test_a_diverging_fetch_gets_the_end_of_its_epoch_and_no_credit() -> None:
     """KAFKA-13141."""
-    it = leader(batch(0), batch(1), epoch=2)
+    it = leader(batch(0), batch(1), epoch=2, isr=(1, 2))
     it.step(produce())
     answer = only(it.step(fetch(2, 3, epoch=2, last=1)), FetchAnswer)
     assert (answer.diverging, answer.start, answer.end) == (epoch_end(0, 2), 3, 3)
-    assert it.remote_leos[2] == -1
+    assert it.hw == 0
 
 
 def response(it: Replica, *batches: Batch, **more: object) -> FetchResponse:
     request = it.next_request()
     assert isinstance(request, FetchRequest)
-    plain = FetchResponse(now_ms=0, leader=request.leader, asked=request, error=0, hw=0, log_start=0,
-                          diverging=None, batches=batches)  # fmt: skip
+    plain = FetchResponse(now_ms=0, leader=request.leader, asked=request, error=0, hw=0, diverging=None,
+                          batches=batches)
     return replace(plain, **more)  # type: ignore[arg-type]
 
 

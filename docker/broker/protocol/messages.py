@@ -134,7 +134,6 @@ class FetchResponse(Message, frozen=True, kw_only=True):
     asked: "FetchRequest"
     error: int
     hw: int
-    log_start: int
     diverging: EpochEnd | None
     batches: tuple[Batch, ...]
 

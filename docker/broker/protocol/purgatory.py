@@ -28,9 +28,6 @@ class DelayedFetchPurgatory:
         self._waiting: dict[object, _WaitingFetch] = {}
         self._by_key: dict[Hashable, dict[object, None]] = {}  # dicts, for their order
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def park(
         self,
         token: Hashable,
@@ -75,9 +72,6 @@ class DelayedFetchPurgatory:
     def expired(self, now_ms: int) -> list[object]:
         """Wake the fetches whose deadline has passed."""
         return self._wake([waiting for waiting in self._waiting.values() if waiting.deadline_ms <= now_ms])
-
-    def next_deadline_ms(self) -> int | None:
-        return min((waiting.deadline_ms for waiting in self._waiting.values()), default=None)
 
     def forget(self, token: Hashable) -> bool:
         """Drop a fetch whose client has left; returns whether it was parked."""

@@ -167,12 +167,6 @@ class Replica:
         """(epoch, start offset) ascending; None where the rules keep none."""
         return tuple(self._state.epochs.entries) if self._state.rules.keeps_epochs else None
 
-    @property
-    def remote_leos(self) -> dict[int, int]:
-        """Each follower's LEO as this leader knows it; -1 unknown. Empty unless leading."""
-        remotes = self._leader.remotes.values() if self._leader is not None else ()
-        return {remote.broker: remote.leo for remote in remotes}
-
     # -- roles ---------------------------------------------------------------------------------------------
 
     def _handle_leader_and_isr(self, event: LeaderAndIsr) -> None:

@@ -290,7 +290,6 @@ class ReplicaFetcher:
                 asked=request,
                 error=error_code,
                 hw=part.high_watermark,
-                log_start=part.log_start_offset,
                 diverging=diverging,
                 batches=batches,
             ),

@@ -8,7 +8,7 @@ Rules
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -65,12 +65,6 @@ MIN_INSYNC, FLUSH_MESSAGES, SEGMENT_BYTES = "min.insync.replicas", "flush.messag
 def now_ms() -> int:
     """The server's monotonic clock, in milliseconds."""
     return runtime.current.monotonic_ns() // 1_000_000
-
-
-class Requester(Protocol):
-    """A request that waits for the answers of replicas. The machine returns it with each answer."""
-
-    def complete(self, index: int, answer: Any) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -470,6 +464,7 @@ def _read_setting(topic: TopicInfo, key: str, default: int) -> int:
 
 
 def _answer_requester(hosted: HostedPartition, effect: Any) -> None:
+    """Give a waiting request its answer. A token is the request, and the partition's index in it."""
     token, index = effect.token
     token.complete(index, effect)
 

@@ -120,15 +120,12 @@ class StepRunner(Generic[Hosted]):
         trace: StepTrace,
         failpoints: MeetsFailpoints,
         on_resume: Callable[[Hosted], None],
-        stands_still: Callable[[], bool] = lambda: False,
     ) -> None:
-        """on_resume: called with each replica that is released. stands_still: the process takes no further
-        event from the queue, until `go_on`."""
+        """on_resume: called with each replica that is released."""
         self._carry_out = carry_out
         self._trace = trace
         self._failpoints = failpoints
         self._on_resume = on_resume
-        self._stands_still = stands_still
         self._queue: deque[tuple[Hosted, ReplicaEvent]] = deque()
         self._stepping = False
         self._closed = False
@@ -144,10 +141,6 @@ class StepRunner(Generic[Hosted]):
     def post_together(self, events: Iterable[tuple[Hosted, ReplicaEvent]]) -> None:
         """Step these in a row: what their effects post comes after all of them."""
         self._queue.extend(events)
-        self.go_on()
-
-    def go_on(self) -> None:
-        """Step what is queued."""
         if not self._stepping:
             self._run_queue(None)
 
@@ -170,7 +163,7 @@ class StepRunner(Generic[Hosted]):
         try:
             if released is not None:
                 self._run_effects(*released)
-            while self._queue and not self._stands_still():
+            while self._queue:
                 hosted, event = self._queue.popleft()
                 if hosted.held_step is None:
                     self._run_step(hosted, event)

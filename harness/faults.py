@@ -40,6 +40,7 @@ class Fault:
     may_end: bool = False  # the process ends, or may end, without flushing what it has written
     spares_flushed: bool = False  # it loses only what was not flushed
     loses_what: str = "all their data"  # of the nodes that it strikes, in words
+    of_brokers: bool = False  # the controller has nothing that it could strike
     asks_controller: bool = False  # it is a request, which a controller that is down does not answer
     command: bool = False  # `floodmark cluster F`, with NODE... if it is on nodes
     step: str | None = None  # what a scenario's step with this verb takes besides nodes; None: there is none
@@ -93,10 +94,10 @@ FAULTS: dict[str, Fault] = {
               step=""),
         Fault(f="power_cut", does="kill and lose what was not fsynced", undone_by="start", loses=True,
               on="nodes", args={"keep": "keep", "keep_share": "share"}, ability="PowerCuts", by_role=True,
-              spares_flushed=True, loses_what="what they had not fsynced", command=True,
+              of_brokers=True, spares_flushed=True, loses_what="what they had not fsynced", command=True,
               step="keep LEO, ..."),
         Fault(f="expire", does="the controller ends the broker's session now", on="nodes", ability="Expires",
-              by_role=True, asks_controller=True, command=True, step=""),
+              by_role=True, of_brokers=True, asks_controller=True, command=True, step=""),
         Fault(f="elect", does="ask the controller for a preferred or unclean election, or for one leader",
               on="cluster", args={"partitions": "partitions", "unclean": "flag", "leader": "node or role"},
               ability="Elects", asks_controller=True, step="unclean"),
@@ -107,12 +108,12 @@ FAULTS: dict[str, Fault] = {
               args={"grudge": "grudge", "kind": "word"}, ability="Resets"),
         Fault(f="disk", does="kill, and wipe or damage what the disk held", undone_by="start", loses=True,
               on="nodes", args={"kind": DISKS_DAMAGED}, needs=("kind",), kinds=_DAMAGED, ability="Wipes",
-              by="wipe", by_role=True, may_end=True, step=""),
+              by="wipe", by_role=True, of_brokers=True, may_end=True, step=""),
         Fault(f="bad_disk", does="fill the disk, or make it fail", undone_by="mend_disk", loses=True,
               on="nodes", args={"kind": DISKS_BAD}, needs=("kind",), kinds=_BAD, ability="BadDisks",
-              by="harm", may_end=True, loses_what="what they had not fsynced"),
+              by="harm", of_brokers=True, may_end=True, loses_what="what they had not fsynced"),
         Fault(f="mend_disk", does="give the broker a healthy disk again; what was lost stays lost",
-              on="nodes", ability="BadDisks", by="repair", may_end=True),
+              on="nodes", ability="BadDisks", by="repair", of_brokers=True, may_end=True),
         Fault(f="clock", does="set the broker's wall clock wrong", undone_by="reset_clock", on="nodes",
               args={"offset_ms": "offset"}, needs=("offset_ms",), ability="Clocks", by="bump",
               passes=("offset_ms",)),

@@ -143,6 +143,8 @@ def _check_combinations(at: str, entry: Entry, on: str) -> None:
     f, args = entry.f, entry.args
     if on == "links" and bool(entry.nodes) == ("grudge" in args):
         refuse(at, "needs either `grudge` (node -> from whom it receives nothing) or `nodes` (to cut off)")
+    if f in FAULTS and FAULTS[f].of_brokers and CONTROLLER in entry.nodes:
+        refuse(f"{at}: nodes", f"names {CONTROLLER}: {f} strikes brokers only")
     if f == "packet" and not args.keys() & QUALITIES.keys():
         refuse(at, f"has none of {', '.join(QUALITIES)}")
     if f == "packet" and args.get("jitter_ms", 0) > args.get("delay_ms", 0):

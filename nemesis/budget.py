@@ -34,14 +34,14 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
     """Every entry of the schedule that overspends, in order; a schedule within the budget has none."""
     found: list[Overspent] = []
     lost_at: int | None = None  # the last loss, until the cluster is known to have recovered from it
-    armed_at: int | None = None  # an armed failpoint, which may strike at any time
+    armed: dict[str, int] = {}  # node, or role -> its last failpoint, which may strike at any time
     for position, entry in enumerate(schedule):
         if entry.moment is not None and entry.moment.saw_healthy:
             lost_at = None
         if entry.f == "elect" and entry.args.get("unclean"):
             found.append(Overspent(position=position, why="an unclean election may lose acked writes"))
         if entry.f == "release" and not entry.args.get("point"):
-            armed_at = None
+            armed = {node: at for node, at in armed.items() if node not in entry.nodes}
         if entry.f in ACTS or entry.f in MENDING:
             continue
         if entry.f == "arm" and entry.args["point"]["action"] == REPORT:  # it harms nobody
@@ -51,12 +51,12 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
             found.append(Overspent(position=position, why=(
                 f"{entry.f} strikes before the cluster has been seen healthy after entry {lost_at}")))
         if entry.f == "arm":
-            armed_at = position
+            armed |= dict.fromkeys(entry.nodes, position)
         if loses(entry.f, entry.args) and not (flush_every and entry.f in SPARES_FLUSHED):
             found += [Overspent(position=position, why=why) for why in _of_a_loss(entry, min_insync_replicas)]
-            if armed_at is not None:
-                found.append(Overspent(position=position, why=(
-                    f"the failpoint armed by entry {armed_at} may strike before the loss is recovered")))
+            found += [Overspent(position=position, why=(
+                f"the failpoint armed by entry {at} may strike before the loss is recovered"))
+                for at in sorted({*armed.values()})]
             lost_at = position
     return tuple(found)
 

@@ -53,6 +53,8 @@ def test_within_the_budget(schedule: tuple[Entry, ...]) -> None:
     ((lose(), cut({"n1": ["n2"], "n2": ["n1"]})), 1, "cut strikes before the cluster"),
     ((arm("hold"), lose()), 1, "the failpoint armed by entry 0 may strike before the loss is recovered"),
     ((arm(), Entry(f="release", nodes=("n2",), args={"point": {"name": "L.acked"}}), lose()), 2, "armed"),
+    ((arm(), Entry(f="release", nodes=("n3",)), lose()), 2, "armed by entry 0"),
+    ((arm(), replace(arm(), nodes=("n3",)), lose()), 2, "armed by entry 0"),
     ((Entry(f="elect", args={"leader": "n2", "unclean": True}),), 0, "an unclean election"),
 ], ids=repr)
 def test_beyond_the_budget(schedule: tuple[Entry, ...], position: int, reason: str) -> None:

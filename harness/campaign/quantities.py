@@ -1,5 +1,6 @@
 """Reads times and sizes as people write them: `90s`, `1h30min`, `20 GB`. Pure."""
 
+import math
 import re
 
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)\s*(?:h|hours?))?\s*(?:(\d+(?:\.\d+)?)\s*(?:m|min|minutes?))?\s*"
@@ -13,7 +14,7 @@ def seconds(text: str) -> float:
     found = _TIME.fullmatch(text.strip())
     parts = found.groups() if found is not None else ()
     total = sum(float(part or 0) * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
-    if not total > 0:
+    if not 0 < total < math.inf:
         raise ValueError(f"{text!r} is not a time: write 90s, 20min, 4h or 1h30min")
     return total
 
@@ -21,7 +22,7 @@ def seconds(text: str) -> float:
 def size_bytes(text: str) -> int:
     """Read a size; ValueError where it is not a size above 0."""
     found = _SIZE.fullmatch(text.strip())
-    total = int(float(found[1]) * _UNITS[found[2]]) if found is not None else 0
-    if not total > 0:
+    total = float(found[1]) * _UNITS[found[2]] if found is not None else 0.0
+    if not 1 <= total < math.inf:
         raise ValueError(f"{text!r} is not a size: write 500 MB or 20 GB")
-    return total
+    return int(total)

@@ -172,3 +172,9 @@ def test_an_exception_agrees_by_all_its_keys_whatever_their_form(exception: str)
     plan = read(f"{SMALL}[[except]]\n{exception}", "plan.toml")
     assert [(one.case.system, one.case.faults) for one in plan.cases] == [
         ("kip-320", "crash,cut"), ("kip-320", "double-failover")]
+
+
+@pytest.mark.parametrize("line", [f"disk = '{'9' * 400} GB'", f"for = '{'9' * 400}h'", "disk = '0.1 B'"])
+def test_a_quantity_beyond_all_numbers_is_none(line: str) -> None:
+    with pytest.raises(UsageError, match=r"plan.toml:1: .* is not a (size|time)"):
+        read(line, "plan.toml")

@@ -1,22 +1,30 @@
-"""The links as a process, with real sockets: what a cut stops, what passes, and what a heal delivers."""
+"""The links as a process, with real sockets: what a cut stops, what passes, and what a heal delivers.
+
+The stories are in tests/golden/links.txt: `a: n1 dials n2` is a connection that n2 has accepted (in vain: not
+yet), a.n1 and a.n2 are its ends; `cut n1>n2` stops what n1 says to n2.
+"""
 
 import asyncio
 import os
+import re
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pytest
+from golden_text import GOLDEN
 
 from floodmark.harness.cluster import control_client
 from floodmark.harness.cluster.ports import HOST, Ports
 
 WAIT_S = 120.0
 SILENCE_S = 0.15  # long enough for any byte that passes to arrive on loopback
+STORIES = dict(story.strip().split("\n", 1) for story in
+               (GOLDEN / "links.txt").read_text().split("# ") if story.strip())
 
 T = TypeVar("T")
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -24,41 +32,98 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(kw_only=True)
 class Net:
-    """Two nodes, n1 and n2, that listen, a link in each direction, and the connections that arrived."""
+    """Two nodes, n1 and n2, that listen, a link in each direction, and the ends of connections."""
 
     lines: control_client.Lines
     links: dict[tuple[str, str], int]  # (dialer, listener) -> port
     accepted: dict[str, "asyncio.Queue[Stream]"]
     listeners: dict[str, asyncio.Server]
-    opened: list[asyncio.StreamWriter] = field(default_factory=list)
+    ends: dict[str, Stream] = field(default_factory=dict)  # CONNECTION.NODE
 
-    async def dial(self, dialer: str, listener: str) -> Stream:
+    async def dial(self, name: str, dialer: str, listener: str) -> None:
         stream = await within(asyncio.open_connection(HOST, self.links[dialer, listener]))
-        self.opened.append(stream[1])
-        return stream
+        self.ends[f"{name}.{dialer}"] = stream
 
-    async def accept(self, listener: str) -> Stream:
-        stream = await within(self.accepted[listener].get())
-        self.opened.append(stream[1])
-        return stream
+    async def accept(self, name: str, listener: str) -> None:
+        self.ends[f"{name}.{listener}"] = await within(self.accepted[listener].get())
 
-    async def joined(self, dialer: str, listener: str) -> tuple[Stream, Stream]:
-        near = await self.dial(dialer, listener)
-        return near, await self.accept(listener)
-
-    async def cut(self, *pairs: Sequence[str]) -> None:
-        await self.lines.ask("set", timeout_s=WAIT_S, silent=pairs, reset=[])
-
-    async def cut_by_reset(self, *pairs: Sequence[str]) -> None:
-        await self.lines.ask("set", timeout_s=WAIT_S, silent=[], reset=pairs)
-
-    async def heal(self) -> None:
-        await self.cut()
+    async def cut(self, pairs: str = "", *, reset: bool = False) -> None:
+        """pairs: SPEAKER>HEARER, with spaces between them; none: the heal."""
+        asked = [pair.split(">") for pair in pairs.split()]
+        await self.lines.ask("set", timeout_s=WAIT_S, silent=[] if reset else asked,
+                             reset=asked if reset else [])
 
     async def held(self, size: int) -> None:
         """Returns when that many bytes have arrived at the links, which hold them back."""
         while (await self.lines.ask("state", timeout_s=WAIT_S))["held_bytes"] != size:
             await asyncio.sleep(0.01)
+
+    async def says(self, end: str, data: bytes) -> None:
+        self.ends[end][1].write(data)
+        await within(self.ends[end][1].drain())
+
+    async def hears(self, end: str, data: bytes) -> None:
+        """Reads exactly these bytes next."""
+        assert await within(self.ends[end][0].readexactly(len(data))) == data
+
+    async def hears_nothing(self, end: str) -> None:
+        """Neither a byte nor an end of the stream."""
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(self.ends[end][0].read(1), SILENCE_S)
+
+    async def hears_the_end(self, end: str) -> None:
+        assert await within(self.ends[end][0].read()) == b""
+
+    async def is_reset(self, end: str) -> None:
+        with pytest.raises(ConnectionResetError):
+            await within(self.ends[end][0].read())
+
+    async def is_reset_dialling(self, name: str, dialer: str, listener: str) -> None:
+        """While it connects, or right after."""
+        async def dial_and_read() -> None:
+            await self.dial(name, dialer, listener)
+            await within(self.ends[f"{name}.{dialer}"][0].read())
+
+        with pytest.raises(ConnectionResetError):
+            await dial_and_read()
+
+    def is_not_dialled(self, node: str) -> None:
+        assert self.accepted[node].empty()
+
+    async def do(self, step: str) -> None:
+        for pattern, act in STEPS.items():
+            if found := re.fullmatch(pattern, step):
+                done = act(self, *found.groups())
+                if done is not None:
+                    await done
+                return
+        raise ValueError(step)
+
+
+async def joined(net: Net, name: str, dialer: str, listener: str) -> None:
+    await net.dial(name, dialer, listener)
+    await net.accept(name, listener)
+
+
+STEPS: dict[str, Callable[..., Awaitable[None] | None]] = {
+    r"(\w): (\w+) dials (\w+)": joined,
+    r"(\w): (\w+) dials (\w+) in vain": Net.dial,
+    r"(\w): (\w+) dials (\w+) and is reset": Net.is_reset_dialling,
+    r"(\w): (\w+) accepts": Net.accept,
+    r"cut (.+)": Net.cut,
+    r"reset (.+)": lambda net, pairs: net.cut(pairs, reset=True),
+    r"heal": Net.cut,
+    r"(\d+) bytes are held": lambda net, size: net.held(int(size)),
+    r"(\w\.\w+) hears nothing": Net.hears_nothing,
+    r"(\w\.\w+) hears the end": Net.hears_the_end,
+    r"(\w\.\w+) says (.+)": lambda net, end, text: net.says(end, text.encode()),
+    r"(\w\.\w+) hears (.+)": lambda net, end, text: net.hears(end, text.encode()),
+    r"(\w\.\w+) is reset": Net.is_reset,
+    r"(\w\.\w+) closes": lambda net, end: net.ends[end][1].close(),
+    r"(\w\.\w+) aborts": lambda net, end: net.ends[end][1].transport.abort(),
+    r"(\w+) is not dialled": Net.is_not_dialled,
+    r"(\w+) stops listening": lambda net, node: net.listeners[node].close(),
+}
 
 
 async def within(what: "Awaitable[T]") -> "T":
@@ -85,7 +150,7 @@ async def net() -> AsyncIterator[Net]:
     try:
         yield one
     finally:
-        for writer in one.opened:
+        for _, writer in one.ends.values():
             writer.transport.abort()
         for server in listeners.values():
             server.close()
@@ -98,169 +163,27 @@ def taker(queue: "asyncio.Queue[Stream]") -> Callable[[asyncio.StreamReader, asy
     return lambda reader, writer: queue.put_nowait((reader, writer))
 
 
-async def says(speaker: Stream, data: bytes) -> None:
-    speaker[1].write(data)
-    await within(speaker[1].drain())
-
-
-async def hears(hearer: Stream, data: bytes) -> None:
-    """Reads exactly these bytes next."""
-    assert await within(hearer[0].readexactly(len(data))) == data
-
-
-async def hears_nothing(hearer: Stream) -> None:
-    """Neither a byte nor an end of the stream."""
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(hearer[0].read(1), SILENCE_S)
-
-
-async def hears_the_end(hearer: Stream) -> None:
-    assert await within(hearer[0].read()) == b""
-
-
-async def test_without_a_cut_bytes_pass_both_ways() -> None:
-    """And the end of a stream passes as such, after the bytes before it."""
+@pytest.mark.parametrize("title", STORIES)
+async def test_a_story_of_links(title: str) -> None:
     async with net() as one:
-        n1, n2 = await one.joined("n1", "n2")
-        await says(n1, b"question")
-        await hears(n2, b"question")
-        await says(n2, b"answer")
-        n2[1].close()
-        await hears(n1, b"answer")
-        await hears_the_end(n1)
-
-
-async def test_a_cut_stops_requests_and_the_answers_on_connections_dialled_the_other_way() -> None:
-    """n2 gets nothing from n1, whichever side connected; n1 gets everything from n2."""
-    async with net() as one:
-        n1_dialling, n2_dialled = await one.joined("n1", "n2")
-        n2_dialling, n1_dialled = await one.joined("n2", "n1")
-        await one.cut(("n1", "n2"))
-
-        await says(n1_dialling, b"request of n1")
-        await says(n1_dialled, b"answer of n1")
-        await hears_nothing(n2_dialled)
-        await hears_nothing(n2_dialling)
-        await says(n2_dialled, b"answer of n2")
-        await says(n2_dialling, b"request of n2")
-        await hears(n1_dialling, b"answer of n2")
-        await hears(n1_dialled, b"request of n2")
-
-        await one.heal()
-        await hears(n2_dialled, b"request of n1")
-        await hears(n2_dialling, b"answer of n1")
+        for step in STORIES[title].splitlines():
+            await one.do(step)
 
 
 async def test_a_heal_delivers_all_that_was_held_in_order_and_once() -> None:
     """More than the links hold at most, so that the rest waits in the kernel and at the sender."""
     data = os.urandom(1 << 20) * 40
     async with net() as one:
-        n1, n2 = await one.joined("n1", "n2")
-        await says(n1, b"before")
-        await hears(n2, b"before")
-        await one.cut(("n1", "n2"), ("n2", "n1"))
-        speaking = asyncio.create_task(says(n1, data))
-        await hears_nothing(n2)
+        for step in ("a: n1 dials n2", "a.n1 says before", "a.n2 hears before", "cut n1>n2 n2>n1"):
+            await one.do(step)
+        speaking = asyncio.create_task(one.says("a.n1", data))
+        await one.hears_nothing("a.n2")
         assert not speaking.done(), "the speaker is slowed at last"
-        await one.heal()
-        await hears(n2, data)
+        await one.cut()
+        await one.hears("a.n2", data)
         await speaking
-        await says(n1, b"after")
-        await hears(n2, b"after")
-
-
-async def test_one_map_follows_another_at_once() -> None:
-    """A pair that both maps cut stays cut: nothing passes in between."""
-    async with net() as one:
-        n1, n2 = await one.joined("n1", "n2")
-        await one.cut(("n1", "n2"))
-        await says(n1, b"held")
-        await one.held(4)
-        await one.cut(("n1", "n2"), ("n2", "n1"))
-        await says(n2, b"too")
-        await hears_nothing(n2)
-        await hears_nothing(n1)
-        await one.cut(("n2", "n1"))
-        await hears(n2, b"held")
-        await hears_nothing(n1)
-
-
-async def test_a_new_connection_through_a_cut_connects_and_hears_nothing() -> None:
-    """The listener gets nothing either: it gets the connection at the heal, with all that was sent."""
-    async with net() as one:
-        await one.cut(("n1", "n2"))
-        n1 = await one.dial("n1", "n2")
-        await says(n1, b"anybody there?")
-        await hears_nothing(n1)
-        assert one.accepted["n2"].empty()
-        await one.heal()
-        n2 = await one.accept("n2")
-        await hears(n2, b"anybody there?")
-        await says(n2, b"yes")
-        await hears(n1, b"yes")
-
-
-async def test_a_dial_through_a_cut_given_up_before_the_heal_never_was() -> None:
-    """Like a handshake that was not finished; a connection that stayed open is delivered."""
-    async with net() as one:
-        await one.cut(("n1", "n2"))
-        impatient = await one.dial("n1", "n2")
-        await says(impatient, b"impatient")
-        patient = await one.dial("n1", "n2")
-        await says(patient, b"patient")
-        await one.held(16)
-        impatient[1].close()
-        await one.held(7)
-        await one.heal()
-        await hears(await one.accept("n2"), b"patient")
-        assert one.accepted["n2"].empty()
-
-
-async def test_what_a_dead_speaker_said_is_delivered_at_the_heal_and_then_its_end() -> None:
-    """Until then the receiver does not even learn that the sender has ended."""
-    async with net() as one:
-        n1, n2 = await one.joined("n1", "n2")
-        await one.cut(("n1", "n2"))
-        await says(n1, b"last words")
-        await one.held(10)
-        n1[1].transport.abort()
-        await hears_nothing(n2)
-        await says(n2, b"to nobody")
-        await hears_nothing(n2)
-        await one.heal()
-        await hears(n2, b"last words")
-        await hears_the_end(n2)
-
-
-async def test_a_cut_by_reset_resets_what_crosses_it_old_and_new_and_the_heal_ends_that() -> None:
-    """Both ends notice it, though only one direction is named."""
-    async with net() as one:
-        n1, n2 = await one.joined("n1", "n2")
-        await one.cut_by_reset(("n2", "n1"))
-        for end in (n1, n2):
-            with pytest.raises(ConnectionResetError):
-                await within(end[0].read())
-        with pytest.raises(ConnectionResetError):  # while it connects, or right after
-            await within((await one.dial("n1", "n2"))[0].read())
-        assert one.accepted["n2"].empty()
-        await one.heal()
-        n1, n2 = await one.joined("n1", "n2")
-        await says(n1, b"again")
-        await hears(n2, b"again")
-
-
-async def test_where_nobody_listens_the_dialer_is_reset_at_once() -> None:
-    """Unless the reset itself is cut off, too: then at the heal."""
-    async with net() as one:
-        one.listeners["n2"].close()
-        with pytest.raises(ConnectionResetError):
-            await within((await one.dial("n1", "n2"))[0].read())
-        await one.cut(("n2", "n1"))
-        n1 = await one.dial("n1", "n2")
-        await hears_nothing(n1)
-        await one.heal()
-        with pytest.raises(ConnectionResetError):
-            await within(n1[0].read())
+        await one.do("a.n1 says after")
+        await one.do("a.n2 hears after")
 
 
 async def test_a_taken_port_is_reported() -> None:
@@ -270,6 +193,5 @@ async def test_a_taken_port_is_reported() -> None:
         with pytest.raises(control_client.Refused, match="in use"):
             await one.lines.ask("listen", timeout_s=WAIT_S, links=[
                 {"dialer": "n1", "listener": "n2", "host": HOST, "port": port, "to": [HOST, 1]}])
-        n1, n2 = await one.joined("n1", "n2")
-        await says(n1, b"still here")
-        await hears(n2, b"still here")
+        for step in ("a: n1 dials n2", "a.n1 says still-here", "a.n2 hears still-here"):
+            await one.do(step)

@@ -86,7 +86,7 @@ def response_of(one: Replica, *batches: Batch, hw: int = 0, diverging: EpochEnd 
     request = one.next_request()
     assert isinstance(request, FetchRequest)
     return FetchResponse(
-        now_ms=0, leader=2, asked=request, error=0, hw=hw, diverging=diverging, batches=batches
+        now_ms=0, leader=one.leader, asked=request, error=0, hw=hw, diverging=diverging, batches=batches
     )
 
 
@@ -126,6 +126,22 @@ def test_a_diverging_fetch_is_traced_with_where_it_diverges() -> None:
     traced(one, leads())
     (line,) = traced(one, fetch(2, 3, last=0))
     assert (line["event"], line["offset"], line["diverging"]) == ("fetch", 3, (0, 2))
+
+
+def test_a_follower_appends_and_learns_the_hw_and_a_truncation_takes_the_hw_along() -> None:
+    """With the leader's answer that it follows from."""
+    one = replica((0, 1, 0))
+    traced(one, leads(leader=2))
+    batches = [Batch(base_offset=2, last_offset=2, epoch=0), Batch(base_offset=3, last_offset=3, epoch=1)]
+    lines = {line["event"]: line for line in traced(one, response_of(one, *batches, hw=4))}
+    assert (lines["append"]["role"], lines["append"]["count"], lines["append"]["hw"]) == ("follower", 2, 0)
+    assert lines["append"]["epochs"] == [(0, 2), (1, 3)]
+    assert lines["checkpoint"]["value"][-1] == (1, 3)
+    assert (lines["hw"]["role"], lines["hw"]["hw"]) == ("follower", 4)
+    traced(one, leads(epoch=2, leader=3))
+    line, *_ = traced(one, response_of(one, diverging=EpochEnd(epoch=0, end_offset=2)))
+    assert (line["event"], line["from"], line["to"], line["hw"]) == ("truncate", 4, 2, 2)
+    assert line["answer"] == {"epoch": 0, "end": 2}
 
 
 def test_a_log_that_starts_anew_is_traced_as_a_truncation() -> None:

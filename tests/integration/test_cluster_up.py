@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from command_line import floodmark
 from confluent_kafka import Producer
-from run_processes import processes_of, wait_until_gone
+from run_processes import wait_until_gone
 
 from floodmark.harness.cluster.broker_requests import create_topics, once
 from floodmark.harness.commands import cluster as commands
@@ -142,17 +142,3 @@ def test_what_another_terminal_asks_is_done(
     assert up.process.wait(WAIT_S) == 0
     with pytest.raises(FloodmarkError, match="no cluster is up"):
         commands.state(up.folder)
-
-
-def test_nothing_survives_a_kill_with_a_broker_paused(tmp_path: Path) -> None:
-    """And the socket that it left is recognized as such."""
-    with cluster(tmp_path) as up:
-        assert commands.strike(up.folder, "pause", ["n1"]) == 0
-        assert len(processes_of(up.folder)) == 4  # itself, two brokers, the controller
-
-        up.process.kill()
-        up.process.wait(WAIT_S)
-
-        wait_until_gone(up.folder)
-        with pytest.raises(FloodmarkError, match="no longer up"):
-            commands.state(up.folder)

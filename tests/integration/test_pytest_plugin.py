@@ -110,16 +110,3 @@ def test_off(floodmark_cluster):
     assert "min.insync.replicas" in ran.stdout
     assert list((tmp_path / "kept").iterdir())
     wait_until("every process to be gone", lambda: not processes_of(tmp_path))
-
-
-@pytest.mark.cluster
-def test_a_cluster_ends_with_the_suite_that_was_killed(tmp_path: Path) -> None:
-    (tmp_path / "test_theirs.py").write_text(
-        "import os, signal\n\n"
-        "def test_killed(floodmark_cluster):\n"
-        "    cluster = floodmark_cluster(nodes=1)\n"
-        "    assert cluster.state()['running'] == ['n1']\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n")
-    ran = suite(tmp_path, "test_theirs.py")
-    assert ran.returncode == -9, ran.stdout
-    wait_until("every process to be gone", lambda: not processes_of(tmp_path))

@@ -119,20 +119,6 @@ def test_a_run_without_faults_settles_and_reads_back_all_it_wrote(tmp_path: Path
     assert phases == ["start", "main", "mend", "settle", "read", "collect"]
 
 
-def test_a_run_with_a_killed_leader_mends_and_loses_nothing(tmp_path: Path) -> None:
-    """A scripted send among the load, the leader killed at an ack and started again."""
-    folder = tmp_path / "run"
-    scripted = Entry(f="send", args={"sends": [{"partition": 0, "value": 17}]})
-    schedule = (scripted, *killed("leader", at_ack=50))
-    result, _ = carried_out(made(folder, place=SIMULATED, schedule=schedule, duration=1.0))
-    about = result.about
-    assert (about["ended"], about["settled"], about["missed"]) == ("done", True, [])
-    ops = assert_a_whole_history(folder, about)
-    assert [op.f for op in ops if op.process == -1] == ["kill", "start"]
-    assert any(send.value == 17 for op in ops if op.type is Type.OK for send in op.sends or ())
-    assert_final_reads_are_the_logs(folder, about, ops)
-
-
 def test_the_idempotent_producer_of_the_client_of_record_repeats_no_value(tmp_path: Path) -> None:
     """Beside a killed leader, with several batches in flight: what it sends again is in the logs once. A
     process is a producer of its own, and ends after as many sends as the load says."""

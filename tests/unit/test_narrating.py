@@ -10,13 +10,16 @@ from floodmark.broker.protocol.controller import Controller, ControllerConfig
 from floodmark.broker.protocol.messages import (
     CONSUMER,
     AlterPartitionResponse,
+    AlterTopic,
     Batch,
     CreateTopic,
+    DeleteTopic,
     EpochEnd,
     Expire,
     Fetch,
     FetchRequest,
     FetchResponse,
+    GrowTopic,
     Heartbeat,
     LeaderAndIsr,
     LogEndsRequest,
@@ -260,6 +263,38 @@ def test_a_bounce_that_is_overlooked_is_a_registration_that_is_not_fenced() -> N
     right = TracedController()
     right.create()
     assert events(right.register(1, "b")) == ["register", "elect"]
+
+
+def told(line: dict[str, Any]) -> str:
+    """An event of the controller in brief: its version, of whom, and why."""
+    whom = line.get("broker", f"{line.get('partition')} {line.get('leader')} in {line.get('epoch')}")
+    clean = {True: ", clean", False: ", unclean"}.get(line.get("clean"), "")
+    cause = f", {line['cause']}" if "cause" in line else ""
+    return f"{line['version']}: {line['event']} {whom}{clean}{cause}"
+
+
+def test_the_lines_of_a_controllers_life() -> None:
+    """Each change of a broker or a partition has a line; a config makes a version and no line."""
+    one = TracedController(unclean=True)
+    story = [
+        one.register(1, clean=True), one.register(2), one.heartbeat(1), one.heartbeat(2),
+        one.step(CreateTopic(now_ms=0, token=None, topic="log", topic_id="0" * 32, partitions=1,
+                             replication_factor=2, assignment=((1, 2),), configs={})),
+        one.step(AlterTopic(now_ms=0, token=None, topic="log", configs={"flush.messages": "1"})),
+        one.step(GrowTopic(now_ms=0, token=None, topic="log", partitions=2, assignment=((2, 1),))),
+        one.expire(1), one.expire(2), one.heartbeat(1),
+        one.step(DeleteTopic(now_ms=0, token=None, topic="log")),
+        one.step(CreateTopic(now_ms=0, token=None, topic="log", topic_id="1" * 32, partitions=1,
+                             replication_factor=1, assignment=((1,),), configs={})),
+    ]
+    assert [told(line) for lines in story for line in lines] == [
+        "1: register 1, clean", "2: register 2, unclean", "3: unfence 1", "4: unfence 2",
+        "5: elect 0 1 in 0, clean, created", "7: elect 1 2 in 0, clean, created", "8: fence 1",
+        "9: elect 0 2 in 1, clean, expired", "10: isr 1 2 in 0, expired", "11: fence 2",
+        "12: isr 0 -1 in 2, expired", "13: isr 1 -1 in 1, expired", "14: unfence 1",
+        "15: elect 0 1 in 3, unclean, heartbeat", "16: elect 1 1 in 2, unclean, heartbeat",
+        "18: elect 0 1 in 0, clean, created",
+    ]
 
 
 def test_durable_records_that_were_not_traced_are_traced_at_the_next_start() -> None:

@@ -1,5 +1,5 @@
 """Finds the nodes of run.json's `died` whose deaths the schedule explains: what a node cannot do without was
-unavailable for at least the node's own time-out.
+unavailable for at least the node's own time-out; or a fault was in force on it that may end a process.
 
 Rules
 1. A node cannot do without a majority of the controllers (or ZooKeeper): the processes that the nemesis names
@@ -10,6 +10,8 @@ Rules
    time-out is that of a registration; else that of a session. What had been available again for longer than
    the time-out explains nothing: by then the node had a new session.
 4. If run.json does not say when a node died, it may have been in any of its lives.
+5. A bad disk or too little memory explains a death from when it was begun until a session's time-out after it
+   was undone: nobody knows how long a death went unnoticed.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +27,9 @@ MS = 1_000_000
 # A broker's time-outs: Kafka's keys, of which the first in its config counts; and the value without any, ms.
 AT_START = ("zookeeper.connection.timeout.ms", "initial.broker.registration.timeout.ms"), 60_000
 IN_SESSION = ("zookeeper.session.timeout.ms", "broker.session.timeout.ms"), 9_000
+
+HARMS = frozenset(f for f, fault in FAULTS.items()
+                  if fault.may_end and fault.undone_by and not fault.of_process)  # fmt: skip
 
 Of = str | frozenset[str]  # whom a fault concerns: a process, or the two ends of a cut
 
@@ -100,7 +105,11 @@ def is_explained(folder: Folder, node: str, acts: Sequence[Act], controllers: Co
     of_brokers = [*outages_of(node, brokers, len(brokers), acts, until)]
     at_start, in_session = timeout_of(folder, node, *AT_START), timeout_of(folder, node, *IN_SESSION)
 
+    harms = [*harms_of(node, acts, until)]
+
     def is_excused(life: Span) -> bool:
+        if any(one.begin <= life.end and (not deaths or life.end <= one.end + in_session) for one in harms):
+            return True
         for outage in (*outages, *(one for one in of_brokers if one.begin <= life.begin)):
             timeout = at_start if outage.begin <= life.begin else in_session
             lasted = min(outage.end, life.end) - max(outage.begin, life.begin)
@@ -137,6 +146,15 @@ def outages_of(node: str, needed: Collection[str], enough: int, acts: Sequence[A
             since = NEVER
     if since < until:
         yield Span(since, until)
+
+
+def harms_of(node: str, acts: Sequence[Act], until: int) -> Iterator[Span]:
+    """When a fault that may end a process was in force on the node."""
+    for at, act in enumerate(acts):
+        if act.f in HARMS and node in act.nodes:
+            undone = (other.time for other in acts[at:]
+                      if not other.failed and undoes(other.f, other.nodes, act.f, node))
+            yield Span(act.began, next(undone, until))
 
 
 def lives_of(node: str, acts: Sequence[Act], deaths: Sequence[int], mended: Sequence[int]) -> Iterator[Span]:

@@ -23,12 +23,27 @@ def unexplained(world: World) -> Iterator[str]:
         deaths = whole(died_at.get(node)) if is_map(died_at) else []
         if deaths:
             explained = all(gave_up(world, node, last_start(world, node, death, deaths), death, known=True)
-                            for death in deaths)
+                            or harmed(world, node, death) for death in deaths)
         else:
-            explained = any(gave_up(world, node, start, end_of_life(world, node, start), known=False)
-                            for start in starts(world, node, deaths))
+            explained = harmed(world, node, None) or any(
+                gave_up(world, node, start, end_of_life(world, node, start), known=False)
+                for start in starts(world, node, deaths))
         if not explained:
             yield node
+
+
+def harmed(world: World, node: str, death: int | None) -> bool:
+    """Whether its disk was bad or its memory limited when it died, or within a session before."""
+    for f, mend in (("bad_disk", "mend_disk"), ("memory", "free_memory")):
+        for act in acts(world):
+            if act["f"] == f and node in nodes_of(act):
+                ends = [other["time"] for other in acts(world) if other["position"] > act["position"]
+                        and other["f"] == mend and "error" not in (other.get("fault") or {})
+                        and node in (nodes_of(other) or [node])]
+                end = min(ends, default=mended(world)[-1] if mended(world) else FOREVER)
+                if death is None or began(act) <= death <= end + time_out(world, node, starting=False):
+                    return True
+    return False
 
 
 def gave_up(world: World, node: str, start: int, end: int, *, known: bool) -> bool:

@@ -65,7 +65,7 @@ _STRUCK = """
                 or (not recovers and (died is null or list_contains(died, s.node)))) as wholly
         from acts s join run_facts r using (run) left join acts e on e.ended and not recovers
             and e.run = s.run and e.node = s.node and (e.index < s.index or disordered)
-        where s.lost and s.node is not null
+        where s.lost
         group by all)
     select run, node, index, began::hugeint as began, time::hugeint as time,
         if(wholly, index, ended.index) as until, if(wholly, time, ended.time) as until_time

@@ -205,10 +205,11 @@ def read_rows(path: Path, folder: Folder) -> None:
     except OSError:
         folder.rows_damaged = True
         return
-    folder.rows = [row for row in parsed if row is not None and is_row(row)]
-    there = {(row["node"], row["partition"]) for row in folder.rows}
+    good = [row for row in parsed if row is not None and is_row(row)]
+    there = {(row["node"], row["partition"]): row for row in reversed(good)}  # of two the first
+    folder.rows = [*there.values()]
     asked = {(node, int(key)) for key, spec in folder.run["partitions"].items() for node in spec["replicas"]}
-    folder.rows_damaged = len(folder.rows) < len(parsed) or not asked <= there
+    folder.rows_damaged = len(folder.rows) < len(parsed) or not asked <= there.keys()
 
 
 def is_row(row: Line) -> bool:

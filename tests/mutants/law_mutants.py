@@ -1,6 +1,6 @@
 """Mutants of the laws, made from their SELECTs: which of them no case of the corpus catches.
 
-    make law-mutants ARGS='[--journal FILE] [FAMILY...]'
+    make law-mutants ARGS='[--journal FILE] [FAMILY...]'      a family of laws, run_tables, or gates
 
 Each condition of a SELECT (a conjunct of WHERE, HAVING, QUALIFY, FILTER or of a join, a WHEN) is dropped and
 negated, each comparison shifted, each anti join made a semi join and each left join an inner one; DuckDB
@@ -16,14 +16,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import corpus
 import duckdb
+import gate_mutants
 import here
 import pyarrow as pa
+from corpus import Case
 
 from floodmark.checkers.judge.run_tables import FACTS, make_tables
 from floodmark.checkers.laws.families import FAMILIES
@@ -281,6 +284,30 @@ def results(
                     unit.restore()
 
 
+def of_laws(
+    judged: Sequence[tuple[Case, Path]], done: set[str], only: Sequence[str]
+) -> Iterator[tuple[str, list[int] | str]]:
+    """The mutants of SELECTs, of these families."""
+    if only and {*only} <= {"gates"}:
+        return
+    tables = here.tables_of([open_folder(path) for _, path in judged])
+    told = [run for run, (case, _) in enumerate(judged) if case.tells_examples]
+
+    def run_tables(unit: Unit) -> None:
+        """What may be claimed and what is permitted, as a family."""
+        make_tables(unit, {name: tables[name] for name in FACTS})
+
+    yield from results(tables, told, [run_tables, *FAMILIES], done, only)
+
+
+def of_gates(
+    judged: Sequence[tuple[Case, Path]], done: set[str], only: Sequence[str]
+) -> Iterator[tuple[str, list[int] | str]]:
+    """The mutants of what Python decides before."""
+    if not only or "gates" in only:
+        yield from gate_mutants.results(judged, done)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -288,20 +315,13 @@ def main() -> None:
     options.add_argument("--journal", type=Path, default=Path("law_mutants.jsonl"))
     options.add_argument("families", nargs="*")
     asked = options.parse_args()
-    with TemporaryDirectory() as root:
-        written = [(case, case.write(Path(root) / str(number))) for number, case in enumerate(corpus.cases())]
-        judged = [(case, folder) for case, path in written if (folder := open_folder(path)).judged]
-        tables = here.tables_of([folder for _, folder in judged])
-    told = [run for run, (case, _) in enumerate(judged) if case.tells_examples]
-
-    def run_tables(unit: Unit) -> None:
-        """What may be claimed and what is permitted, as a family."""
-        make_tables(unit, {name: tables[name] for name in FACTS})
-
     tried_before = asked.journal.read_text().splitlines() if asked.journal.exists() else []
     done: dict[str, list[int] | str] = dict(map(json.loads, tried_before))
-    with asked.journal.open("a") as journal:
-        for ident, seen in results(tables, told, [run_tables, *FAMILIES], {*done}, asked.families):
+    with asked.journal.open("a") as journal, TemporaryDirectory() as root:
+        written = [(case, case.write(Path(root) / str(number))) for number, case in enumerate(corpus.cases())]
+        judged = [(case, path) for case, path in written if open_folder(path).judged]
+        kinds = (of(judged, {*done}, asked.families) for of in (of_laws, of_gates))
+        for ident, seen in chain.from_iterable(kinds):
             done[ident] = seen
             print(json.dumps([ident, seen]), file=journal, flush=True)
     unseen = [ident for ident, seen in done.items() if not seen]

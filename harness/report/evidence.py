@@ -75,8 +75,8 @@ class Gathering:
         doubt = f"whether {found.get('permitted_by')} covers"
         one = Evidence(
             found=found, example=example, about=self.about,
-            perhaps=any(found["name"] in entry["names"] and doubt in str(entry["reason"])
-                        for entry in self.unknown),
+            perhaps=next((reason for entry in self.unknown if found["name"] in entry["names"]
+                          and doubt in (reason := str(entry["reason"]))), ""),
             partition=partition, offset=offset, value=int_in(example, "value"),
             epoch=int_in(example, "epoch"), event=None if line is None else self.files.event(line + 1),
         )

@@ -56,6 +56,11 @@ def partitions_in(about: Json) -> list[int]:
     return sorted(int(key) for key in mapping(about, "partitions") if key.isdecimal() and len(key) < 19)
 
 
+def mended_ns(about: Json) -> int:
+    """When the run itself had mended what its schedule left in force; MOST: never, or nobody knows."""
+    return max((time for time in items(about, "mended") if type(time) is int), default=MOST)
+
+
 # -- what the files show ------------------------------------------------------------------------------------
 
 
@@ -141,7 +146,7 @@ class Evidence:
     event: TraceLine | None = None
     copy_losses: tuple[TraceLine, ...] = ()  # lines that removed a copy after the ack
     acts: tuple[Op | TraceLine, ...] = ()  # faults and elections that permit it, or might
-    perhaps: bool = False  # permitted, but without proof
+    perhaps: str = ""  # permitted, but without proof: the judge's reason
     elections: tuple[TraceLine, ...] = ()  # for `diverged` all; for `end-offset-regressed` those in between
     skipped: tuple[int, Record] | None = None  # of a poll-skip: a record that was passed over, by offset
 

@@ -331,7 +331,7 @@ def why_permitted(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[st
         yield ("Here: the client's library itself repeated records under another producer id or "
                "epoch (`resent` in run.json); no broker can recognize such a repeat.")
     if evidence.perhaps:
-        yield "Perhaps: without a trace it is unknown whether that covers all of it."
+        yield f"Perhaps: {evidence.perhaps}."
     yield "With --strict it fails the gate."
 
 
@@ -457,9 +457,10 @@ def short(op: Op) -> str:
     fault = op.fault or {}
     kind = [text(fault, "kind")] if isinstance(fault.get("kind"), str) else []
     parts = [op.f, *([] if op.f in OF_LINKS and kind else map(str, items(fault, "nodes"))), *kind]
-    lost = [f"lost {each}" for each in mapping(fault, "lost_records").values()]
+    lost = [each for each in mapping(fault, "lost_records").values() if type(each) is int]
     if fault.get("lost") is True:
-        parts.append(f"({lost[0]})" if len(lost) == 1 else "(data lost)")
+        parts.append(f"(lost {sum(lost)})" if lost else "(data lost)")
+    parts += ["(failed)"] if fault.get("error") else []
     return " ".join([*parts, *(["(unclean)"] if fault.get("unclean") is True else [])])
 
 

@@ -109,7 +109,8 @@ def fault_text(op: Op) -> str:
     moment = fault.get("moment")
     parts = [" ".join([op.f, *named]), *grudge(fault.get("grudge")), *election(op, fault),
              failpoint(mapping(fault, "point")), *loss(fault),
-             asked_moment(moment) if isinstance(moment, Mapping) else "", op.error or ""]
+             asked_moment(moment) if isinstance(moment, Mapping) else "", op.error or "",
+             f"failed half-way: {error}" if (error := text(fault, "error")) else ""]
     return "; ".join(part for part in parts if part)
 
 

@@ -44,6 +44,7 @@ from floodmark.harness.report.model import (
     int_in,
     items,
     mapping,
+    mended_ns,
     partitions_in,
     text,
 )
@@ -152,7 +153,8 @@ def facts_of(folder: Path, verdict: Json | None = None, reading: Reading | None 
         ruled=ruling(verdict, about or None) if verdict is not None else None,
         events=tuple(Event(account=account, story=its_story)
                      for account, its_story in zip(reading.accounts, stories, strict=True)),
-        clients=seen, traced=trace, spans=spans_of(files.nemesis, max(seen.last_ns, trace.last_ns)),
+        clients=seen, traced=trace,
+        spans=spans_of(files.nemesis, min(mended_ns(about), max(seen.last_ns, trace.last_ns))),
         finals=tuple(final for final in finals if final is not None),
         standing=standing_of(run.folder) if findings else Standing(), problems=tuple(problems))
 
@@ -210,6 +212,7 @@ def page_of(facts: RunFacts) -> bytes:
     next_commands = [line.split(None, 1)[1] for line in verdict_text.next_commands(
         facts.folder, verdict, about or None)] if facts.verdict is not None else []
     once_more = "check" if facts.verdict is None else "rejudge"
+    mended = min(mended_ns(about), facts.last_ns)
     silent = silence_rows(facts)
     vega = library() if facts.clients.ops or facts.traced.is_there else ""  # "": there is nothing to draw
     return render(
@@ -222,7 +225,7 @@ def page_of(facts: RunFacts) -> bytes:
         acked=int_in(counts, "acked"), struck=facts.reading.strikes.struck,
         records=max(sizes, default=0) if records else None,
         seen=seen_lines(facts), silences=[row["label"] for row in silent],
-        availability=[availability(row, facts.last_ns) for row in facts.clients.faults],
+        availability=[availability(row, mended) for row in facts.clients.faults],
         same_event=verdict_text.SAME_EVENT,
         undone=[(said, verdict_text.shortened(entry["names"]), entry["reason"])
                 for key, said in (("unknown", "cannot tell"), ("not_made", "not made"))

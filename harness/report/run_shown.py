@@ -31,6 +31,7 @@ from floodmark.harness.report.model import (
     TraceLine,
     items,
     mapping,
+    mended_ns,
     partitions_in,
 )
 from floodmark.harness.report.narrative import narrate_finding
@@ -208,7 +209,7 @@ def read_story(file: LineFile, evidence: Evidence) -> Story:
             continue  # it came before the first line that the finding names
         shown = shown_by(op, evidence)
         if story.promise is None:
-            story.in_force, story.promise = force, op
+            story.in_force, story.promise = force if op.time < mended_ns(evidence.about) else [], op
             value = evidence.value if named else shown
         elif story.promise.type is Type.INVOKE and op.process == story.promise.process:
             story.promise = op  # its completion: the ack is the promise, not the request

@@ -292,7 +292,10 @@ def up_after(event: Line, up: str) -> str:
         return "" if up == "down" else up
     if text(event, "event") != "nemesis" or f not in FAULTS:
         return up
-    return "" if f in MENDS_ROLE else MENDS_ROLE.get(FAULTS[f].undone_by or "", up)
+    if f in MENDS_ROLE:  # a dead process is not resumed, but started
+        return up if (f, up) == ("resume", "down") else ""
+    role = MENDS_ROLE.get(FAULTS[f].undone_by or "", up)
+    return up if (role, up) == ("paused", "down") else role
 
 
 def state_of(node: str, log: ReplicaLog, up: str) -> dict[str, Any]:

@@ -159,7 +159,7 @@ class Span:
 
 
 def spans_of(nemesis: Sequence[Op], last_ns: int) -> tuple[Span, ...]:
-    """The spans of the nemesis's acts, in order; a fault that nothing mended lasts to the end."""
+    """The spans of the nemesis's acts, in order; a fault that none of them mended lasts to last_ns."""
     spans: list[Span] = []
     for op in nemesis:
         fields = op.fault or {}

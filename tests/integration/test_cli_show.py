@@ -153,7 +153,8 @@ def test_a_finding_shows_whose_fault_since_when_and_what_struck_in_between(overw
 
 
 def test_faults_before_the_promise_are_in_force_or_forgotten(tmp_path: Path) -> None:
-    """A pause that was not resumed when the record was acked is shown as in force; a healed cut is not."""
+    """A pause that was not resumed when the record was acked is shown as in force; a healed cut is not, nor
+    what the run itself had mended by then."""
     folder = golden(tmp_path, OVERWRITTEN)
     ops = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
 
@@ -167,6 +168,8 @@ def test_faults_before_the_promise_are_in_force_or_forgotten(tmp_path: Path) -> 
     out = floodmark("show", folder, "--finding", "lost-write").out
     assert "in force then: pause n2\n" in out
     assert " cut n1" not in out
+    edit_run(folder, mended=[0, 0])
+    assert "in force then" not in floodmark("show", folder, "--finding", "lost-write").out
 
 
 def test_a_finding_of_the_logs_alone_shows_them_side_by_side_once(tmp_path: Path) -> None:

@@ -170,12 +170,13 @@ def test_the_faults_that_permit_a_loss_are_named(folder: Path) -> None:
     early, *after = (
         fault_op(0, "power_cut", nodes=["n1"], lost=True), fault_op(3, "kill", nodes=["n1"]),
         fault_op(4, "power_cut", nodes=["n9"], lost=True), fault_op(5, "disk", nodes=["n2"], lost=False),
-        fault_op(6, "power_cut", nodes=["n2"], lost=True))
+        fault_op(6, "power_cut", nodes=["n2"], lost=True, error="no engine"))
     sent = [{**op, "index": at} for at, op in enumerate(SENT, 1)]
     write_lines(folder / "history.jsonl", [early, *sent, *after])
     found = {**LOST, "ops": [1, 2]}
     (account,) = accounts_of(folder, group("lost-write", found, by="fault budget"))
-    here = "Here: at 6.000 s power_cut n2; what was not fsynced is lost (history.jsonl:7). With"
+    here = ("Here: at 6.000 s power_cut n2; what was not fsynced is lost; failed half-way: no engine "
+            "(history.jsonl:7). With")
     assert here in account["why"]
 
 
@@ -189,6 +190,25 @@ def test_a_loss_that_a_fault_does_not_permit_says_why_not(
     run_json = {**RUN_JSON, "guarantees": {**RUN_JSON["guarantees"], "flush": flush}}
     (account,) = accounts_of(folder, group(), run_json=run_json)
     assert reason in account["why"]
+
+
+@pytest.mark.parametrize(("lost", "short"), [
+    ({"n1": 0, "n2": 0}, "power_cut n1 n2 (lost 0)"), ({"n1": 2, "n2": 3}, "power_cut n1 n2 (lost 5)"),
+    ({}, "power_cut n1 n2 (data lost)")])
+def test_a_power_cut_of_several_nodes_says_how_much_was_lost(
+        folder: Path, lost: dict[str, int], short: str) -> None:
+    fault = fault_op(2, "power_cut", nodes=["n1", "n2"], lost=True, lost_records=lost)
+    write_lines(folder / "history.jsonl", [*SENT, fault])
+    reading = verdict_text.reading_of(folder, {"findings": [group()]}, RUN_JSON)
+    assert dict(reading.summary)["struck"] == f"2.000 s {short}"
+
+
+@pytest.mark.parametrize("where", ["without a trace ", ""])
+def test_a_doubtful_permission_has_the_judges_reason(folder: Path, where: str) -> None:
+    """A trace does not always decide it either."""
+    reason = f"{where}nobody can say whether acks covers all of it"
+    (account,) = accounts_of(folder, group(by="acks"), unknown=[{"names": ["lost-write"], "reason": reason}])
+    assert f"Perhaps: {reason}." in account["why"]
 
 
 def test_the_unclean_election_is_named_from_the_trace_or_the_nemesis_op(folder: Path) -> None:

@@ -17,6 +17,7 @@ from timed_runs import TimedRun
 from floodmark.harness.campaign.plan import case_to_json
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.report.run_page import write_report
+from floodmark.harness.report.story import up_after
 from floodmark.harness.report.timeline import ReplicaLog
 from floodmark.harness.spec import RunSpec
 
@@ -251,6 +252,25 @@ def test_a_log_is_replayed_and_truncated_records_are_kept_until_they_are_back() 
 
     log.apply({"event": "append", "offset": 2, "count": 2, "epochs": [[0, 2]], "leo": 4, "hw": 2})
     assert (log.log, log.cut) == ([(0, 0, 4)], [(1, 3, 4)])  # offset 3 is there, but of another epoch
+
+
+@pytest.mark.parametrize(("acts", "up"), [
+    (["kill", "resume"], "down"), (["kill", "pause"], "down"), (["kill", "start"], ""),
+    (["pause", "kill", "resume"], "down"), (["pause", "resume"], ""), (["pause", "kill", "start"], "")])
+def test_a_dead_node_is_down_until_it_is_started(acts: list[str], up: str) -> None:
+    after = ""
+    for f in acts:
+        after = up_after({"event": "nemesis", "f": f}, after)
+    assert after == up
+
+
+def test_a_fault_that_the_run_mended_is_drawn_until_then(folder: Path) -> None:
+    """Not to the run's end, where it would seem to strike what came after settling."""
+    run_json = json.loads((folder / "run.json").read_text())
+    act = {"index": 0, "time": 5, "process": -1, "type": "info", "f": "pause", "fault": {"nodes": ["n2"]}}
+    (folder / "history.jsonl").write_text(json.dumps(act) + "\n")
+    (folder / "run.json").write_text(json.dumps({**run_json, "mended": [1_000_000, 2_000_000]}))
+    assert data(page(folder))["rows"]["bands"][0]["to"] == 2.0
 
 
 def test_availability_is_shown_as_measured(tmp_path: Path) -> None:

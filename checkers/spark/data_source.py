@@ -83,7 +83,7 @@ class Reader(DataSourceReader):
                 filled = 0
             parts[-1].append(work)
             filled += work.size
-        return [Part(works) for works in parts]
+        return [Part(works) for works in parts] or [Part(())]  # for none PySpark would make one of its own
 
     def _works(self) -> Iterator[Work]:
         kind = _OF_LINES.get(self._table)

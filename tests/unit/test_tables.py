@@ -134,6 +134,15 @@ def test_query_says_what_is_wrong(words: tuple[Any, ...], code: int, told: str) 
     assert told in answer.err
 
 
+def test_a_table_of_a_file_that_no_run_has_is_empty_for_spark() -> None:
+    """PySpark plans a partition of its own where a source has none, and asks the source to read that."""
+    from floodmark.checkers.spark.data_source import Reader
+
+    reader = Reader("trace", [str(GOLDEN / "a-kill-loses-the-tail")])
+
+    assert [list(reader.read(part)) for part in reader.partitions()] == [[]]
+
+
 @pytest.mark.spark
 def test_spark_reads_the_same_rows() -> None:
     """Of tables of all kinds: lines of each file, and what follows from a whole run."""

@@ -65,9 +65,14 @@ class Acks(click.Choice):  # type: ignore[type-arg]  # as above
         return str(super().convert("all" if value == "-1" else value, param, ctx))
 
 
+# In a run's folder, and in a campaign's.
+OURS = frozenset({"run.json", "history.jsonl", "replicas.jsonl", "trace.jsonl", "verdict.json",
+                  "campaign.json", "campaign.db", "journal.jsonl"})
+
+
 class WrittenFile(click.Path):
     """A file that the command writes, or replaces. Refused before any work: what must not be replaced (a
-    folder, a pipe, a link: /dev/stdout is one), and a file that another option names."""
+    folder, a pipe, a link: /dev/stdout is one; a file of a run), and a file that another option names."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -76,6 +81,9 @@ class WrittenFile(click.Path):
         file = Path(str(super().convert(value, param, ctx)))
         if file.is_symlink() or (file.exists() and not file.is_file()):
             self.fail(f"{file} exists and is no plain file; name another file", param, ctx)
+        if file.name in OURS and any(file.with_name(one).exists() for one in ("run.json", "campaign.json")):
+            self.fail(f"{file} would replace a file of the run or campaign in {file.resolve().parent}; name "
+                      "another file", param, ctx)
         others = {} if ctx is None else ctx.meta.setdefault(f"{__name__}.files", {})
         if others.setdefault(file.resolve(), param) is not param:
             self.fail(f"{others[file.resolve()].opts[0]} has {file} too: each needs a file of its own",

@@ -172,6 +172,21 @@ def test_a_path_that_a_file_of_ours_must_not_replace_is_refused_at_once(tmp_path
     assert (tmp_path / "link").is_symlink()
 
 
+@pytest.mark.parametrize(("command", "option", "file"), [
+    ("check", "--json", "verdict.json"), ("report", "--out", "run.json"),
+    ("reproduce", "--json", "run.json")])
+def test_a_file_of_a_run_is_not_replaced(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, option: str, file: str) -> None:
+    """--json has another form than verdict.json, and who stands in the folder may think of its name."""
+    folder = golden(tmp_path, "double-failover")
+    (folder / "verdict.json").write_text("{}")
+    before = (folder / file).read_bytes()
+    monkeypatch.chdir(folder)
+    answer = floodmark(command, ".", option, file)
+    assert (answer.code, f"a file of the run or campaign in {folder}" in answer.err) == (2, True), answer
+    assert (folder / file).read_bytes() == before
+
+
 @pytest.mark.parametrize("words", ["query FOLDER select_1 --csv FILE --json FILE",
                                    "check FOLDER --junit FILE --markdown ./FILE"])
 def test_two_options_that_name_one_file_are_usage(

@@ -230,7 +230,8 @@ def _guess_from_partition(
     for node in truth.isr if committing else ():
         if node != leader and node in view.unfenced and (
                 node in stage.faults.paused or node not in view.running):
-            yield (f"{node} is down and still in the ISR, so the high watermark waits for it: "
+            state = "paused" if node in stage.faults.paused else "down"
+            yield (f"{node} is {state} and still in the ISR, so the high watermark waits for it: "
                    f"`expire {node}` removes it")
     if committing and len(truth.isr) == 1 and len(stage.replicas.get(key, ())) > 1:
         yield (f"the ISR of partition {key} is {leader} alone: if min.insync.replicas is above 1 nothing is "

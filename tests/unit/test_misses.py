@@ -96,6 +96,8 @@ def test_a_partition_is_described_as_the_controller_and_each_replica_report_it()
       "`elect NODE unclean`"]),
     ("n1.hw == 6", look(running=("n1", "n2")), after(("kill", "n3")),
      ["n3 is down and still in the ISR, so the high watermark waits for it: `expire n3` removes it"]),
+    ("n1.hw == 6", look(), after(("pause", "n3")),
+     ["n3 is paused and still in the ISR, so the high watermark waits for it: `expire n3` removes it"]),
     ("n1.leo == 7", look(running=("n1", "n2")), after(("kill", "n3")), []),  # the LEO waits for no follower
     ("ack 4", look(isr=("n1",)), after(),
      ["the ISR of partition 0 is n1 alone: if min.insync.replicas is above 1 nothing is committed or "

@@ -198,15 +198,16 @@ def has_headers(cluster: Cluster, topic: str) -> bool:
 def schedule_of(spec: RunSpec) -> PlannedSchedule:
     """The schedule on a cluster of floodmark's own, of the file or by the seed."""
     config = spec.broker_config
+    of_topic = {**pairs(spec.topic_config, "-t"), **spec.topics.get(TOPIC, {})}
+    keys = {**broker_keys(config), **broker_keys(of_topic)}  # as the topic has them
     return make_schedule(PlanningContext(
         spec=spec,
         nodes=spec.node_names,
         leaders=spec.node_names[:spec.partitions],  # as spread() places them
-        min_insync_replicas=whole_number(LEAST_ISR, {
-            **config, **pairs(spec.topic_config, "-t"), **spec.topics.get(TOPIC, {})}[LEAST_ISR]),
+        min_insync_replicas=whole_number(LEAST_ISR, keys[LEAST_ISR]),
         unsupported=catalog.unsupported_nemeses(spec.kafka, spec.rules),
         # At recovery Kafka does not flush what a killed broker had only written: a power cut may lose it.
-        flush_every=spec.kafka is None and broker_keys(config).get(FLUSH) == "1",
+        flush_every=spec.kafka is None and keys.get(FLUSH) == "1",
         session_s=whole_number(SESSION, config.get(SESSION, str(round(1000 * SESSION_S)))) / 1000,
     ))
 

@@ -151,3 +151,12 @@ def test_kafka_may_lose_by_a_power_cut_what_it_should_have_flushed() -> None:
         return max(len(entry.nodes) for entry in planned.schedule if entry.f == "power_cut")
 
     assert struck_at_once(None) > struck_at_once("2.8.2") == 1
+
+
+@pytest.mark.parametrize(("broker", "topic", "together"), [
+    ("1", None, True), ("1", "9", False), ("9", "1", True)])
+def test_a_topics_own_flush_decides_how_many_nodes_may_lose_power(
+        broker: str, topic: str | None, together: bool) -> None:
+    made = schedule_of(RunSpec(nemesis="power", duration=60.0, seed=5, config=(f"flush.messages={broker}",),
+                               topic_config=() if topic is None else (f"flush.messages={topic}",)))
+    assert (max(len(entry.nodes) for entry in made.schedule if entry.f == "power_cut") > 1) is together

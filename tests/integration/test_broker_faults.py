@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka_requests import delete
 from raw import Raw, batch, produce_body
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
 from floodmark.broker.protocol import errors
-from floodmark.broker.storage.durability_side_file import DurabilitySideFile, Note
 from floodmark.broker.wire.api_keys import (
     CREATE_PARTITIONS,
-    DELETE_TOPICS,
     INCREMENTAL_ALTER_CONFIGS,
     PRODUCE,
 )
 from floodmark.broker.wire.codec import make, milliseconds, request_parts
-from floodmark.harness.cluster.reference.power_loss import power_cut
 
 pytestmark = pytest.mark.cluster
 
@@ -69,13 +67,6 @@ def acked(cluster: RealBrokers, topic: str, node: int, *values: bytes) -> list[i
     return [offset for _, offset in answers]
 
 
-def start_follower(cluster: RealBrokers, topic: str, node: int) -> None:
-    """Starts the node; returns when its replica is in the ISR of broker 1."""
-    cluster.start(node)
-    wait_for(f"broker {node} to follow", lambda: cluster.replica(node, topic).get("leader") == 1)
-    cluster.wait_isr(topic, 1, 2, 3)
-
-
 def values_at(cluster: RealBrokers, topic: str, node: int) -> bytes:
     """All bytes of the log below the HW."""
     found = b""
@@ -87,28 +78,6 @@ def values_at(cluster: RealBrokers, topic: str, node: int) -> bytes:
                 return found
             found += bytes(part.records)
             offset = part.high_watermark
-
-
-def test_a_broker_flushes_what_it_had_only_written_when_it_was_killed(cluster: RealBrokers) -> None:
-    """Killed between the write and the fsync of a record (the side file is as it was before the fsync), it
-    comes back into the ISR with that record: a power cut must not take it any more."""
-    topic = made(cluster, "flushed", **{"flush.messages": "1"})
-    acked(cluster, topic, 1, b"v-1", b"v-2")
-    wait_for("broker 3 to have both", lambda: cluster.replica(3, topic)["leo"] == 2)
-    segment = f"{topic}-0/00000000000000000000.log"
-    durable = cluster.folder / "n3.durable"
-    cluster.end(3)
-    notes = DurabilitySideFile.open(durable)
-    assert notes.get(segment) == Note(length=(cluster.log_dir(3) / segment).stat().st_size)
-    notes.note(segment, (cluster.log_dir(3) / segment).stat().st_size // 2)
-    notes.close()
-    start_follower(cluster, topic, 3)
-    cluster.end(3)
-
-    lost = power_cut(durable, cluster.log_dir(3))
-
-    start_follower(cluster, topic, 3)
-    assert lost.kept[f"{topic}-0"] == 2
 
 
 def test_an_orderly_stop_moves_leadership_first(cluster: RealBrokers, topic: str) -> None:
@@ -163,13 +132,6 @@ def test_a_new_leader_is_asked_at_once(patient: RealBrokers) -> None:
 
 
 # -- topics -------------------------------------------------------------------------------------------------
-
-
-def delete(raw: Raw, topic: str) -> int:
-    cls, parts = request_parts(DELETE_TOPICS, 6)
-    asked = make(parts.DeleteTopicState, name=topic, topic_id=None)
-    answer = raw.ask(DELETE_TOPICS, 6, make(cls, topics=(asked,), timeout=milliseconds(9000)))
-    return int(answer.responses[0].error_code)
 
 
 def alter(raw: Raw, topic: str, name: str, value: str) -> int:

@@ -34,9 +34,11 @@ from floodmark.broker.protocol.messages import (
 from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from floodmark.broker.testing.bugs import rules_for
 from floodmark.broker.testing.trace_events import (
+    RecoveredLogSummary,
     controller_lines,
     missing_lines,
     replica_lines,
+    start_lines,
     take_snapshot,
 )
 
@@ -210,6 +212,21 @@ def test_an_ack_names_the_isr_as_its_leader_counts_it() -> None:
     assert traced(one, fetch(3, 1))[-1]["isr"] == ISR
 
 
+def test_a_follower_that_learns_of_another_isr_has_no_line() -> None:
+    one = replica()
+    traced(one, leads(leader=2))
+    assert traced(one, leads(leader=2, isr=(2, 3), partition_epoch=5)) == []
+
+
+def test_a_start_has_a_line_of_its_own_and_one_for_each_log() -> None:
+    log = RecoveredLogSummary(topic="log", partition=0, log_start=1, leo=3, hw=2,
+                              batches=[Batch(base_offset=1, last_offset=2, epoch=4)])
+    own, found = start_lines(False, [log])
+    assert own == {"event": "start", "clean": False}
+    assert found == {"event": "start", "topic": "log", "partition": 0, "epoch": -1, "leo": 3, "hw": 2,
+                     "clean": False, "log_start": 1, "epochs": [(4, 1)]}
+
+
 # -- the controller ---------------------------------------------------------------------------------------
 
 
@@ -298,13 +315,15 @@ def test_the_lines_of_a_controllers_life() -> None:
 
 
 def test_durable_records_that_were_not_traced_are_traced_at_the_next_start() -> None:
-    """All of them, from any version; none where all were traced; broker records without a line count too."""
+    """All of them, from any version; none where all were traced. Records without a line (of a broker, of
+    configs) count too."""
     controller = TracedController()
     lines = controller.create()
+    controller.step(AlterTopic(now_ms=0, token=None, topic="log", configs={"flush.messages": "1"}))
     controller.heartbeat(3, stopping=True)
     lines = [dict(line) for line in missing_lines(controller.journal, 0)]
     assert events(lines) == ["register"] * 3 + ["unfence"] * 3 + ["elect", "isr"]
-    assert [line["version"] for line in lines] == [1, 2, 3, 4, 5, 6, 7, 9]
-    for version in range(10):
+    assert [line["version"] for line in lines] == [1, 2, 3, 4, 5, 6, 7, 10]
+    for version in range(11):
         rest = [line for line in lines if line["version"] > version]
         assert events([dict(line) for line in missing_lines(controller.journal, version)]) == events(rest)

@@ -38,14 +38,13 @@ from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.schedule_outcome import missed_entries_text
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
-from floodmark.harness.spec import DRAWN, FIXED, RunSpec, decoded
+from floodmark.harness.spec import CLUSTER_OPTIONS, DRAWN, FIXED, OPTIONS, RunSpec, decoded
 from floodmark.harness.verdict import EXIT_VALID, Policy
 
 CLUSTER_MODULE = "floodmark.harness.commands.cluster"
-CLUSTER_KEYWORDS = ("cluster", "kafka", "topic_config", "nodes", "rules", "bugs", "config", "links")
-RUN_KEYWORDS = (*CLUSTER_KEYWORDS,
-             "workload", "concurrency", "rate", "partitions", "replication_factor", "acks",
-             "nemesis", "interval", "overspend", "schedule", "trace", "settings", "seed", "duration")
+# `schedule` may be data, too. The fixtures choose the folders, and have no cluster of a user's own.
+RUN_KEYWORDS = tuple(name.removesuffix("_file") for name, about in OPTIONS.items()
+                     if name not in ("out", "bootstrap") and about.own_cluster != "takes")
 SCENARIO_KEYWORDS = ("scenario", "rules", "bugs", "config", "cluster")
 GATE_KEYWORDS = ("strict", "allow", "allow_unknown")
 SEED = 1  # of a schedule without a seed
@@ -116,7 +115,9 @@ def judged_run(folder: Path, keywords: Keywords) -> JudgedRun:
     nothing to judge."""
     refuse_a_running_loop()
     given = {name: value for name, value in keywords.items() if name not in GATE_KEYWORDS}
-    policy = gate(strict=bool(keywords.get("strict", False)), allow=tuple(keywords.get("allow", ())),
+    allow = keywords.get("allow", ())
+    policy = gate(strict=bool(keywords.get("strict", False)),
+                  allow=(allow,) if isinstance(allow, str) else tuple(allow),
                   allow_unknown=bool(keywords.get("allow_unknown", False))).policy
     if "scenario" in given:
         return judged(made(scenario_play(folder, given)), policy)
@@ -262,8 +263,8 @@ class ClusterUp:
 def cluster_up(folder: Path, keywords: Keywords) -> Iterator[ClusterUp]:
     """A context with a cluster in a process of its own, which ends with this one."""
     refuse_a_running_loop()
-    spec = decoded_keywords("floodmark_cluster", keywords, CLUSTER_KEYWORDS)
-    options = {"out": str(folder), **{name: getattr(spec, name) for name in CLUSTER_KEYWORDS}}
+    spec = decoded_keywords("floodmark_cluster", keywords, CLUSTER_OPTIONS)
+    options = {"out": str(folder), **{name: getattr(spec, name) for name in CLUSTER_OPTIONS}}
     log = folder.with_name(f"{folder.name}.log")
     with log.open("wb") as screen, subprocess.Popen(
         [sys.executable, "-P", "-m", CLUSTER_MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -40,15 +40,16 @@ KILL = {"f": "kill", "nodes": ["n1"]}
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"nodez": 3}, "floodmark_run does not know 'nodez'; valid: cluster, kafka, "),
+        ({"nodez": 3}, "floodmark_run does not know 'nodez'; valid: cluster, nodes, "),
         ({"scenario": "double-failover", "nodes": 5}, "does not know 'nodes'; valid: scenario, rules"),
         ({"scenario": "nothing"}, "no scenario 'nothing'"),
-        ({"scenario": "Z06"}, "that is 2 scenarios"),
+        ({"scenario": "Z06"}, "Z06 is 2 scenarios"),
         ({"nemesis": "crsh"}, "no nemesis 'crsh'"),
         ({"settings": "draw"}, "settings is 'draw'; valid: fixed, drawn"),
         ({"nemesis": "crash", "schedule": [KILL]}, "exclude each other"),
         ({"schedule": [{**KILL, "nodes": ["n9"]}]}, "n9"),
         ({"allow": ["lost-writes"]}, "no finding is called 'lost-writes'"),
+        ({"allow": "lost-writes"}, "no finding is called 'lost-writes'"),
     ],
 )
 def test_invalid_keywords_start_nothing(tmp_path: Path, words: dict[str, Any], message: str) -> None:

@@ -386,7 +386,7 @@ def cells_of(files: RunFiles, node: str, partition: int, wanted: range) -> dict[
         return {}
     cells: dict[int, Cell] = {}
     for _, row in rows:
-        value = "control" if row.get("value") is None else row["value"]
+        value = "other" if row.get("value") is None else row["value"]  # control, or another producer's
         remarks = [word for word, is_so in (
             ("bad crc", row.get("crc_ok") is False), ("aborted", row.get("aborted") is True)) if is_so]
         cells[row["offset"]] = " ".join([f"{row.get('epoch')}/{value}", *remarks]), row.get("crc")

@@ -234,6 +234,15 @@ def test_the_logs_side_by_side_at_an_offset(tmp_path: Path) -> None:
         "LEO", "HW"]
 
 
+def test_a_record_that_the_run_did_not_send_need_not_be_a_control_record(tmp_path: Path) -> None:
+    folder = golden(tmp_path, PARTED)
+    rows = [json.loads(line) for line in (folder / "logs" / "n2.jsonl").read_text().splitlines()]
+    write_lines(folder / "logs" / "n2.jsonl", [{**row, "value": None} for row in rows])
+    out = floodmark("show", folder, "--offset", 1).out
+    assert re.search(r"  > +1 .* \d+/other", out)
+    assert "control" not in out
+
+
 def test_a_dump_in_parquet_is_read_as_well(tmp_path: Path) -> None:
     """The same columns, the same picture."""
     folder = golden(tmp_path, PARTED)

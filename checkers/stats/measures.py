@@ -10,7 +10,6 @@ import duckdb
 
 from floodmark.checkers.read.facts import HistoryFacts
 from floodmark.checkers.read.folder import Folder, is_int
-from floodmark.checkers.read.tables import Parsed
 from floodmark.checkers.stats.clients import database_of, read_history
 from floodmark.checkers.stats.protocol import FIGURES, figures_of, load_events
 from floodmark.checkers.stats.spans import fault_spans
@@ -122,19 +121,7 @@ def measured(folder: Folder) -> Row:
     """The row of KEPT. FloodmarkError if there is nothing to measure; OSError if a file cannot be read."""
     refuse_unfit(folder)
     assert folder.history is not None
-    return measures_of(folder, list(read_history(folder.history, folder.special)))
-
-
-def refuse_unfit(folder: Folder) -> None:
-    """FloodmarkError if there is nothing to measure."""
-    if not folder.judged or folder.history is None:
-        words = [words for _, words in folder.reasons]
-        of_history = [why for why in words if why.startswith("history.jsonl")]
-        raise FloodmarkError((of_history or words or ["there is no history.jsonl"])[0])
-
-
-def measures_of(folder: Folder, history: Sequence[Parsed]) -> Row:
-    """The row, for a history that was read."""
+    history = list(read_history(folder.history, folder.special))
     facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
     about, seed = folder.about, folder.about.get("seed")
     with database_of(history, folder.special) as database:
@@ -156,6 +143,14 @@ def measures_of(folder: Folder, history: Sequence[Parsed]) -> Row:
            for name, of in (("max_unavailable_s", "gap_s"), ("max_recovery_s", "recovery_s"))},
         "of_faults": [{name: row[name] for name in FAULT.names} for row in faults],
     }  # fmt: skip
+
+
+def refuse_unfit(folder: Folder) -> None:
+    """FloodmarkError if there is nothing to measure."""
+    if not folder.judged or folder.history is None:
+        words = [words for _, words in folder.reasons]
+        of_history = [why for why in words if why.startswith("history.jsonl")]
+        raise FloodmarkError((of_history or words or ["there is no history.jsonl"])[0])
 
 
 def fault_rows(database: duckdb.DuckDBPyConnection, facts: Sequence[HistoryFacts]) -> list[Row]:

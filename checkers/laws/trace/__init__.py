@@ -27,7 +27,7 @@ of the same partition, with a lower seq.
                       empty one: the log has been empty since that start
     top_epoch         the highest epoch of its roles before
     led_epoch, led_hw of its last line before as leader
-    ruled_epoch, ruled_isr, ruled_partition_epoch
+    ruled_isr, ruled_partition_epoch
                       of its last line before as controller
     epoch_start       where this line's epoch begins, if the node's last become_leader, this line's own
                       included, was in that epoch
@@ -63,13 +63,12 @@ rulings, truncations, roles, and lines that commit. It shows what was surely bef
     crowded           another node has a line so near that it may have come first
     committed         the highest commits_to by then, including those of the node's own lines up to this one,
                       however near they are; null: nothing
-    committed_epoch   the highest epoch of a leader that had committed anything, without this line
     leader_epoch, leader_hw
                       the highest epoch in which a leader had written a line, its highest HW
     opened_epoch, opened_start
                       the highest epoch that had begun, and where
-    isr_epoch, isr    the controller's last line; of a ruling: the line before it
-    ruling_near       another line of the controller is so near that it may have come first; of a ruling: true
+    isr_epoch, isr    the controller's last line
+    ruling_near       another line of the controller is so near that it may have come first
 
 moments: one row for each cluster of lines (none of them surely apart from the one before) that ends crowded,
 or in which a broker was unfenced: the state after all of its lines, until the next line of any node.

@@ -8,11 +8,10 @@ def only_active(rows: str, *, latest: str = "time") -> str:
     together, not compared pair by pair."""
     return f"""
         with asked as (
-            select *, ({latest}) - clock_error as begun_by from ({rows})
+            select *, ({latest}) - clock_error - 1 as since from ({rows})
         ), times as (
             select run, node as who, since, max(until) over (partition by run, node order by since) as ended
             from active_brokers
         )
-        select asked.* exclude (begun_by) from asked asof join times
-            on asked.run = times.run and asked.who = times.who and asked.begun_by > times.since
+        select asked.* exclude (since) from asked asof join times using (run, who, since)
         where times.ended > asked.time + asked.clock_error"""

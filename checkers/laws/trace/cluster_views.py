@@ -44,8 +44,7 @@ _PLACES = """select row_number() over (order by run, partition) - 1 as place, ru
 _LINES = f"""
     select line, place, node, seq, time, timeline.clock_error, event, epoch, leo, hw, leads, ruling,
         log_known, found_empty, epoch_start, commits_to, had_committed,
-        list_position(replicas, node) as replica,
-        {_APPENDED} as appended_epoch, {_APPENDED_TO} as appended_to
+        list_position(replicas, node) as replica, {_APPENDED} as appended_epoch, {_APPENDED_TO} as appended_to
     from timeline join traced_places using (run, partition)
     where event not in ('fetch', 'isr_proposed') or hw > last_hw or commits_to is not null"""
 _OF_LINE = ["node", "seq", "time", "clock_error"]
@@ -73,7 +72,6 @@ class SoFar:
     """For every row the row up to it, itself included, that has the highest value of its kind; -1: none."""
 
     commits: Rows  # by commits_to
-    committing: Rows  # by the epoch of the committing leader
     leads: Rows  # by the epoch and HW of the leader
     opened: Rows  # by epoch and where it began
     ruling: Rows  # the controller's last line
@@ -113,10 +111,8 @@ def so_far_of(order: InTime) -> SoFar:
     lines, first = order.lines, order.first
     epoch, time, seq = (numbers(lines[name]) for name in ("epoch", "time", "seq"))
     upto, hw, start = (numbers(lines[name]) for name in ("commits_to", "hw", "epoch_start"))
-    is_commit = flags(lines["commits_to"].is_valid())
     return SoFar(
-        commits=highest_row(is_commit, first, upto),
-        committing=highest_row(is_commit, first, epoch),
+        commits=highest_row(flags(lines["commits_to"].is_valid()), first, upto),
         leads=highest_row(flags(lines["leads"]), first, epoch, hw),
         opened=highest_row(flags(lines["epoch_start"].is_valid()), first, epoch, start),
         ruling=highest_row(flags(lines["ruling"]), first, time, seq, epoch),
@@ -145,13 +141,12 @@ def views_of(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: p
     commits = as_of(so_far.commits, surely)
     own, others = lines["had_committed"].take(pa.array(rows)), column_at(lines["commits_to"], commits)
     leads, opened = as_of(so_far.leads, surely), as_of(so_far.opened, surely)
-    ruling = as_of(so_far.ruling, surely)
+    ruling = np.where(flags(lines["ruling"])[rows], rows, as_of(so_far.ruling, surely))
     return pa.table(
         of_lines(order, rows, places, *_OF_LINE, "event", "epoch", "leo", "ruling", "commits_to")
         | {
             "crowded": pa.array(order.crowded[rows]),
             "committed": pc.max_element_wise(own, others),
-            "committed_epoch": column_at(lines["epoch"], as_of(so_far.committing, surely)),
             "leader_epoch": column_at(lines["epoch"], leads),
             "leader_hw": column_at(lines["hw"], leads),
             "opened_epoch": column_at(lines["epoch"], opened),

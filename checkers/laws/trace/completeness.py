@@ -25,24 +25,23 @@ earlier epochs are
 
 Tables made, all of them empty or nearly empty in a healthy run:
 
-    short_leaders   lines with which a node begins to lead, with a LEO below what was committed: line, run,
-                    partition, node, seq, time, clock_error; epoch; leo; committed: no commit that was surely
-                    before this line reaches further; is_newest: none of them was by a leader of a later epoch
+    short_leaders   lines with which a node begins to lead, with a LEO below what was surely committed before:
+                    line, run, partition, node, seq, time, clock_error, epoch, leo
     short_members   members of the controller's ISR, active, with a LEO below what was committed: run,
                     partition, who, leo; node, seq, time: of the first and the last line that shows this LEO;
                     committed: as then
-    epochs          what was committed of each epoch: run, partition, written (null: unknown), lo, hi; first:
-                    time of its first commit
+    epochs          what was committed of each epoch: run, partition, written (-1: unknown), lo, hi
     mixed_spans     spans of replicas (epoch_spans.py) that overlap what was committed of another epoch
     candidate_spans those of replicas that were candidates meanwhile, as far as they reached when the replica
                     was one for the last time; surely: what came up to this time had surely happened by then
     unsafe_cuts     truncations of an epoch of which a record there or above had surely been committed before:
-                    run, partition, node, line, seq, time, epoch (of the line); written, lo, hi; cut_to
+                    run, partition, node, line, seq, time, epoch (of the line); written, lo, upto; cut_to
     suspected       run, partition of all these; if there are none, the next tables are not made, nor findings
     missing         one row for each range of records of one epoch that a replica lacks, by law, run,
                     partition, who (the replica), and about (for leaders and truncations the line, for
                     candidates the epoch of the records: one finding each); written, lo, hi: the records;
-                    number: in the order of these and, for one finding, from the lowest records on;
+                    number: in the order of these and, for one finding, from the lowest records on; lot: one
+                    number for the same run, partition and epoch of records;
                     node, seq, time: of the line that shows it; how, seen, upto: for the sentence; led: the
                     epoch in which that line's node leads or follows; timed: an excuse must come before it
 """
@@ -53,11 +52,7 @@ from floodmark.checkers.laws.trace.epoch_spans import END_OF_APPEND
 from floodmark.checkers.laws.trace.excuses import excuses
 from floodmark.checkers.laws.unit import Unit
 
-LAWS = (
-    finding_names.LEADER_INCOMPLETE,
-    finding_names.CANDIDATE_INCOMPLETE,
-    finding_names.UNSAFE_TRUNCATION,
-)
+LAWS = (finding_names.LEADER_INCOMPLETE, finding_names.CANDIDATE_INCOMPLETE, finding_names.UNSAFE_TRUNCATION)
 LEADER, CANDIDATE, TRUNCATION = LAWS
 
 
@@ -80,27 +75,20 @@ def completeness(unit: Unit) -> None:
 
 
 _SHORT_LEADERS = """
-    select line, run, partition, node, seq, time, clock_error, epoch, leo, committed,
-        coalesce(not crowded and committed_epoch <= epoch, false) as is_newest
+    select line, run, partition, node, seq, time, clock_error, epoch, leo
     from views where event = 'become_leader' and committed > leo"""
 
 # Checked after a line, after all of a cluster of lines that are in no order, or when a member is unfenced.
 _LACKING = """
-    select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.time, v.clock_error, v.time as latest,
+    select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.time, v.clock_error, v.latest,
         v.committed
-    from members m join views v using (line) left join timeline t on v.ruling and v.line = t.line
-    where not m.moment and (m.log_known or m.found_empty) and m.leo < v.committed
-        and not v.crowded
-        and (v.ruling or v.commits_to is not null
-            or v.event in ('truncate', 'become_leader', 'become_follower'))
-        and list_contains(case when v.ruling then t.isr else v.isr end, m.node)
-    union all
-    select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.time, v.clock_error,
-        coalesce(v.ends, 9223372036854775807) as latest, v.committed
-    from members m join moments v using (line)
-    where m.moment and (m.log_known or m.found_empty) and m.leo < v.committed
-        and list_contains(v.isr, m.node)
-        and (v.ends is null or v.time + v.clock_error < v.ends)"""
+    from members m join (
+        select line, node, seq, time, clock_error, committed, isr, time as latest, false as moment
+        from views where not crowded and (event <> 'ack' or commits_to is not null)
+        union all by name
+        select * exclude (ends), coalesce(ends, 9223372036854775807) as latest, true as moment
+        from moments) v using (line, moment)
+    where (m.log_known or m.found_empty) and m.leo < v.committed and list_contains(v.isr, m.node)"""
 # Of all the times at which a log ended there, the first and the last are checked: by the last another epoch
 # may have been committed beyond.
 _SHORT_MEMBERS = f"""
@@ -113,25 +101,25 @@ _SHORT_MEMBERS = f"""
     select distinct run, partition, who, leo, unnest([first, last], recursive := true) from ends"""
 
 _EPOCHS = """
-    select run, partition, written, min(lo) as lo, max(hi) as hi, min(time) as first
+    select run, partition, coalesce(written, -1) as written, min(lo) as lo, max(hi) as hi
     from committed group by all"""
 
 # Of the epochs that begin below the span's end, the one that begins last, or an earlier one that reaches
 # beyond the span's begin.
 _MIXED_SPANS = """
     with below as (
-        select run, partition, written, lo as low, hi as top, max(hi) over (
+        select run, partition, written, lo + 1 as hi, hi as top, max(hi) over (
             partition by run, partition order by lo, written
             rows between unbounded preceding and 1 preceding) as top_before
-        from epochs where written is not null),
+        from epochs),
     last_below as (
-        select run, partition, low, arg_max(written, written) as written, arg_max(top, written) as top,
+        select run, partition, hi, max(written) as written, arg_max(top, written) as top,
             arg_max(top_before, written) as top_before
         from below group by all)
-    select s.*, t.clock_error from (select *, hi - 1 as last from epoch_spans where epoch is not null) s
-    join traced t on s.run = t.run and s.partition = t.partition and list_contains(t.replicas, s.node)
-    asof join last_below b on s.run = b.run and s.partition = b.partition and s.last >= b.low
-    where (b.written <> s.epoch and b.top > s.lo) or b.top_before > s.lo"""
+    select s.*, t.clock_error from epoch_spans s join traced t using (run, partition)
+    asof join last_below b using (run, partition, hi)
+    where list_contains(t.replicas, s.node)
+        and (b.written <> s.epoch and b.top > s.lo or b.top_before > s.lo)"""
 
 _BIGINT = f"least(%s, {(1 << 63) - 1})::bigint"
 # A replica surely is a candidate from each ruling that has it in the ISR until the next ruling, while it is
@@ -145,124 +133,98 @@ _CANDIDATE_SPANS = f"""
     in_isr as (
         select *, unnest(isr) as node, time + clock_error as since, next - clock_error as until from rulings),
     candidates as (
-        select i.run, i.partition, i.node, greatest(i.since, a.since + i.clock_error) + 1 as since,
-            least(i.until, a.until - i.clock_error) - 1 as until
-        from in_isr i join (select run, node, since::hugeint as since, until::hugeint as until
-            from active_brokers) a using (run, node)
-        where greatest(i.since, a.since + i.clock_error) + 1 < least(i.until, a.until - i.clock_error)),
+        select run, partition, node, greatest(i.since, a.since::hugeint + clock_error) + 1 as since,
+            least(i.until, a.until::hugeint - clock_error) - 1 as until
+        from in_isr i join active_brokers a using (run, node)),
     last_times as (
-        select run, partition, node, since, max(until) over (
-            partition by run, partition, node order by since) as until
-        from candidates),
+        select run, partition, node, since as until, max(until) over (
+            partition by run, partition, node order by since) as ended
+        from candidates where since <= until),
     spans as (
         select *, born_time::hugeint + clock_error + 1 as since,
             coalesce(gone, 1::hugeint << 64) - clock_error - 1 as until
         from mixed_spans),
     seen as (
-        select s.* exclude (since, until), {_BIGINT % "least(s.until, c.until) - s.clock_error - 1"} as surely
-        from spans s asof join last_times c on s.run = c.run and s.partition = c.partition
-            and s.node = c.node and s.until >= c.since
-        where least(s.until, c.until) >= s.since)
-    select s.* replace (case when s.surely >= s."full" then s.hi else least(s.hi, a.reached) end as hi)
+        select s.* exclude (since, until), {_BIGINT % "least(s.until, c.ended) - s.clock_error - 1"} as surely
+        from spans s asof join last_times c using (run, partition, node, until)
+        where least(s.until, c.ended) >= s.since)
+    select s.* replace (least(s.hi, a.reached) as hi)
     from seen s
     asof left join (
-        select run, partition, node, time, {END_OF_APPEND} as reached
+        select run, partition, node, time as surely, {END_OF_APPEND} as reached
         from timeline where event = 'append') a
-        on s.run = a.run and s.partition = a.partition and s.node = a.node and s.surely >= a.time"""
+        using (run, partition, node, surely)"""
 
 _UNSAFE_CUTS = """
     with cuts as (
         select s.run, s.partition, s.node, s.epoch as written, greatest(s.lo, p.claims_from) as lo, s.hi,
-            t.line, t.seq, t.time, t.time - t.clock_error as surely, t.seq - 1 as before, t.epoch, t.cut_to
-        from epoch_spans s join timeline t on s.gone_line = t.line
-        join traced p on s.run = p.run and s.partition = p.partition and list_contains(p.replicas, s.node)
-        where s.cut and s.epoch is not null),
+            t.line, t.seq, t.time, t.time - t.clock_error - 1 as surely, t.epoch, t.cut_to
+        from epoch_spans s join traced p using (run, partition) join timeline t on s.gone_line = t.line
+        where s.cut and list_contains(p.replicas, s.node)),
     concerned as (from committed semi join cuts using (run, partition, written)),
     of_anybody as (
-        select run, partition, written, time, max(hi) over (
+        select run, partition, written, time as surely, max(hi) over (
             partition by run, partition, written order by time) as reached
         from concerned),
     of_its_own as (
         select run, partition, written, node, seq, max(hi) over (
             partition by run, partition, written, node order by seq) as reached
         from concerned)
-    select cuts.* exclude (surely, before, hi), least(cuts.hi, greatest(a.reached, o.reached)) as hi
-    from cuts
-    asof left join of_anybody a on cuts.run = a.run and cuts.partition = a.partition
-        and cuts.written = a.written and surely > a.time
-    asof left join of_its_own o on cuts.run = o.run and cuts.partition = o.partition
-        and cuts.written = o.written and cuts.node = o.node and before >= o.seq
-    where greatest(a.reached, o.reached) > cuts.lo and cuts.lo < cuts.hi"""
+    select cuts.* exclude (surely, hi),
+        least(cuts.hi, coalesce(greatest(a.reached, o.reached), cuts.lo)) as upto
+    from cuts asof left join of_anybody a using (run, partition, written, surely)
+    asof left join of_its_own o using (run, partition, written, node, seq)
+    where upto > cuts.lo"""
 
 _SUSPECTED = """
     select run, partition from short_leaders union select run, partition from short_members
     union select run, partition from mixed_spans union select run, partition from unsafe_cuts"""
 
-# A leader must have what leaders up to its epoch had surely committed, or it had itself; if none of a later
-# epoch had, all that was committed. A member lacks of each epoch what was committed by then: the part of it
-# above its LEO, or (the first line that shows it is named) all of it. Once spans have replaced all committed
-# records of an epoch, later ones show nothing new about it; the line that caused it is the one that committed
-# the one record, or appended the other. Where no log shows which epochs were committed, that is unknown.
+# A leader must have what leaders up to its epoch had surely committed, or it had itself. A member lacks of
+# each epoch the part above its LEO of what was committed by then. The line that caused it that a span has
+# replaced records is the one that committed the first of them, or that appended the other. ASOF joins look
+# downward: where the next offset above is looked for, offsets are negated.
 _MISSING = f"""
     with commits as (
-        select *, min(lo) over (partition by run, partition, written) as begins
+        select * replace (coalesce(written, -1) as written)
         from committed semi join suspected using (run, partition)),
     reached as (
         select run, partition, written, time, max(hi) over (
             partition by run, partition, written order by time) as reached
         from commits),
     first_above as (
-        select run, partition, written, hi, min(struct_pack(time := time, node := node, seq := seq)) over (
-            partition by run, partition, written order by hi desc) as first
+        select run, partition, written, -hi as above, min(struct_pack(time := time, node := node, seq := seq))
+            over (partition by run, partition, written order by hi desc) as first
         from commits),
     leaders as (
-        select * replace (greatest(lo, leo) as lo, if(is_newest, committed, hi) as hi) from (
-            select s.*, c.written, min(c.begins) as rank, min(c.lo) as lo, max(c.hi) as hi
-            from short_leaders s join commits c on s.run = c.run and s.partition = c.partition
-                and c."by" <= s.epoch and c.hi > s.leo
-                and (c.time < s.time - s.clock_error or (c.node = s.node and c.seq < s.seq))
-            group by all)
-        union all by name
-        select *, leo as rank, leo as lo, committed as hi
-        from short_leaders anti join epochs using (run, partition) where is_newest),
-    behind as (
-        select m.*, e.written, e.lo < m.leo as partly, greatest(m.leo, e.lo) as lo, e.hi as whole
-        from short_members m join epochs e on m.run = e.run and m.partition = e.partition
-            and e.lo < m.committed and e.hi > m.leo and e.first <= m.time),
+        select s.*, c.written, min(c.lo) as rank, min(greatest(c.lo, s.leo)) as lo, max(c.hi) as hi
+        from short_leaders s join commits c using (run, partition)
+        where c."by" <= s.epoch and c.hi > s.leo
+            and (c.time < s.time - s.clock_error or (c.node = s.node and c.seq < s.seq))
+        group by all),
     members as (
-        select b.*, coalesce(r.reached, b.whole) as hi
-        from behind b asof left join reached r on b.run = r.run and b.partition = r.partition
-            and b.written = r.written and b.time >= r.time
-        where coalesce(r.reached, b.whole) > b.lo
-        qualify partly or row_number() over (
-            partition by b.run, b.partition, who, b.written, partly order by b.time, node, seq) = 1
-        union all by name
-        select *, leo as lo, committed as hi from short_members anti join epochs using (run, partition)),
+        select b.*, r.reached as hi
+        from (select m.*, e.written, greatest(m.leo, e.lo) as lo
+            from short_members m join epochs e using (run, partition)) b
+        asof join reached r using (run, partition, written, time) where r.reached > b.lo),
     overlapping as (
-        select s.* exclude (lo), e.lo < s.lo as partly, s.lo as span_lo, greatest(s.lo, e.lo) as lo,
-            e.written, e.hi as whole
-        from candidate_spans s join epochs e on s.run = e.run and s.partition = e.partition
-            and e.written <> s.epoch and e.lo < s.hi and e.hi > s.lo and e.first <= s.surely),
+        select s.* replace (greatest(s.lo, e.lo) as lo), e.written, s.surely as time
+        from candidate_spans s join epochs e using (run, partition) where e.written not in (s.epoch, -1)),
     replacing as (
-        select o.*, least(o.hi, r.reached) as upto
-        from overlapping o asof join reached r on o.run = r.run and o.partition = r.partition
-            and o.written = r.written and o.surely >= r.time
-        where least(o.hi, r.reached) > o.lo
-        qualify partly or not coalesce(bool_or(not partly and least(o.hi, r.reached) = whole) over (
-            partition by o.run, o.partition, o.node, o.written order by surely, span_lo, born_time, born_seq
-            rows between unbounded preceding and 1 preceding), false)),
+        select o.*, least(o.hi, r.reached) as upto, -1 - o.lo as above
+        from overlapping o asof join reached r using (run, partition, written, time)
+        where least(o.hi, r.reached) > o.lo),
     spans as (
         select r.run, r.partition, r.node as who, r.written, r.epoch as seen, r.lo, r.upto, unnest(greatest(
             f.first, struct_pack(time := r.born_time, node := r.node, seq := r.born_seq)))
-        from replacing r asof join first_above f on r.run = f.run and r.partition = f.partition
-            and r.written = f.written and r.lo < f.hi)
+        from replacing r asof join first_above f using (run, partition, written, above))
     select row_number() over (order by law, run, partition, who, about, rank, time, node, seq, written,
-            how desc) as number,
-        law, run, partition, who, about, written, lo, hi, node, seq, time, how, seen, upto, led,
-        coalesce(timed, false) as timed
+            how desc) as number, dense_rank() over (order by run, partition, written) as lot,
+        law, run, partition, who, about, nullif(written, -1) as written, lo, hi, node, seq, time, how, seen,
+        upto, led, coalesce(timed, false) as timed
     from (
-        select '{LEADER}' as law, *, node as who, line as about, 'short' as how, hi as seen, epoch as led,
-            true as timed
+        select '{LEADER}' as law, *, node as who, line as about, 'short' as how, epoch as led, true as timed,
+            max(hi) over (partition by line) as seen
         from leaders
         union all by name
         select '{CANDIDATE}' as law, *, written as about, lo as rank, 'short' as how, committed as seen
@@ -270,7 +232,7 @@ _MISSING = f"""
         union all by name
         select '{CANDIDATE}' as law, *, written as about, lo as rank, upto as hi, 'other' as how from spans
         union all by name
-        select '{TRUNCATION}' as law, *, node as who, line as about, lo as rank, hi as upto, 'cut' as how,
+        select '{TRUNCATION}' as law, *, node as who, line as about, lo as rank, upto as hi, 'cut' as how,
             cut_to as seen, epoch as led, true as timed
         from unsafe_cuts)"""
 
@@ -284,7 +246,7 @@ _INCOMPLETE = """
         from missing join excused using (number))
     select law, run, partition, how, seen, written as epoch, [who] as nodes, node, seq, time, permit,
         if(permit is null, greatest(lo, uncovered), lo) as "offset",
-        case when count(upto) over finding = count(*) over finding then max(upto) over finding end as upto
+        nullif(max(coalesce(upto, 9223372036854775807)) over finding, 9223372036854775807) as upto
     from permitted window finding as (partition by law, run, partition, who, about)
     qualify row_number() over (
         partition by law, run, partition, who, about order by permit nulls first, number) = 1"""

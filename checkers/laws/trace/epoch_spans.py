@@ -12,6 +12,8 @@ replaces what was there and above.
 
 Tables made:
 
+    log_changes   a view: a row for each append, truncation and start, of an append for each epoch in it: run,
+                  partition, node, line, seq, time; appends: it is an append; epoch, lo, hi: of the records
     epoch_spans   run, partition, node; epoch (null: unknown), lo, hi: offsets, hi exclusive; born_time,
                   born_seq: of the line that began it; full: the time at which all of it was there; gone: the
                   time at which it was there no longer, null: never; gone_line: that line of `timeline`; cut:
@@ -19,7 +21,8 @@ Tables made:
     committed     the range that a leader's HW newly covers, a row for each epoch and line that moves it: run,
                   partition, written: the epoch of the records (null: unknown), lo, hi; by: the epoch of the
                   leader; node, seq, time: of that line. The part of a span that an earlier line of the same
-                  leader covered, and that the leader has kept since, is not repeated.
+                  leader covered, and that the leader has kept since, is not repeated. Of a partition of which
+                  no leader's log shows any epoch, all of them unknown.
 """
 
 from bisect import bisect_left
@@ -75,7 +78,8 @@ _INHERITED = pa.schema([
 
 
 def epoch_spans(unit: Unit) -> None:
-    """Make both tables."""
+    """Make the tables."""
+    unit.view("log_changes", _LOG_CHANGES)
     spans: list[tuple[Any, ...]] = []
     inherited: list[tuple[Any, ...]] = []
     for replica, events in replicas(unit):
@@ -195,37 +199,25 @@ _OWN = "case when role = 'leader' or \"offset\" >= began_at then t.epoch end"
 END_OF_APPEND = f'least("offset"::hugeint + "count", {_HIGHEST})::bigint'
 
 
-def pieces_of(lines: str) -> str:
-    """CTEs: `apart`, the changes of logs in these lines of the timeline. In an append without epochs a
-    leader's records have its epoch; so have a follower's from where that epoch begins. Most appends are of
-    one epoch: only the others are split."""
-    return f"""
-    begun as (
+# In an append without epochs a leader's records have its epoch; so have a follower's from where that epoch
+# begins.
+_LOG_CHANGES = f"""
+    with begun as (
         select run, partition, epoch, min(epoch_start) as began_at
-        from {lines} where event = 'become_leader' group by all),
-    changes as (
-        select t.run, t.partition, t.node, line, seq, time, event = 'append' as appends, epochs,
-            len(epochs) > 1 and event = 'append' as mixed, case when len(epochs) > 0 then
-                nullif(epochs[1][1], -1) else {_OWN} end as epoch,
-            case when len(epochs) > 0 then epochs[1][2] else "offset" end as lo,
-            case when event = 'append' then {END_OF_APPEND} end as hi
-        from {lines} t left join begun using (run, partition, epoch)
-        where event in ('append', 'truncate', 'start')),
-    apart as (
-        select * exclude (epochs, mixed), 1 as pos from changes where not coalesce(mixed, false)
-        union all by name
-        select run, partition, node, line, seq, time, appends, nullif(epochs[pos][1], -1) as epoch,
-            epochs[pos][2] as lo, coalesce(epochs[pos + 1][2], hi) as hi, pos
-        from (select *, unnest(range(1, len(epochs) + 1)) as pos from changes where mixed))"""
-
-
-_RUNS = f"""{pieces_of("timeline")},
+        from timeline where event = 'become_leader' group by all)
+    select run, partition, node, line, seq, time, event = 'append' as appends, pos,
+        case when epochs is null then {_OWN} else nullif(epochs[pos][1], -1) end as epoch,
+        coalesce(epochs[pos][2], "offset") as lo, coalesce(epochs[pos + 1][2], {END_OF_APPEND}) as hi
+    from (select *, unnest(range(1, greatest(len(epochs), 1) + 1)) as pos
+        from timeline where event in ('append', 'truncate', 'start')) t
+    left join begun using (run, partition, epoch)"""
+_RUNS = """
     numbered as (
         select *, count_if(not coalesce(goes_on, false)) over (order by line, pos rows unbounded preceding)
             as number
         from (select *, appends and lag(appends) over replica and lag(hi) over replica = lo
                 and lag(epoch) over replica is not distinct from epoch as goes_on
-            from apart window replica as (partition by run, partition, node order by line, pos))),
+            from log_changes window replica as (partition by run, partition, node order by line, pos))),
     runs as (
         select any_value(run) as run, any_value(partition) as partition, any_value(node) as node,
             min(line) as line, number, 'append' as kind, any_value(epoch) as epoch,
@@ -247,7 +239,13 @@ _TURNS = """
         inherited_to as hi, 'commit' as kind
     from timeline where inherited_to is not null"""
 _COMMITTED = """
-    select run, partition, node, seq, time, epoch as written, epoch as by, fresh_from as lo, fresh_to as hi
-    from timeline where fresh_to is not null
+    with known as (
+        select run, partition, node, seq, time, epoch as written, epoch as by, fresh_from as lo,
+            fresh_to as hi
+        from timeline where fresh_to is not null
+        union all by name
+        from inherited)
+    from known
     union all by name
-    from inherited"""
+    select run, partition, node, seq, time, epoch as by, commits_from as lo, commits_to as hi
+    from timeline anti join known using (run, partition)"""

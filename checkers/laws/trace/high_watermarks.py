@@ -18,36 +18,28 @@ def high_watermarks(unit: Unit) -> None:
     """Run both checks, and make `highest_hws`: when the highest HW of a partition rose."""
     unit.make("highest_hws", _HIGHEST_HWS)
     unit.make("polls_above_hw", _POLLS_ABOVE_HW)
-    unit.make("ends_returned", _ENDS_RETURNED)
     unit.find(finding_names.READ_ABOVE_HW, _READ_ABOVE_HW)
     unit.find(finding_names.END_OFFSET_AHEAD, _END_OFFSET_AHEAD)
 
 
 _HIGHEST_HWS = """
     with by_time as (
-        select run, partition, time, max(hw) as hw from timeline
-        where hw is not null and not node_start group by all)
+        select run, partition, time, max(hw) as hw from timeline where not node_start group by all)
     select run, partition, time, max(hw) over (partition by run, partition order by time) as hw
     from by_time"""
 _OF_PARTITION = f"""
-    select o.*, {near("o.time")} + p.clock_error as over_by from %s o join traced p using (run, partition)
-    where p.complete"""
+    select o.* replace ({near("o.time")} + p.clock_error as time) from %s o
+    join traced p using (run, partition) where p.complete"""
 _POLLS_ABOVE_HW = f"""
     with polled as (
         select run, partition, "at", any_value(time) as time, max("offset") as highest
         from reads group by run, partition, "at")
     select p.run, p.partition, p."at", h.hw from ({_OF_PARTITION % "polled"}) p
-    asof join highest_hws h on p.run = h.run and p.partition = h.partition and p.over_by >= h.time
-    where p.highest >= h.hw"""
+    asof join highest_hws h using (run, partition, time) where p.highest >= h.hw"""
 _READ_ABOVE_HW = """
     select run, partition, "offset", value, process, [index] as ops, hw as seen
     from reads join polls_above_hw using (run, partition, "at") where "offset" >= hw"""
-_ENDS_RETURNED = f"""
-    select o.run, o.partition, o."offset", o.process, o.index,
-        {near("o.time")} + p.clock_error as over_by
-    from ends o join traced p using (run, partition) where p.complete and o.type = 'ok'"""
-_END_OFFSET_AHEAD = """
+_END_OFFSET_AHEAD = f"""
     select e.run, e.partition, e."offset", e.process, [e.index] as ops, h.hw as seen
-    from ends_returned e
-    asof join highest_hws h on e.run = h.run and e.partition = h.partition and e.over_by >= h.time
-    where e."offset" > h.hw"""
+    from ({_OF_PARTITION % "ends"}) e asof join highest_hws h using (run, partition, time)
+    where e.type = 'ok' and e."offset" > h.hw"""

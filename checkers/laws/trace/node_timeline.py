@@ -55,8 +55,8 @@ _LINES = f"""
     union all by name
     select {_AS_WRITTEN}, 0 as leo, 0 as hw, cast([] as bigint[][]) as epochs,
         true as node_start, false as ruling, false as leads
-    from trace t join traced p on t.run = p.run and list_contains(p.replicas, t.node)
-    where t.event = 'start' and t.partition is null"""
+    from trace t join traced p using (run)
+    where t.event = 'start' and t.partition is null and list_contains(p.replicas, t.node)"""
 _GONE = ["start", "at", "clean"]  # not needed once the timeline is made
 
 
@@ -102,7 +102,6 @@ def with_earlier_lines(lines: pa.Table) -> pa.Table:
         "top_epoch": column_at(lines["epoch"], top),
         "led_epoch": column_at(lines["epoch"], led),
         "led_hw": column_at(lines["hw"], led),
-        "ruled_epoch": column_at(lines["epoch"], ruled),
         "ruled_isr": column_at(lines["isr"], ruled),
         "ruled_partition_epoch": column_at(lines["partition_epoch"], ruled),
         "epoch_start": column_at(lines["start"], np.where(is_own, elected, -1)),
@@ -162,13 +161,14 @@ def commits(lines: pa.Table, first: Rows) -> dict[str, pa.Array]:
     low = np.where(begins, 0, last_hw)
     upto = np.minimum(hw, recovered(lines, first, is_move))
     started, start = flags(lines["epoch_start"].is_valid()), numbers(lines["epoch_start"])
-    fresh = np.where(started, np.maximum(low, start), low)
+    fresh = np.where(started, np.maximum(low, start), upto)  # where no line shows the start, the log decides
     older = np.where(started, np.minimum(upto, start), upto)
     is_fresh, is_inherited = is_move & (upto > fresh), is_move & (older > low)
+    commits_to = nullable(upto, is_move)
     return {
         "commits_from": nullable(low, is_move),
-        "commits_to": nullable(upto, is_move),
-        "had_committed": column_at(nullable(upto, is_move), highest_row(is_move, first, upto)),
+        "commits_to": commits_to,
+        "had_committed": column_at(commits_to, highest_row(is_move, first, upto)),
         "fresh_from": nullable(fresh, is_fresh),
         "fresh_to": nullable(upto, is_fresh),
         "inherited_from": nullable(low, is_inherited),

@@ -29,17 +29,16 @@ from floodmark.checkers.laws.unit import Unit
 def quorums(unit: Unit) -> None:
     """Run both checks."""
     unit.make(
-        "first_appends",  # where leaders of an epoch that they never began started to write
-        """select t.run, t.partition, t.node, t.epoch, min(t."offset") as "offset" from timeline t
-        where t.event = 'append' and t.leads and t.epoch_start is null group by all""",
+        "first_appends",  # where leaders of an epoch started to write
+        """select run, partition, node, epoch, min("offset") as "offset" from timeline
+        where event = 'append' and leads group by all""",
     )
     unit.make(
         "full_acks",
-        """select t.line, run, partition, t.node, t.seq, t.time, t.epoch, t.hw, t."offset", t.isr,
+        """select t.line, run, partition, node, t.seq, t.time, epoch, t.hw, t."offset", t.isr,
             coalesce(t.epoch_start, b."offset") as epoch_start, p.min_isr, p.complete
         from timeline t join traced p using (run, partition)
-        left join first_appends b on b.run = t.run and b.partition = t.partition and b.node = t.node
-            and b.epoch = t.epoch
+        left join first_appends b using (run, partition, node, epoch)
         where t.event = 'ack' and t.acks in ('all', '-1')""",
     )
     ack_rule(unit)
@@ -51,9 +50,9 @@ def ack_rule(unit: Unit) -> None:
     """Find acks=all acks with HW <= offset, with too small an ISR, or before every member had the record."""
     unit.make(
         "members_without_record",  # members of the acker's ISR that had not appended the record in this epoch
-        """select line, list(m.node order by m.node) as nodes
+        """select line, list(distinct m.node order by m.node) as lacks
         from full_acks a join members m using (run, partition, line)
-        where not m.moment and a.complete and a."offset" >= a.epoch_start and m.node != a.node
+        where a.complete and a."offset" >= a.epoch_start
             and not coalesce(m.appended_epoch > a.epoch
                 or (m.appended_epoch = a.epoch and m.appended_to > a."offset"), false)
             and list_contains(a.isr, m.node)
@@ -62,15 +61,14 @@ def ack_rule(unit: Unit) -> None:
     unit.find(
         finding_names.ACK_RULE,
         """with broken as (
-            select a.*, l.nodes as lacks, case when a.hw <= a."offset" then 'hw'
-                when len(a.isr) < a.min_isr then 'isr' when l.line is not null then 'member' end as how
-            from full_acks a left join members_without_record l using (line)
+            select a.*, case when hw <= "offset" then {'how': 'hw', 'seen': hw, 'nodes': [node]}
+                when len(isr) < min_isr then {'how': 'isr', 'seen': min_isr, 'nodes': isr}
+                when lacks is not null then {'how': 'member', 'seen': null, 'nodes': lacks} end as breach
+            from full_acks a left join members_without_record using (line)
         )
-        select run, partition, "offset", how, node, seq, time,
-            cast(least("offset"::hugeint + 1, 9223372036854775807) as bigint) as upto,
-            case how when 'hw' then hw when 'isr' then min_isr end as seen,
-            case how when 'isr' then isr when 'member' then lacks else [node] end as nodes
-        from broken where how is not null""",
+        select run, partition, "offset", node, seq, time, unnest(breach),
+            least("offset", 9223372036854775806) + 1 as upto
+        from broken where breach is not null""",
     )
 
 
@@ -96,7 +94,7 @@ def unfit_rulings(unit: Unit) -> None:
     unit.make(
         "rulings",
         """select line, run, partition, t.node, t.seq, t.time, t.clock_error, t.event, t.epoch, t.isr,
-            t.leader, t.partition_epoch, t.ruled_epoch, t.ruled_isr, t.ruled_partition_epoch, v.crowded,
+            t.leader, t.partition_epoch, t.ruled_isr, t.ruled_partition_epoch, v.crowded,
             greatest(case when v.leader_epoch = t.epoch then v.leader_hw end,
                 case when v.opened_epoch = t.epoch then v.opened_start end) as floor
         from timeline t join views v using (run, partition, line) where t.ruling""",
@@ -104,19 +102,18 @@ def unfit_rulings(unit: Unit) -> None:
     taken_in = """select r.run, r.partition, r.line, r.node, r.seq, r.time, r.clock_error, r.floor,
             m.node as who, m.leo
         from rulings r join members m using (run, partition, line)
-        where not m.moment and r.event = 'isr' and r.ruled_epoch = r.epoch and not r.crowded
-            and m.log_known and m.leo < r.floor
+        where r.event = 'isr' and not r.crowded and m.log_known and m.leo < r.floor
             and list_contains(r.isr, m.node) and not list_contains(r.ruled_isr, m.node)"""
     unit.find(
         finding_names.UNSAFE_ISR,
         f"""select run, partition, 'behind' as how, min(leo) as "offset", floor as seen,
-            list(who order by who) as nodes, node, seq, time
+            list(distinct who order by who) as nodes, node, seq, time
         from ({only_active(taken_in)}) group by run, partition, line, node, seq, time, floor""",
     )
     unit.find(
         finding_names.UNSAFE_ISR,
         """select run, partition, 'leader' as how, [leader] as nodes, node, seq, time from rulings
-        where leader is not null and not list_contains(isr, leader)""",
+        where not list_contains(isr, leader)""",
     )
     unit.find(
         finding_names.UNSAFE_ISR,

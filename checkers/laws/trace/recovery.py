@@ -40,41 +40,32 @@ _SHORTER = """
         select run, node, since, max(until) over (partition by run, node order by since) as ended
         from strikes)
     select r.*, greatest(r.leo, coalesce(r.outgrown, 0)) as floor
-    from (select *, time + clock_error as begun_by from recoveries) r
-    join traced p on r.run = p.run and r.partition = p.partition and list_contains(p.replicas, r.node)
-    asof left join struck s on r.run = s.run and r.node = s.node and r.begun_by >= s.since
-    where s.ended is null or s.ended < r.earlier_time - r.clock_error"""
+    from (select *, time + clock_error as since from recoveries) r join traced p using (run, partition)
+    asof left join struck s using (run, node, since)
+    where list_contains(p.replicas, r.node)
+        and (s.ended is null or s.ended < r.earlier_time - r.clock_error)"""
 _RECOVERY_LOSS = """
     with proofs as (
         select run, partition, follower as node, time, "offset" as upto, 'fetch' as how
-        from timeline where event = 'fetch' and follower is not null
+        from timeline where event = 'fetch'
         union all by name
-        select run, partition, node, time, "offset" + 1 as upto, 'ack' as how
-        from timeline where event = 'ack' and "offset" < 9223372036854775807),
-    concerned as (from proofs semi join shorter using (run, partition, node)),
+        select run, partition, node, time, least("offset", 9223372036854775806) + 1 as upto, 'ack' as how
+        from timeline where event = 'ack'),
     so_far as (
-        select run, partition, node, time, how,
+        select run, partition, node, how, time as proved_by,
             max(upto) over (partition by run, partition, node, how order by time) as upto
-        from concerned),
+        from proofs semi join shorter using (run, partition, node)),
     asked as (
-        select *, time - clock_error as proved_by, last_time as acked_by from shorter),
-    fetched as (
-        select a.run, a.partition, a.node, a.seq, s.upto from asked a
-        asof join (from so_far where how = 'fetch') s
-            on a.run = s.run and a.partition = s.partition and a.node = s.node and a.proved_by > s.time
-        where s.upto > a.floor and s.upto <= a.last_leo and not a.truncating),
-    acked as (
-        select a.run, a.partition, a.node, a.seq, s.upto from asked a
-        asof join (from so_far where how = 'ack') s
-            on a.run = s.run and a.partition = s.partition and a.node = s.node and a.acked_by > s.time
-        where s.upto > a.floor and s.upto <= a.last_leo and not a.truncating),
-    stopped as (
-        select run, partition, node, seq, last_leo as upto from asked where clean),
+        select *, 'fetch' as how, time - clock_error - 1 as proved_by from shorter
+        union all
+        select *, 'ack' as how, last_time - 1 as proved_by from shorter),
     proved as (
-        select run, partition, node, seq, max({'upto': upto, 'how': how}) as best
-        from (select *, 'clean' as how from stopped union all select *, 'fetch' as how from fetched
-            union all select *, 'ack' as how from acked)
-        group by all)
-    select run, partition, a.leo as "offset", p.best.upto as upto, p.best.upto as seen, p.best.how as how,
-        [node] as nodes, node, seq, a.time
-    from proved p join asked a using (run, partition, node, seq)"""
+        select a.* exclude (how), s.upto, how
+        from asked a asof join so_far s using (run, partition, node, how, proved_by)
+        where s.upto > a.floor and s.upto <= a.last_leo and not a.truncating
+        union all by name
+        select *, last_leo as upto, 'clean' as how from shorter where clean)
+    select * exclude (best), best.upto as upto, best.upto as seen, best.how as how from (
+        select run, partition, leo as "offset", max({'upto': upto, 'how': how}) as best,
+            [node] as nodes, node, seq, time
+        from proved group by run, partition, leo, node, seq, time)"""

@@ -37,18 +37,14 @@ def trace_checks(unit: Unit) -> None:
 def two_leaders(unit: Unit) -> None:
     """Find two nodes that append, ack or move the HW as leader of one epoch; the second's first line is to
     blame."""
-    acts = "leads and event in ('append', 'ack', 'hw')"
     unit.find(
         finding_names.TWO_LEADERS,
-        f"""with disputed as (
-            select run, partition, epoch from timeline where {acts}
-            group by all having min(node) < max(node)
-        ), first_acts as (
-            select t.* from timeline t join disputed using (run, partition, epoch) where {acts}
-            qualify row_number() over (partition by run, partition, epoch, node order by time, seq) = 1
+        """with first_acts as (
+            select min(line) as line from timeline where leads and event in ('append', 'ack', 'hw')
+            group by run, partition, epoch, node
         )
         select run, partition, coalesce("offset", hw) as "offset", epoch as seen, node, seq, time,
             list_sort(list(node) over (partition by run, partition, epoch)) as nodes
-        from first_acts
+        from first_acts join timeline using (line)
         qualify row_number() over (partition by run, partition, epoch order by time, seq, node) = 2""",
     )

@@ -83,9 +83,12 @@ def differences(row: Row, verdict: Verdict, *, traced: bool = True) -> list[str]
     words += [f"{name} besides" for name in sorted(bugs - allowed_bugs)]
     words += [f"no permitted {name}" for name in sorted(row.permitted - permitted)]
     words += [f"permitted {name} besides" for name in sorted(permitted - allowed_permitted)]
-    words += [f"{found.name} of partition {key}, which must be spared"
-              for key, names in sorted(row.spared.items()) for found in verdict.findings
-              if found.name in names and any(one.get("partition") == key for one in found.examples)]
+    spared = [(key, found) for key, names in sorted(row.spared.items()) for found in verdict.findings
+              if found.name in names]
+    words += [f"{found.name} of partition {key}, which must be spared" for key, found in spared
+              if any(one.get("partition") == key for one in found.examples)]
+    words += [f"{found.name} {found.count} times, too often for all to be named: partition {key} may have one"
+              for key, found in spared if found.count > len(found.examples)]
     if not row.harm and verdict.valid == "unknown":
         in_doubt = {name for one in verdict.unknown for name in one.names}
         if traced or not in_doubt or in_doubt - allowed_permitted:

@@ -49,9 +49,9 @@ def test_a_row_that_is_not_played_has_a_reason(shipped: dict[str, Scenario]) -> 
     assert "no sessions" in (why_not_played(one.schedule, rows[False], KRAFT) or "")
 
 
-def lost(*partitions: int) -> Verdict:
+def lost(*partitions: int, count: int | None = None) -> Verdict:
     return Verdict(valid=False, findings=(Finding(
-        name="lost-write", klass=BUG, permitted_by=None, count=len(partitions),
+        name="lost-write", klass=BUG, permitted_by=None, count=count or len(partitions),
         examples=tuple({"partition": key} for key in partitions)),))
 
 
@@ -71,6 +71,8 @@ ALLOWED = Row(rules="kip-320", permitted=LOSS)
 @pytest.mark.parametrize(("row", "verdict", "traced", "expected"), [
     (SPARED, lost(0), True, []),
     (SPARED, lost(0, 1), True, ["lost-write of partition 1, which must be spared"]),
+    (SPARED, lost(0, count=2), True,
+     ["lost-write 2 times, too often for all to be named: partition 1 may have one"]),
     # without a whole trace latent findings may be missing, and a permission may stay in doubt
     (LATENT, lost(0), True, ["no candidate-incomplete"]), (LATENT, lost(0), False, []),
     (ALLOWED, in_doubt("lost-write", "inconsistent-offsets"), False, []),

@@ -4,8 +4,9 @@ Rules
 1. The same arguments give the same schedule: randomness is the scope's, and choices are from sorted
    sequences.
 2. Without `overspend` a plan stays within the budget (nemesis/budget.py).
-3. Patterns may overlap, but not all nodes are down or paused together, except alone and for a moment; and
-   after HARM_S of harm there is a calm time. The rhythm is drawn too: storms, lulls, one long fault.
+3. Patterns may overlap, but steps do not take all nodes down or pause them together, except alone and for a
+   moment (crashes that are armed may strike the others meanwhile); and after HARM_S of harm there is a calm
+   time. The rhythm is drawn too: storms, lulls, one long fault.
 4. A plan mends everything it breaks by duration_s, if the cluster keeps up. If it does not, entries come late
    and in order, with at least half of the planned time between them: the times of harm are never squeezed to
    nothing.

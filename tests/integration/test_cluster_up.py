@@ -4,14 +4,11 @@ end."""
 import asyncio
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cluster_up import Up, cluster_up
 from command_line import floodmark
 from confluent_kafka import Producer
 from run_processes import wait_until_gone
@@ -23,40 +20,14 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 pytestmark = pytest.mark.cluster
 
 WAIT_S = 120.0
-UP = """
-import sys
-from pathlib import Path
-from floodmark.harness import catalog
-from floodmark.harness.commands.cluster import up
-
-folder = Path(sys.argv[1])
-cluster = catalog.cluster("local", folder, 2, rules="kip-320", bugs=(), config={}, links="proxied")
-sys.exit(up(cluster, folder))
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Up:
-    process: subprocess.Popen[str]
-    folder: Path
-
-
-@contextmanager
-def cluster(folder: Path) -> Iterator[Up]:
-    argv = [sys.executable, "-c", UP, str(folder)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("127.0.0.1:")
-        yield Up(process, folder)
-        process.kill()
-    wait_until_gone(folder)
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """For the tests in their order: each leaves both brokers running, and the third ends the cluster."""
-    with cluster(tmp_path_factory.mktemp("up")) as one:
+    with cluster_up(tmp_path_factory.mktemp("cluster"), "--nodes", "2", "--links", "proxied") as one:
         yield one
+    wait_until_gone(one.folder)
 
 
 def state(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:

@@ -19,6 +19,7 @@ class Up:
     bootstrap: str
     folder: Path
     screen: Path
+    process: subprocess.Popen[bytes]
 
     def log(self, node: str) -> str:
         return (self.folder / "work" / f"{node}.log").read_text(encoding="utf-8")
@@ -26,7 +27,8 @@ class Up:
 
 @contextlib.contextmanager
 def cluster_up(parent: Path, *options: str) -> Iterator[Up]:
-    """Starts a cluster and ends it by Ctrl-C. (By SIGTERM: test_cluster_up.py.)"""
+    """Starts a cluster, of three brokers if no option says otherwise, and ends it by Ctrl-C. (By SIGTERM:
+    test_cluster_up.py.)"""
     folder, screen = parent / "up", parent / "screen"
     argv = [sys.executable, "-c", BEGIN, "cluster", "up", "--nodes", "3", "--out", str(folder), *options]
     with (
@@ -37,7 +39,7 @@ def cluster_up(parent: Path, *options: str) -> Iterator[Up]:
         try:
             bootstrap = process.stdout.readline().decode().strip()
             assert bootstrap, screen.read_text(encoding="utf-8")
-            yield Up(bootstrap=bootstrap, folder=folder, screen=screen)
+            yield Up(bootstrap=bootstrap, folder=folder, screen=screen, process=process)
         finally:
             process.send_signal(signal.SIGINT)
             code = process.wait(ENDS_S)

@@ -51,7 +51,7 @@ def with_nodes(select: str) -> str:
 with concerned as materialized ({select}),
     holders as (
         select run, partition, value, list_sort(list(distinct node)) as nodes
-        from placed semi join concerned using (run, partition, value) group by all)
+        from placed join concerned using (run, partition, value) group by all)
 select concerned.*, coalesce(nodes, []) as nodes
 from concerned left join holders using (run, partition, value)"""
 
@@ -59,7 +59,7 @@ from concerned left join holders using (run, partition, value)"""
 # An ok send whose record is not in the leader's final log at its offset, and where it is instead; without
 # that log, one that is lost according to the reads.
 LOST_WRITE = f"""
-with lost as (from by_value where lost and type = 'ok'),
+with lost as (from by_value where lost),
     instead as (
         select run, partition, "offset" as ack, max(value) as value, true as taken
         from placed semi join (select run, partition, ack as "offset" from lost)
@@ -72,7 +72,7 @@ select v.run, v.partition, v.ack as "offset", v.value,
         when unread then if(final_high > ack, final_high, null) when denied_by > 0 then denied_by
         else coalesce(leader_low, instead.value) end as seen,
     case when weak_acks then {ACKS} else cause end as permit, {SEND} as ops
-from lost v left join partitions using (run, partition) left join instead using (run, partition, ack)
+from lost v join partitions using (run, partition) left join instead using (run, partition, ack)
     left join read_extents using (run, partition) left join told_extents using (run, partition)"""
 
 # The values whose only entry in the leader's log is aborted, in runs with transactions.
@@ -93,8 +93,8 @@ where losses_judged and type = 'ok' and not lost"""
 PERHAPS_LOST = f"""
 select v.run, v.partition, ack as "offset", v.value, {DOUBT} as permit, {SEND} as ops
 from by_value v join partitions using (run, partition)
-where (loss_in_doubt and by_final_reads or denied_by > 0) and type = 'ok' and not repeated and not final
-    and not lost and leader_low is null"""
+where (loss_in_doubt and by_final_reads or denied_by > 0) and type = 'ok' and not final and not lost
+    and leader_low is null"""
 
 # An ok send in the leader's log, at its offset, below what a reader may see, that no final read returned.
 UNSEEN = f"""
@@ -112,19 +112,17 @@ from unseen v where len(in_sight) > 0"""
 DUPLICATE = f"""
 with twice as (
     select v.*, retried, case when len(live_at) > 1 then live_at when losses_judged and lost then read_at
-            else list_sort(list_distinct(list_append(read_at, ack))) end as places
+            else list_sort(list_distinct(list_append(read_at, ack))) end as places,
+        places[1] as "offset", places[2] as seen
     from by_value v left join partitions using (run, partition)
     where not repeated and greatest(leader_high, read_high, ack) > least(leader_low, read_low, ack))
-select v.run, v.partition, places[1] as "offset", places[2] as seen, v.value,
+select run, partition, "offset", seen, value,
     coalesce(cause, case when retried then {RETRIES} end) as permit,
-    {lines("invoked", "nullif(done, invoked)",
-           "nullif(nullif(coalesce(one.seen_by, read_by), invoked), done)",
-           "nullif(other.seen_by, done)")} as ops
-from twice v
-left join read_apart one on one.run = v.run and one.partition = v.partition and one.value = v.value
-    and one."offset" = places[1]
-left join read_apart other on other.run = v.run and other.partition = v.partition and other.value = v.value
-    and other."offset" = places[2]
+    {lines("invoked", "nullif(done, invoked)", "nullif(nullif(coalesce(seen_by, read_by), invoked), done)",
+           "nullif(seen_again_by, done)")} as ops
+from twice left join read_apart using (run, partition, value, "offset")
+left join (select run, partition, value, "offset" as seen, seen_by as seen_again_by from read_apart)
+    using (run, partition, value, seen)
 where len(places) > 1"""
 
 # A value that nobody sent to that partition, and that is known because it was read or logged. (Or it was
@@ -132,10 +130,9 @@ where len(places) > 1"""
 PHANTOM = f"""
 select v.run, v.partition, coalesce(read_low, leader_low) as "offset", v.value,
     {lines("coalesce(seen_by, read_by)")} as ops
-from by_value v
-left join read_apart r on r.run = v.run and r.partition = v.partition and r.value = v.value
-    and r."offset" = read_low
-where sent = 0"""
+from by_value v left join (select run, partition, value, "offset" as read_low, seen_by from read_apart)
+    using (run, partition, value, read_low)
+where invoked is null"""
 
 # A value whose send certainly failed was read, or is committed in the leader's log and not aborted. In a run
 # with transactions, records at or above the last stable offset are undecided: the answer may have come before

@@ -58,14 +58,14 @@ OF_LOSSES = "least(excuse, case when unexcused > place then null else highest_ex
 # For each highest offset that a send was below, the first of these sends that got it. (It came before that
 # send, because some send with that offset did.)
 HIGHEST_SENDS = """
-select {key}, place as highest, min(done) as highest_done,
+select {key}, {place} as highest, min(done) as highest_done,
     arg_min(excuse, (done, line, pos)) as highest_excuse
-from {sends} semi join (select {key}, highest as place from lower) using ({key}, place) group by all"""
+from {sends} semi join (select {key}, highest as {place} from lower) using ({key}, {place}) group by all"""
 
 # Indexes are those of lines, and lines have an order. (Where two lines have one index the history breaks its
-# table, and nothing is claimed.)
+# table, and nothing is claimed. A send that was acked without an offset is higher or lower than none.)
 REALTIME_ORDER = f"""
-with acked as (select * from placed_sends where ack is not null and not overlapping),
+with acked as (select * from placed_sends where not overlapping),
     -- invoked after a send with an equal or higher offset was ok: none in most partitions
     late as materialized (
         select * from acked window above as (partition by run, partition order by ack desc)
@@ -77,7 +77,7 @@ with acked as (select * from placed_sends where ack is not null and not overlapp
     lower as materialized (
         -- at or after the line in which the last of those was answered
         from late asof join answered using (run, partition, invoked) where highest > ack),
-    highest_sends as ({HIGHEST_SENDS.format(key="run, partition", sends="acked")})
+    highest_sends as ({HIGHEST_SENDS.format(key="run, partition", place="ack", sends="acked")})
 select run, partition, ack as "offset", value, highest as seen, process,
     [highest_done, invoked, done] as ops, {OF_LOSSES} as permit
 from lower join highest_sends using (run, partition, highest)
@@ -94,7 +94,7 @@ with ordered as (
             window before as (partition by run, partition, process order by done
                 rows between unbounded preceding and current row exclude group))
         where highest > place),
-    highest_sends as ({HIGHEST_SENDS.format(key="run, partition, process", sends="ordered")})
+    highest_sends as ({HIGHEST_SENDS.format(key="run, partition, process", place="place", sends="ordered")})
 select run, partition, place as "offset", value, highest as seen, process,
     list_filter([highest_done, invoked, done], lambda index: index is not null) as ops,
     coalesce({OF_LOSSES}, case when retried then {RETRIES} end) as permit

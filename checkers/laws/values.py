@@ -4,9 +4,9 @@ There is one row for each (run, partition, value): for every value that a client
 read, or that a replica's log has. Lists are sorted, without doubles, and empty rather than null. Offsets are
 of this partition.
 
-    sent            how often it was invoked here; 0: nobody sent it to this partition
     repeated        the run sent it more than once: nobody knows which send wrote which record
-    invoked, invoked_at, invoked_time, sender   index, `at`, time and process of its first invocation
+    invoked, invoked_at, invoked_time, sender   index, `at`, time and process of its first invocation;
+                    null: nobody sent it to this partition
     type, done, line, process, pos  the first completion: ok, fail or info; its index, the `at` of its line,
                     its process, and its place in the line's list; null: there was none
     ack             the offset of an ok completion, where it is known
@@ -107,9 +107,8 @@ _TOLD_EXTENTS = """
 # only one, and a list stays null. The others (`several`) are computed in a second step.
 _SEEN = """
     asked as materialized (
-        select run, partition, value, count(*) filter (asks) as sent,
-            count(*) filter (not asks) as answers, min(index) filter (asks) as invoked,
-            min("at") filter (asks) as invoked_at,
+        select run, partition, value, count(*) filter (not asks) as answers,
+            min(index) filter (asks) as invoked, min("at") filter (asks) as invoked_at,
             min(time) filter (asks) as invoked_time, min(process) as sender,
             any_value(type) filter (not asks) as type, min(index) filter (not asks) as done,
             min("at") filter (not asks) as line, min(process) filter (not asks) as process,
@@ -151,7 +150,7 @@ _SEEN = """
         full join logged_at using (run, partition, value)),
     seen as (
         select * exclude (answers, first) replace (
-                coalesce(sent, 0) as sent, coalesce(first.type, type) as type,
+                coalesce(first.type, type) as type,
                 coalesce(first.done, done) as done, coalesce(first.line, line) as line,
                 coalesce(first.process, process) as process, coalesce(first.pos, pos) as pos,
                 if(answers > 1, first.ack, ack) as ack, coalesce(final, false) as final,
@@ -192,7 +191,7 @@ _LOST = f"""coalesce(losses_judged and not repeated and type = 'ok'
     and ({_NOWHERE} or ack >= log_start and not {_in_leader_log("ack")}), false)"""
 # It was sent, also if its invocation is a line that cannot be read, and may have been written. Of a value
 # that was sent more than once nobody knows which send wrote which record, nor which came first.
-_MAY_BE_WRITTEN = "(sent > 0 or type is not null) and (repeated or type is distinct from 'fail')"
+_MAY_BE_WRITTEN = "(invoked is not null or type is not null) and (repeated or type is distinct from 'fail')"
 # Of any other one that was acked and read, the record that was read may be lost and the one acked there.
 _SOME_RECORD_LOST = f"""coalesce(losses_judged and {_MAY_BE_WRITTEN} and ({_NOWHERE} or vanished
     or len(list_filter(acks, lambda o: o >= log_start and not {_in_leader_log("o")})) > 0), false)"""
@@ -230,7 +229,7 @@ _CAUSES = f"""
     permitted as (
         select *, case when gone then covered_by when blind then {PERHAPS_COVERED_BY} end as cause
         from covered)
-    select run, partition, value, sent, repeated, invoked, invoked_at, invoked_time, sender, type, done, line,
+    select run, partition, value, repeated, invoked, invoked_at, invoked_time, sender, type, done, line,
         process, pos, ack, acks, read_at, read_low, read_high, read_by, final, leader_at, leader_low,
         leader_high, live, live_at, others, vanished, vanished_at, unread, begun_above, lost, gone,
         covered_by, cause,

@@ -226,7 +226,7 @@ def perhaps_unread(world: World) -> bool:
 
 def acks_of(world: World, send: Send) -> set[int]:
     """The offsets in the acks of a value that was sent more than once."""
-    return {other.offset for other in world.sends if other.type == "ok" and other.offset is not None
+    return {other.offset for op in world.ops for other in op.sends if other.offset is not None
             and (other.partition, other.value) == (send.partition, send.value)}
 
 
@@ -341,7 +341,9 @@ def fault_budget(world: World, send: Send) -> Cause | None:
     """Copies were struck and a leader was then elected from struck copies only; without a trace, by
     counting."""
     guarantees = world.run["guarantees"]
-    partition = world.partitions[send.partition]
+    partition = world.partitions.get(send.partition)
+    if partition is None:
+        return None  # it has no copies that anybody knows
     since = -1 if send.invoked is None else send.invoked
     struck = [(time, node) for time, node, line in struck_by(world, partition) if line["position"] > since
               and can_cost(world, line, node, lambda end: end["position"] > since)]

@@ -174,8 +174,8 @@ def known_offsets(world: World, partition: Partition | None, key: int) -> set[in
     if partition is None or partition.compact:
         return set()
     # An ack of a value that was sent twice also proves a record's offset, though not which send's.
-    acked = {send.offset for send in world.sends if send.type == "ok" and send.partition == key
-             and send.offset is not None
+    acked = {send.offset for op in world.ops for send in op.sends
+             if send.partition == key and send.offset is not None
              and world.run["guarantees"].get("acks") == "all"}  # else readers may not find it
     return acked | {read.offset for read in world.reads if read.partition == key}
 

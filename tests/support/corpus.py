@@ -67,7 +67,7 @@ def cases() -> list[Case]:
 
 
 def cases_of(file: Path) -> Iterator[Case]:
-    for part in file.read_text().split("\n== ")[1:]:
+    for part in f"\n{file.read_text()}".split("\n== ")[1:]:
         name, *lines = part.strip().splitlines()
         said = {mark: tuple(line[3:] for line in lines if line.startswith(mark)) for mark in ("=> ", "?> ")}
         story = tuple(line for line in lines if not line.startswith(("#", *said)))

@@ -50,7 +50,7 @@ def test_extreme_numbers() -> None:
     for row in rows:
         row["at"] += FAR - 10
     found = facts(rows)
-    assert found == [pairing.PairingFacts(run=0, unmatched=1)]
+    assert found == [pairing.PairingFacts(run=0, unmatched=1, overlapping={FAR: 2})]
     assert pickle.loads(pickle.dumps(found[0])) == found[0]
 
 
@@ -79,21 +79,22 @@ def random_lines(random: Random) -> list[Row]:
 def plain_facts(rows: list[Row]) -> dict[int, tuple[int | None, dict[int, int]]]:
     """By the definition of the format, line by line."""
     found: dict[int, tuple[list[int], dict[int, int]]] = {}
-    open_ops, informed, last = Counter[Any](), set(), dict[Any, Row]()
+    open_ops, unsure, last = Counter[Any](), set(), dict[Any, Row]()
     for row in rows:
         key = row["run"], row["process"]
         unmatched, overlapping = found.setdefault(row["run"], ([], {}))
         before = last.get(key)
         invocation = before if before is not None and before["type"] == "invoke" else None
         if row["type"] == "invoke":
-            if invocation or key in informed:
+            if invocation or key in unsure:
                 overlapping[key[1]] = min(row["index"], overlapping.get(key[1], FAR))
         else:
             other = invocation and (invocation["f"], invocation["ident"]) != (row["f"], row["ident"])
             if open_ops[key] <= 0 or (open_ops[key] == 1 and other):
                 unmatched.append(row["index"])
+                unsure.add(key)
         open_ops[key] += 1 if row["type"] == "invoke" else -1
-        informed |= {key} if row["type"] == "info" else set()
+        unsure |= {key} if row["type"] == "info" else set()
         last[key] = row
     return {run: (min(unmatched, default=None), overlapping)
             for run, (unmatched, overlapping) in found.items() if unmatched or overlapping}  # fmt: skip

@@ -47,20 +47,10 @@ from floodmark.harness.faults import MORE_NEMESES, NEMESES
 from floodmark.harness.run_location import replacing, temporary_folder
 from floodmark.harness.user_cache import cache_folder
 
-# The abilities, in the order in which they are listed.
-FOLDER = "folder"  # containers see the harness's folders
-ONE_CLOCK = "one-clock"  # the containers' monotonic clock is the harness's
-CUT = "cut"
-RESET = "reset"
-LOSS = "loss"
-DELAY = "delay"
-RATE = "rate"
-LOOPS = "loops"  # a disk of its own for each broker, and one that can lose power
-READ_ONLY = "read-only"
-CLOCK = "clock"
-MEMORY = "memory"
-
-NAMES = (FOLDER, ONE_CLOCK, CUT, RESET, LOSS, DELAY, RATE, LOOPS, READ_ONLY, CLOCK, MEMORY)
+# The abilities, in the order in which they are listed. FOLDER: containers see the harness's folders;
+# ONE_CLOCK: their monotonic clock is its own; LOOPS: brokers' own disks, which can also lose power.
+NAMES = FOLDER, ONE_CLOCK, CUT, RESET, LOSS, DELAY, RATE, LOOPS, READ_ONLY, CLOCK, MEMORY = (
+    "folder", "one-clock", "cut", "reset", "loss", "delay", "rate", "loops", "read-only", "clock", "memory")
 
 # The ability that a fault (F, or `F KIND`) needs; the others need only an engine.
 NEEDED_BY: Mapping[str, str] = {
@@ -120,8 +110,7 @@ def _test_all(client: docker.DockerClient, image: str) -> Abilities:
     trials = [in_daemon_thread(partial(test, client, image, run), "probe")
               for test in (_test_network, _test_disks)]
     if wait(trials, PROBE_S).not_done:
-        raise FloodmarkError(
-            f"waited {PROBE_S:g} s for the containers that test what the engine can do")
+        raise FloodmarkError(f"waited {PROBE_S:g} s for the containers that test what the engine can do")
     return abilities_of(*(trial.result() for trial in trials))
 
 
@@ -151,9 +140,8 @@ def _test_disks(client: docker.DockerClient, image: str, run: str) -> Answer:
         "binds": ["/dev:/dev", "/sys:/host/sys"]})
 
 
-def _run_test(
-    client: docker.DockerClient, image: str, run: str, what: str, options: Mapping[str, Any]
-) -> Answer:
+def _run_test(client: docker.DockerClient, image: str, run: str, what: str, options: Mapping[str, Any]
+              ) -> Answer:
     """The program's answer, or {"refused": the engine's reason}."""
     labels = {LABEL: "1", LABEL_RUN: run, LABEL_ROLE: "probe"}
     try:
@@ -175,60 +163,50 @@ def abilities_of(network: Answer, disks: Answer) -> Abilities:
     """The abilities, by the answers of the two containers."""
     net, disk = _reasons(network), _reasons(disks)
     slow = ("netem", net("netem")), ("packet queues", net("queue"))
+    shared = None if network["folder_seen"] else "a folder of this machine is empty in a container"
+    loss = ("the firewall", net("loss")), *slow
     return {
-        FOLDER: _ability(
-            None if network["folder_seen"] else "a folder of this machine is empty in a container", _HERE),
-        ONE_CLOCK: _ability(_other_clock(network), _HERE),
-        CUT: _ability(net("cut"), _NETFILTER),
-        RESET: _ability(net("reset"), f"{_NETFILTER}; modprobe ipt_REJECT"),
-        LOSS: _first_way(("the firewall", net("loss")), *slow, todo=f"modprobe xt_statistic; or {_SLOW}"),
-        DELAY: _first_way(*slow, todo=_SLOW),
-        RATE: _first_way(*slow, todo=_SLOW),
-        LOOPS: _ability(disk("loops") or disk("power_cut"), _LOOP),
-        READ_ONLY: _ability(disk("read-only"), _LOOP),
-        CLOCK: _ability(net("clock"), "build the image on a base with glibc"),
-        MEMORY: _ability(_no_limit(network), "boot with the kernel parameter cgroup_enable=memory"),
+        FOLDER: _ability(("", shared), todo=_HERE),
+        ONE_CLOCK: _ability(("", net("clocks")), todo=_HERE),
+        CUT: _ability(("", net("cut")), todo=_NETFILTER),
+        RESET: _ability(("", net("reset")), todo=f"{_NETFILTER}; modprobe ipt_REJECT"),
+        LOSS: _ability(*loss, todo=f"modprobe xt_statistic; or {_SLOW}"),
+        DELAY: _ability(*slow, todo=_SLOW),
+        RATE: _ability(*slow, todo=_SLOW),
+        LOOPS: _ability(("", disk("loops") or disk("power_cut")), todo=_LOOP),
+        READ_ONLY: _ability(("", disk("read-only")), todo=_LOOP),
+        CLOCK: _ability(("", net("clock")), todo="build the image on a base with glibc"),
+        MEMORY: _ability(("", net("limit")), todo="boot with the kernel parameter cgroup_enable=memory"),
     }
 
-def _ability(why: str | None, todo: str) -> Ability:
-    return Ability(can=True) if why is None else Ability(can=False, why=why, todo=todo)
-
-
-def _first_way(*ways: tuple[str, str | None], todo: str) -> Ability:
-    """The ability by the first way that works."""
+def _ability(*ways: tuple[str, str | None], todo: str) -> Ability:
+    """The ability by the first way that works; ways: the name, and why it does not work."""
     for how, why in ways:
         if why is None:
             return Ability(can=True, how=how)
-    return Ability(can=False, why="; ".join(f"{how}: {why}" for how, why in ways), todo=todo)
+    return Ability(can=False, why="; ".join(f"{how}: {why}" if how else str(why) for how, why in ways),
+                   todo=todo)
 
 
 def _reasons(answer: Answer) -> Callable[[str], str | None]:
-    """A function from the program's name of a test to None, or the reason why it failed."""
-    refusal = _refusal(answer)
-    return lambda name: refusal or answer["can"][name]
+    """A function from the name of a test to None, or the reason why it failed."""
+    if "refused" in answer:
+        return lambda _name: f"the engine refuses such a container: {answer['refused']}"
+    why = dict(answer["can"])
+    if "between_ns" in answer:
+        seen = answer["seen"]
+        why["clocks"] = _other_clock(seen, *answer["between_ns"])
+        why["limit"] = (None if seen["memory_limit"] == LIMIT
+                        else "a limit that was asked for is not in force")
+    return why.__getitem__
 
 
-def _refusal(answer: Answer) -> str | None:
-    return f"the engine refuses such a container: {answer['refused']}" if "refused" in answer else None
-
-
-def _other_clock(network: Answer) -> str | None:
-    if "refused" in network:
-        return _refusal(network)
-    seen = network["seen"]
-    began_ns, ended_ns = network["between_ns"]
+def _other_clock(seen: Mapping[str, Any], began_ns: int, ended_ns: int) -> str | None:
     if seen["boot_id"] != Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip():
         return "the engine runs on another kernel"
     if not began_ns <= seen["monotonic_ns"] <= ended_ns:
         return "containers have a time namespace of their own"
     return None
-
-
-def _no_limit(network: Answer) -> str | None:
-    if "refused" in network:
-        return _refusal(network)
-    limit = network["seen"]["memory_limit"]
-    return None if limit == LIMIT else "a limit that was asked for is not in force"
 
 
 # -- caching ------------------------------------------------------------------------------------------------
@@ -247,15 +225,14 @@ class _Cache:
     key: str
     abilities: dict[str, Ability]
 
-
-def _file() -> Path:
-    return cache_folder() / "abilities.json"
+    @staticmethod
+    def file() -> Path:
+        return cache_folder() / "abilities.json"
 
 
 def _cached(key: str) -> Abilities | None:
-    """The cached abilities; None: there are none for this engine, boot, image and version."""
     try:
-        cache = msgspec.json.decode(_file().read_bytes(), type=_Cache)
+        cache = msgspec.json.decode(_Cache.file().read_bytes(), type=_Cache)
     except (OSError, msgspec.DecodeError):
         return None
     return cache.abilities if cache.key == key and tuple(cache.abilities) == NAMES else None
@@ -264,9 +241,10 @@ def _cached(key: str) -> Abilities | None:
 def _cache(key: str, found: Abilities) -> None:
     """Writes the cache; if that fails, the next run tests again."""
     if found[LOOPS].can:
+        file = _Cache.file()
         with contextlib.suppress(OSError):
-            _file().parent.mkdir(parents=True, exist_ok=True)
-            with replacing(_file()) as new:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(file) as new:
                 new.write(msgspec.json.format(msgspec.json.encode(_Cache(key=key, abilities=dict(found)))))
 
 

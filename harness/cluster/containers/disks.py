@@ -57,12 +57,10 @@ DYING_S = 60.0  # for a broker to end after a write found no room: Kafka closes 
 ENGINE_S = 10.0  # for the engine's work after a container's end
 OURS = ".floodmark-"  # begins our own file names on a broker's disk
 MOUNT = "/disk"  # where helpers mount the disk
-
 DISK_BYTES = 2 << 30  # sparse: what is not written takes no space
 TOOLS = "floodmark-tools"  # the image, without its tag
 IMAGES = "/images"  # where the volume of the files is mounted
-MAKE_S = 30.0
-MEND_S = 20.0
+MAKE_S, MEND_S = 30.0, 20.0
 PRIVILEGES: Mapping[str, Any] = {  # for loop devices, and the device that allocates them
     "cap_add": ["SYS_ADMIN", "SYS_PTRACE", "DAC_OVERRIDE"],
     "device_cgroup_rules": ["b 7:* rwm", "c 10:237 rwm"]}
@@ -109,14 +107,12 @@ class Loops:
 
     async def strike(self, node: str, how: str, fsynced: Mapping[str, int] | None
                      ) -> Mapping[str, tuple[int, int, int]]:
-        """Shuts a disk down (how: power or read-only); returns docker/faults/shutdown.py's report on its
-        logs."""
+        """Shuts a disk down (how: power or read-only); returns the report of docker/faults/shutdown.py."""
         report = await self._run([*_SHUTDOWN, how, self.devices[node]],
                                env={"FSYNCED": json.dumps(fsynced)})
         return {log: tuple(extents) for log, extents in json.loads(report).items()}
 
     async def check(self, node: str) -> None:
-        """Repairs a broken file system. It must be unmounted, or about to be."""
         await _repeated(lambda: self._run([*_DISKS, "check", self.devices[node]], timeout_s=MEND_S),
                         f"the disk of {node} to be checked")
 
@@ -124,14 +120,11 @@ class Loops:
         """A sentence for each mounted disk or device that is not in order."""
         if not self.devices:
             return []
-        options_by_device: Mapping[str, list[str] | None] = json.loads(
+        found: Mapping[str, list[str] | None] = json.loads(
             await self._run([*_SHUTDOWN, "look", *self.devices.values()]))
-        wrong = []
-        for node, device in self.devices.items():
-            options = options_by_device[device]
-            if options is not None and ("rw" not in options or FAULTY & {*options}):
-                wrong.append(f"the disk of {node}, {device}, is mounted {','.join(options)}")
-        return wrong
+        return [f"the disk of {node}, {device}, is mounted {','.join(options)}"
+                for node, device in self.devices.items() if (options := found[device]) is not None
+                and ("rw" not in options or FAULTY & {*options})]
 
     def sweep(self, client: docker.DockerClient, run: str) -> None:
         """A hook of sweep.py: releases the devices of a run whose containers are gone."""
@@ -155,8 +148,7 @@ class Loops:
     # -- inside -------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Starts the disks container in the keeper's process namespace: it ends with the run and sees its
-        processes."""
+        """It is in the keeper's process namespace: it ends with the run and sees its processes."""
         lab, api = self._lab, self._lab.client.api
         api.create_volume(lab.volume("images"), labels=lab.labels("volume"))
         made: Mapping[str, Any] = api.create_container(
@@ -172,8 +164,7 @@ class Loops:
 
 
 def _folder(run: str) -> str:
-    """The folder of a run's backing files, the only part of their path that is the same in every
-    namespace."""
+    """The folder of a run's backing files: this part of their path is the same in every namespace."""
     return f"floodmark-{run}"
 
 
@@ -203,17 +194,16 @@ class Volumes:
     async def prepare(self) -> None:
         """Makes a volume for each broker; on the engine's disk if there can be no disks of their own."""
         nodes = [name for name in self._lab.names if name != CONTROLLER]
-        if self.own:
-            try:
+        try:
+            if self.own:
                 await self._loops.make(nodes)
-            except FloodmarkError as error:
-                self.own = False
-                self._say("brokers have no disks of their own here, power cuts are simulated on files: "
-                          f"{error}")
-        if not self.own:
-            await asyncio.gather(*(
-                self._lab.call(f"make the volume of {node}", self._lab.client.api.create_volume,
-                               self._lab.volume(node), labels=self._lab.labels("volume")) for node in nodes))
+                return
+        except FloodmarkError as error:
+            self.own = False
+            self._say(f"brokers have no disks of their own here, power cuts are simulated on files: {error}")
+        await asyncio.gather(*(
+            self._lab.call(f"make the volume of {node}", self._lab.client.api.create_volume,
+                           self._lab.volume(node), labels=self._lab.labels("volume")) for node in nodes))
 
     # -- Place --------------------------------------------------------------------------------------------
 
@@ -222,7 +212,12 @@ class Volumes:
         if self.own and keep is None and self._place.lives(name):
             before = await self._shut_down(name)
         await self._end(name)
-        return await (self._simulated(name, keep) if before is None else self._lost_since(name, before))
+        if before is None:
+            return await self._simulated(name, keep)
+        await _repeated(lambda: self.log_dir(name), f"the disk of {name} to be mounted again")
+        lost = records_between(before, await asyncio.to_thread(log_extents, self._copy(name)))
+        self._power.mark_all_durable(self._durable(name), lost.kept)
+        return replace(lost, how="disk")
 
     async def wipe(self, name: str) -> Lost:
         await self.repair(name)
@@ -232,7 +227,7 @@ class Volumes:
         return lost
 
     async def log_dir(self, name: str) -> Path:
-        target = self._lab.work.parent / "nodes" / name
+        target = self._copy(name)
         await self._lab.call(f"read the logs of {name}", archives.fetch, self._lab.client,
                              self._lab.broker(name), DATA, target, without=OURS, timeout_s=ARCHIVE_S)
         return target
@@ -242,7 +237,6 @@ class Volumes:
                                     self._lab.broker(name), f"{DATA}/{file}")
 
     async def mend(self) -> list[str]:
-        """Repairs all disks; then checks how each is mounted."""
         residue = []
         for name in sorted(self._faulty):
             try:
@@ -276,7 +270,6 @@ class Volumes:
         return await self._shut_down_alive(node, kind)
 
     async def repair(self, node: str) -> None:
-        """Repairs a disk. If it must be mounted again, a broker that still runs on it is killed."""
         faulty = self._faulty.get(node)
         if faulty is None:
             return
@@ -311,14 +304,6 @@ class Volumes:
                           f"{error}")
             return None
 
-    async def _lost_since(self, name: str, before: LogExtents) -> Lost:
-        """What a disk that was shut down has lost, by reading it now."""
-        await _repeated(lambda: self.log_dir(name), f"the disk of {name} to be mounted again")
-        lost = records_between(
-            before, await asyncio.to_thread(log_extents, self._lab.work.parent / "nodes" / name))
-        self._power.mark_all_durable(self._durable(name), lost.kept)
-        return replace(lost, how="disk")
-
     async def _shut_down_alive(self, node: str, kind: str) -> Mapping[str, Any]:
         """Shuts the disk of a running broker down; it goes on and gets errors. One that does not run is not
         affected."""
@@ -345,8 +330,7 @@ class Volumes:
         folder = await self.log_dir(name)
         before = _sizes(folder)
         lost = await asyncio.to_thread(self._power.power_cut, self._durable(name), folder, keep=keep)
-        changes = edits(before, _sizes(folder), restored=lost.restored)
-        if changes:
+        if changes := edits(before, _sizes(folder), restored=lost.restored):
             await self._in_helper(name, "edit", *changes)
         if lost.restored:
             files = {file: (folder / file).read_bytes() for file in lost.restored}
@@ -356,20 +340,20 @@ class Volumes:
 
     async def _damage(self, node: str, kind: str) -> Mapping[str, Any]:
         await self._end(node)
-        where = {"corrupt": corrupt, "truncated": truncated}[kind]
-        found = await asyncio.to_thread(where, await self.log_dir(node))
+        damage = {"corrupt": corrupt, "truncated": truncated}[kind]
+        found = await asyncio.to_thread(damage, await self.log_dir(node))
         if found is None:
             return {"lost_records": 0}
-        position = str(found.position)
-        if found.byte is None:
-            await self._in_helper(node, "edit", "size", found.file, position)
-        else:
-            await self._in_helper(node, "edit", "byte", found.file, position, f"{found.byte:03o}")
+        change = ("size",) if found.byte is None else ("byte", f"{found.byte:03o}")
+        await self._in_helper(node, "edit", change[0], found.file, str(found.position), *change[1:])
         self._power.mark_all_durable(self._durable(node))
         return {"lost_records": found.lost_records, "log": found.partition, "file": found.file,
                 "position": found.position}
 
     # -- inside -------------------------------------------------------------------------------------------
+
+    def _copy(self, name: str) -> Path:
+        return self._lab.work.parent / "nodes" / name
 
     def _durable(self, name: str) -> Path:
         return self._lab.work / f"{name}.durable"
@@ -415,10 +399,8 @@ def edits(before: Mapping[str, int], after: Mapping[str, int], *, restored: Sequ
     restored files are copied completely instead."""
     arguments = []
     for name in sorted(before.keys() - set(restored)):
-        if name not in after:
-            arguments += ["remove", name]
-        elif after[name] != before[name]:
-            arguments += ["size", name, str(after[name])]
+        if after.get(name) != before[name]:
+            arguments += ["size", name, str(after[name])] if name in after else ["remove", name]
     return arguments
 
 

@@ -35,7 +35,6 @@ T = TypeVar("T")
 
 
 def address() -> str:
-    """The engine's address."""
     return os.environ.get("DOCKER_HOST") or _DEFAULT
 
 
@@ -44,12 +43,14 @@ def connect() -> docker.DockerClient:
     where = address()
     _on_this_machine(where)
     try:
-        _check_connection(where)
+        if where.startswith(_SOCKET):  # docker-py would leave its half-made socket to the garbage collector
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocking:
+                knocking.settimeout(REQUEST_TIMEOUT_S)
+                knocking.connect(where.removeprefix(_SOCKET))
         asking = docker.from_env(timeout=REQUEST_TIMEOUT_S, version=_ANY_API)
         with contextlib.closing(asking):
             about = asking.api.version(api_version=False)
-        reason = _unusable_because(about)
-        if reason is None:
+        if (reason := _unusable_because(about)) is None:
             return docker.from_env(timeout=REQUEST_TIMEOUT_S, version=about["ApiVersion"])
     except (DockerException, OSError) as error:
         raise FloodmarkError(why_not(error, where)) from error
@@ -62,11 +63,9 @@ def in_daemon_thread(act: Callable[[], T], name: str = "docker-call") -> "Future
 
     def work() -> None:
         try:
-            result = act()
+            outcome.set_result(act())
         except BaseException as error:
             outcome.set_exception(error)
-        else:
-            outcome.set_result(result)
 
     threading.Thread(target=work, daemon=True, name=name).start()
     return outcome
@@ -110,59 +109,41 @@ def engine_errors(about: str = "") -> Iterator[None]:
         raise FloodmarkError(f"{about}{why_not(error, address())}") from error
 
 
-def _check_connection(where: str) -> None:
-    """Raises OSError if nothing listens; docker-py would leave its half-made socket to the garbage
-    collector."""
-    if where.startswith(_SOCKET):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocking:
-            knocking.settimeout(REQUEST_TIMEOUT_S)
-            knocking.connect(where.removeprefix(_SOCKET))
-
-
 def why_not(error: BaseException, where: str) -> str:
     """Why the engine cannot be used, and what to do; one sentence or two."""
     causes = list(_causes(error))
     numbers = {cause.errno for cause in causes if isinstance(cause, OSError)}
     if any(isinstance(cause, PermissionError) for cause in causes) or errno.EACCES in numbers:
-        return (
-            f"no permission to use the container engine at {where}: be a member of the group that owns the "
-            "socket (docker, usually; log in again after being added), or run as root"
-        )
+        return (f"no permission to use the container engine at {where}: be a member of the group that owns "
+                "the socket (docker, usually; log in again after being added), or run as root")
     if any(isinstance(cause, TimeoutError) or "timed out" in str(cause).lower() for cause in causes):
-        return (
-            f"the container engine at {where} did not answer in {REQUEST_TIMEOUT_S} s: "
-            "see `docker info`, and restart the engine if that hangs, too"
-        )
+        return (f"the container engine at {where} did not answer in {REQUEST_TIMEOUT_S} s: "
+                "see `docker info`, and restart the engine if that hangs, too")
     if numbers & {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR}:
-        return f"no container engine answers at {where}: {_how_to_get_one()}"
-    if any(isinstance(cause, APIError) for cause in causes):
-        return f"the container engine at {where} refused: {error}"
-    return f"the container engine at {where} cannot be used: {error}"
-
-
-def _how_to_get_one() -> str:
-    start = "start it (systemctl start docker), or put `docker/engine.sh run --` before the command (as root)"
-    if os.environ.get("DOCKER_HOST"):
-        return f"DOCKER_HOST names that address; correct or unset it, or {start}"
-    return (
-        f"{start}; if it listens elsewhere, set DOCKER_HOST, because the docker command's contexts are not "
-        "read (`docker context inspect` shows the address)"
-    )
+        none = f"no container engine answers at {where}: "
+        start = ("start it (systemctl start docker), or put `docker/engine.sh run --` before the command "
+                 "(as root)")
+        if os.environ.get("DOCKER_HOST"):
+            return f"{none}DOCKER_HOST names that address; correct or unset it, or {start}"
+        return (f"{none}{start}; if it listens elsewhere, set DOCKER_HOST, because the docker command's "
+                "contexts are not read (`docker context inspect` shows the address)")
+    refused = any(isinstance(cause, APIError) for cause in causes)
+    return f"the container engine at {where} {'refused' if refused else 'cannot be used'}: {error}"
 
 
 def _on_this_machine(where: str) -> None:
+    """Raises FloodmarkError for an address that is none, or another machine's."""
     try:
         parts = urlsplit(where)
-        host = parts.hostname
+        scheme, host = parts.scheme, parts.hostname
     except ValueError:
-        parts, host = None, None
-    if parts is None or parts.scheme not in ("unix", "http+unix", "tcp", "http", "https", "ssh", "npipe"):
+        scheme, host = "", None
+    if scheme not in ("unix", "http+unix", "tcp", "http", "https", "ssh", "npipe"):
         raise FloodmarkError(f"DOCKER_HOST={where} is no engine's address: unix:///PATH is wanted")
-    if parts.scheme == "ssh" or (parts.scheme in ("tcp", "http", "https") and host not in _HERE):
+    if scheme == "ssh" or (scheme in ("tcp", "http", "https") and host not in _HERE):
         raise FloodmarkError(
             f"the container engine at {where} is on another machine: its containers' ports and the run's "
-            "folder would be out of reach; use an engine on this one (unset DOCKER_HOST)"
-        )
+            "folder would be out of reach; use an engine on this one (unset DOCKER_HOST)")
 
 
 def _unusable_because(about: dict[str, str]) -> str | None:
@@ -171,15 +152,12 @@ def _unusable_because(about: dict[str, str]) -> str | None:
         return f"runs containers of {about['Os']}: switch it to Linux containers"
     spoken = about.get("ApiVersion", "0.0")
     try:
-        found = tuple(map(int, spoken.split(".")))
+        if tuple(map(int, spoken.split("."))) >= OLDEST_API:
+            return None
     except ValueError:
         return f"speaks an unknown API, {spoken!r}"
-    if found < OLDEST_API:
-        return (
-            f"is too old: version {about.get('Version', 'unknown')}, API {spoken}; "
-            f"20.10, API {OLDEST_API[0]}.{OLDEST_API[1]}, or newer is wanted"
-        )
-    return None
+    return (f"is too old: version {about.get('Version', 'unknown')}, API {spoken}; "
+            f"20.10, API {OLDEST_API[0]}.{OLDEST_API[1]}, or newer is wanted")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -188,9 +166,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     while waiting:
         each = waiting.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        yield each
-        within = (each.__cause__, each.__context__, getattr(each, "reason", None), *each.args)
-        waiting += [inner for inner in within if isinstance(inner, BaseException)]
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            within = (each.__cause__, each.__context__, getattr(each, "reason", None), *each.args)
+            waiting += [inner for inner in within if isinstance(inner, BaseException)]

@@ -55,6 +55,7 @@ CONTROL_SOCKET = 9090
 SUBNETS = ipaddress.IPv4Network("198.19.0.0/16")
 FIRST_HOST = 11  # n1's address in its subnet; lower ones are the gateway's and the engine's
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # changes with each boot of the kernel
+BOOT_FILE = "keeper.boot"  # in FOLDER/work: that of the keeper's kernel
 KEEPER_S = 20.0
 CALL_S = 30.0
 COMMAND_CHARS = 200  # of a command, in a message
@@ -80,6 +81,7 @@ class EngineResources:
 
     def __init__(self, work: Path, nodes: Sequence[str], *, clocks: bool = True) -> None:
         self.run = secrets.token_hex(4)
+        self.network, self.keeper = f"floodmark-{self.run}", f"floodmark-{self.run}-keeper"
         self.work = work
         self.clocks = clocks  # whether brokers are started so that their clocks can be bumped
         self.user = IN_IMAGE if os.getuid() == 0 else f"{os.getuid()}:{os.getgid()}"
@@ -103,22 +105,14 @@ class EngineResources:
             raise FloodmarkError("the cluster was not started: there is no connection to the Docker engine")
         return self._client
 
-    @property
-    def network(self) -> str:
-        return f"floodmark-{self.run}"
-
-    @property
-    def keeper(self) -> str:
-        return f"floodmark-{self.run}-keeper"
-
     def net(self, name: str) -> str:
-        return f"floodmark-{self.run}-{name}-net"
+        return f"{self.network}-{name}-net"
 
     def broker(self, name: str) -> str:
-        return f"floodmark-{self.run}-{name}"
+        return f"{self.network}-{name}"
 
     def volume(self, name: str) -> str:
-        return f"floodmark-{self.run}-{name}"
+        return f"{self.network}-{name}"
 
     def labels(self, role: str) -> dict[str, str]:
         return {LABEL: "1", LABEL_RUN: self.run, LABEL_ROLE: role}
@@ -133,7 +127,7 @@ class EngineResources:
         return str(self._subnet[FIRST_HOST + self.names.index(name)])
 
     def mount(self) -> Mount:
-        """The mount of the run's folder in every container of the cluster; a missing folder is an error."""
+        """The mount of the run's folder in every container; a missing folder is an error."""
         return Mount(target=MOUNTED, source=str(self.work), type="bind")
 
     # -- calls --------------------------------------------------------------------------------------------
@@ -160,15 +154,13 @@ class EngineResources:
         return _printed(argv, f"in {container}", ran.exit_code, ran.output.decode(errors="replace"))
 
     async def helper(self, argv: Sequence[str], *, volume: str, mounted_at: str, timeout_s: float) -> str:
-        """Runs argv as root in a container of its own, without network; returns its output. FloodmarkError if
-        its exit code is not 0."""
+        """As exec, but as root in a container of its own, without network."""
         code, printed = await self.call(
             f"run {argv[0]} in a helper", engine_client.run_alone, self.client, self.image, argv,
             self.labels("helper"), binds=[f"{volume}:{mounted_at}"], timeout_s=timeout_s)
         return _printed(argv, "in a helper", code, printed)
 
     async def inspect(self, name: str) -> dict[str, Any]:
-        """What the engine knows about the container of a process."""
         seen: dict[str, Any] = await self.call(
             f"look at {name}", self.client.api.inspect_container, self.broker(name))
         return seen
@@ -179,12 +171,16 @@ class EngineResources:
                    software: JavaSoftware | None = None) -> None:
         """Connects, finds or builds the images, sweeps, starts the keeper, and makes the network."""
         self._client = await self.call("answer", engine_client.connect)
-        self.image = await self.call("have the image of the brokers", images.tools_image,
-                                     self.client, say, timeout_s=IMAGE_S)
-        self.process_image = self.image if software is None else await self.call(
-            "have the image of Apache Kafka", images.image_of, self.client, software, say,
-            timeout_s=IMAGE_S)
-        await self._sweep(say)
+        self.image = self.process_image = await self.call(
+            "have the image of the brokers", images.tools_image, self.client, say, timeout_s=IMAGE_S)
+        if software is not None:
+            self.process_image = await self.call("have the image of Apache Kafka", images.image_of,
+                                                 self.client, software, say, timeout_s=IMAGE_S)
+        swept = await self.call("remove the remains of killed runs", sweep, self.client, self.hooks,
+                                timeout_s=END_S)
+        for run, why in swept.items():
+            outcome = "removed" if why is None else f"not removed: {why}"
+            say(f"the remains of run {run} on the Docker engine: {outcome}")
         await self._share_folder()
         keeper = await self.call("make the keeper container", self._make_keeper)
         _, self._subnet = await gather_all([
@@ -198,40 +194,35 @@ class EngineResources:
         client, self._client = self._client, None
         if client is None:
             return
+        attached = self._keeper_stdin  # None: nothing was made
         try:
-            if self._keeper_stdin is not None:  # else nothing was made
+            if attached is not None:
                 # Those that go on without a waiter must not make anything after the removal.
                 await self.call("end its open calls", wait, tuple(self._open_calls), CALL_S, timeout_s=END_S)
             await self.call("remove what the cluster made", remove_run, client, self.run, self.hooks,
                             timeout_s=END_S)
         finally:
-            if self._keeper_stdin is not None:
-                _hang_up(self._keeper_stdin)
+            if attached is not None:  # with its connection, which would else stay open
+                connection = attached._sock
+                attached._response.close()
+                connection.close()
             client.close()
 
     # -- inside -------------------------------------------------------------------------------------------
-
-    async def _sweep(self, say: Callable[[str], None]) -> None:
-        swept = await self.call("remove the remains of killed runs", sweep, self.client, self.hooks,
-                                timeout_s=END_S)
-        for run, why in swept.items():
-            outcome = "removed" if why is None else f"not removed: {why}"
-            say(f"the remains of run {run} on the Docker engine: {outcome}")
 
     async def _share_folder(self) -> None:
         """If the harness is root, gives FOLDER/work to the containers' user, which is not root."""
         self.work.mkdir(parents=True, exist_ok=True)
         if os.getuid() == 0:
             os.chown(self.work, *map(int, self.user.split(":")))
-        else:
-            about = await self.call("describe itself", self.client.info)
-            if "name=rootless" in (about.get("SecurityOptions") or ()):
-                self.user = "0:0"  # which is our own user outside
+        elif "name=rootless" in ((await self.call("describe itself", self.client.info)
+                                  ).get("SecurityOptions") or ()):
+            self.user = "0:0"  # which is our own user outside
 
     def _make_keeper(self) -> str:
         """Makes the keeper and attaches to its input before it is started, so that it never runs without."""
         api = self.client.api
-        boot_file = f"{MOUNTED}/{self._boot_file.name}"
+        boot_file = f"{MOUNTED}/{BOOT_FILE}"
         keeper: str = api.create_container(
             self.image, ["-c", f"cat /proc/sys/kernel/random/boot_id >{boot_file}; exec cat >/dev/null"],
             entrypoint=["sh"], name=self.keeper, user=self.user, labels=self.labels(KEEPER), stdin_open=True,
@@ -240,13 +231,9 @@ class EngineResources:
         self._keeper_stdin = api.attach_socket(keeper, {"stdin": 1, "stream": 1})
         return keeper
 
-    @property
-    def _boot_file(self) -> Path:
-        return self.work / "keeper.boot"
-
     async def _keeper_unseen(self) -> str | None:
         with contextlib.suppress(OSError):
-            boot_id = self._boot_file.read_text().strip()
+            boot_id = (self.work / BOOT_FILE).read_text().strip()
             if boot_id:
                 self.one_clock = boot_id == BOOT_ID.read_text().strip()
                 return None
@@ -264,19 +251,11 @@ class EngineResources:
                 self.client.networks.create(
                     self.network, driver="bridge", labels=self.labels("network"), check_duplicate=True,
                     ipam=IPAMConfig(pool_configs=[pool]))
+                return subnet
             except APIError as error:
                 if "overlaps" not in str(error.explanation):
                     raise
-            else:
-                return subnet
         raise FloodmarkError(f"every network in {SUBNETS} is taken: remove some (docker network prune)")
-
-
-def _hang_up(attached: Any) -> None:
-    """Closes docker-py's raw stream of an answer with its connection, which would else stay open."""
-    connection = attached._sock
-    attached._response.close()
-    connection.close()
 
 
 def _printed(argv: Sequence[str], where: str, code: int, printed: str) -> str:

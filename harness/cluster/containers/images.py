@@ -6,7 +6,7 @@ Rules
    that no container uses.
 2. The engine builds by its own API: neither the docker command nor BuildKit is needed. The base is
    OFFICIAL_BASE, from the engine or a registry; without_registry.py serves machines that reach none.
-3. Two runs at once build only once: the second waits for the first, by a lock in the cache folder.
+3. Two runs at once build only once, by a lock in the cache folder.
 4. Everything here blocks; a caller with an event loop uses a thread.
 5. The image of Apache Kafka is built from the jars on this machine (kafka/distribution.py), on the same base,
    with Debian's Java (docker/kafka/Dockerfile). A named image (apache/kafka:4.3.1) is used without changes:
@@ -69,19 +69,17 @@ def context_folder() -> Path:
     places = list(found.submodule_search_locations or ()) if found else []
     for place in places:
         folder = Path(place).resolve().parent
-        if (folder / "Dockerfile").is_file():
+        if (folder / DOCKERFILE).is_file():
             return folder
     raise FloodmarkError(
         "containers need a checkout of floodmark: there is no Dockerfile beside the package `broker` "
-        f"({places[0] if places else 'which is not installed'}); in a checkout: pip install -e ."
-    )
+        f"({places[0] if places else 'which is not installed'}); in a checkout: pip install -e .")
 
 
-def context_files(folder: Path) -> dict[str, tuple[bytes, bool]]:
-    """All files that go into the images, by their names in the build context."""
+def context_files(folder: Path) -> Files:
+    """All files that go into the images."""
     files: dict[str, tuple[bytes, bool]] = {}
-    for name in GOES_IN:
-        top = folder / name
+    for top in (folder / name for name in GOES_IN):
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
             inside = path.relative_to(folder)
             hidden = any(part.startswith(".") or part == "__pycache__" for part in inside.parts)
@@ -91,7 +89,6 @@ def context_files(folder: Path) -> dict[str, tuple[bytes, bool]]:
 
 
 def tag_of(files: Files, base_id: str) -> str:
-    """The tag for this content on this base."""
     digest = hashlib.sha256(base_id.encode())
     for name, (content, program) in sorted(files.items()):
         digest.update(f"\0{name}\0{program}\0{len(content)}\0".encode())
@@ -104,8 +101,7 @@ def built(client: docker.DockerClient, target: str, files: Files, say: Say, *, s
     """The tag of the image floodmark-TARGET of these files, found or built. besides: makes
     further files for the build; they follow from these, so they do not change the tag."""
     with engine_errors("images: "):
-        found = _found(client, target, files, stand_in)
-        if found:
+        if found := _found(client, target, files, stand_in):
             return found
         with one_at_a_time(cache_folder() / "images.lock", "building the images", say):
             base = base_image(client, say, stand_in)
@@ -145,27 +141,29 @@ def _id(client: docker.DockerClient, name: str) -> str | None:
 
 def base_image(client: docker.DockerClient, say: Say, stand_in: StandIn = PLAIN) -> str:
     """A base image in the engine; it is fetched or made if needed."""
-    found = found_base(client, stand_in)
-    if found:
+    if found := found_base(client, stand_in):
         return found
     wanted = os.environ.get(BASE_VARIABLE) or OFFICIAL_BASE
-    say(f"fetching the image {wanted}")
-    why = refusal_of(lambda: client.images.pull(wanted), _PULL_TIMEOUT_S)
+    why = _pull(client, wanted, say)
     if why is None:
         return wanted
     if os.environ.get(BASE_VARIABLE):
         raise FloodmarkError(
             f"the image {wanted}, which {BASE_VARIABLE} asks for, is not in the engine, and no registry "
-            f"has it ({why}): load it (docker load), or unset {BASE_VARIABLE}"
-        )
+            f"has it ({why}): load it (docker load), or unset {BASE_VARIABLE}")
     say(f"{wanted} is not available ({why}); making {stand_in.tag} of Debian's packages instead: once, 20 s")
     why = make_stand_in(context_folder() / "base.sh", stand_in)
     if why is None:
         return stand_in.tag
     raise FloodmarkError(
         f"there is no base image: {wanted} is not in the engine, no registry has it, and no stand-in can "
-        f"be made ({why}). Load it (docker load), or name one there with Python 3.11: {BASE_VARIABLE}=IMAGE"
-    )
+        f"be made ({why}). Load it (docker load), or name one there with Python 3.11: {BASE_VARIABLE}=IMAGE")
+
+
+def _pull(client: docker.DockerClient, image: str, say: Say) -> str | None:
+    """None, or why no registry has it."""
+    say(f"fetching the image {image}")
+    return refusal_of(lambda: client.images.pull(image), _PULL_TIMEOUT_S)
 
 
 def found_base(client: docker.DockerClient, stand_in: StandIn = PLAIN) -> str | None:
@@ -195,24 +193,27 @@ def _packed(files: Files) -> io.BytesIO:
 
 def _build(client: docker.DockerClient, context: io.BytesIO, *, base: str, target: str, name: str) -> None:
     said: deque[str] = deque(maxlen=15)
-    steps = client.api.build(
-        fileobj=context, custom_context=True, target=target, tag=name, buildargs={"BASE_IMAGE": base},
-        rm=True, forcerm=True, decode=True, timeout=_STEP_TIMEOUT_S)
-    for step in steps:
-        said.extend(line for line in str(step.get("stream", "")).splitlines() if line.strip())
+    for step in client.api.build(
+            fileobj=context, custom_context=True, target=target, tag=name, buildargs={"BASE_IMAGE": base},
+            rm=True, forcerm=True, decode=True, timeout=_STEP_TIMEOUT_S):
+        said.extend(f"  {line}" for line in str(step.get("stream", "")).splitlines() if line.strip())
         if "error" in step:
-            raise FloodmarkError(
-                f"the image {name} could not be built on {base}: {str(step['error']).strip()}\n"
-                + "\n".join(f"  {line}" for line in said)
-            )
+            raise FloodmarkError("\n".join((
+                f"the image {name} could not be built on {base}: {str(step['error']).strip()}", *said)))
 
 
 # -- Apache Kafka -------------------------------------------------------------------------------------------
 
 def image_of(client: docker.DockerClient, software: JavaSoftware, say: Say) -> str:
     """The tag of the image with this software. It is fetched or built if missing, with progress to `say`."""
-    if software.image is not None:
-        return _named(client, software.image, say)
+    if (name := software.image) is not None:
+        with engine_errors("images: "):
+            why = None if _id(client, name) else _pull(client, name, say)
+        if why is None:
+            return name
+        raise FloodmarkError(
+            f"the image {name} is not in the engine, and no registry has it ({why}): load it (docker load), "
+            f"or have one built from Kafka's jars: --kafka {software.version}")
     if software.needs_java > JAVA:
         raise FloodmarkError(f"Kafka {software.version} needs Java {software.needs_java}, and the image is "
                              f"built with Java {JAVA}: run it with --cluster local")
@@ -222,15 +223,3 @@ def image_of(client: docker.DockerClient, software: JavaSoftware, say: Say) -> s
     files |= {f"libs/{jar.name}": (jar.read_bytes(), False) for jar in software.jars}
     return built(client, "kafka", files, say, stand_in=WITH_JAVA)
 
-
-def _named(client: docker.DockerClient, name: str, say: Say) -> str:
-    with engine_errors("images: "):
-        if _id(client, name):
-            return name
-        say(f"fetching the image {name}")
-        why = refusal_of(lambda: client.images.pull(name), _PULL_TIMEOUT_S)
-        if why is None:
-            return name
-    version = name.rpartition(":")[2]
-    raise FloodmarkError(f"the image {name} is not in the engine, and no registry has it ({why}): load it "
-                         f"(docker load), or have one built from Kafka's jars: --kafka {version}")

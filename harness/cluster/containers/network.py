@@ -12,8 +12,8 @@ Rules
    as they come in. Clients have no namespace of ours: packets to them are stopped as they leave the node.
 6. The rules only match peers' addresses; for clients also the broker's port. The control socket is asked from
    the clients' address at another port, and is therefore never cut.
-7. A cut by reset resets both ends of a connection, whichever of them sends: it affects both directions, and
-   takes precedence over a silent cut.
+7. A cut by reset resets both ends of a connection, whichever of them sends, and takes precedence over a
+   silent cut.
 8. The cut's rules come before the delaying ones: packets delayed when the cut came are dropped when released.
 9. Delays and rates between nodes are made by netem at the sender, if the kernel has it. Otherwise, and with
    clients, a queue of our own makes them (docker/faults/delay.py), in the namespace of rule 5.
@@ -40,10 +40,8 @@ Address = Callable[[str], str]  # a name's IPv4; for CLIENTS, the gateway's
 DEVICE = "eth0"
 MARK = 0xF10D  # set by delay.py on packets that it releases
 
-# Features that the kernel may have.
-STATISTIC = "statistic"  # random drops in the firewall
-QUEUE = "queue"  # NFQUEUE, for delay.py
-NETEM = "netem"
+# Features that the kernel may have: random drops in the firewall; NFQUEUE, for delay.py.
+STATISTIC, QUEUE, NETEM = "statistic", "queue", "netem"
 MISSING = {
     STATISTIC: "the firewall's statistic match (NETFILTER_XT_MATCH_STATISTIC)",
     QUEUE: "packet queues (NETFILTER_NETLINK_QUEUE)",
@@ -62,11 +60,7 @@ class NetworkFaults:
     def resets(self) -> frozenset[Pair]:
         """The pairs that are cut by reset, in both directions."""
         asked = {pair for pair, by_reset in self.cuts.items() if by_reset}
-        return frozenset(asked | {(receiver, sender) for sender, receiver in asked})
-
-    @property
-    def silent(self) -> frozenset[Pair]:
-        return frozenset(self.cuts) - self.resets
+        return frozenset(asked | {pair[::-1] for pair in asked})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +102,10 @@ class Rules:
         self._changing = asyncio.Lock()
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
-        """Cuts links. grudge: node -> the nodes it receives nothing from. reset: connections end at both
-        ends."""
         pairs = pairs_of(grudge, self._lab.names)
         async with self._changing:
-            self._force = replace(self._force, cuts={**self._force.cuts, **dict.fromkeys(pairs, reset)})
-            await self._load_all()
+            await self._load_all(replace(
+                self._force, cuts={**self._force.cuts, **dict.fromkeys(pairs, reset)}))
             if reset:
                 await self._reset(pairs)
 
@@ -122,12 +114,13 @@ class Rules:
         pairs = pairs_of(grudge, self._lab.names)
         async with self._changing:
             if self._ways is None:
-                self._ways = await _ways(self._lab)
+                sections = await _run(self._lab, self._lab.names[0], {"WAYS": "1"})
+                _raise_if_failed(self._lab.names[0], sections)
+                self._ways = frozenset(sections["ways"])
             if why := refusal(pairs, quality, self._ways):
                 raise FloodmarkError(why)
             worse = {pair: {**self._force.qualities.get(pair, {}), **quality} for pair in pairs}
-            self._force = replace(self._force, qualities={**self._force.qualities, **worse})
-            await self._load_all()
+            await self._load_all(replace(self._force, qualities={**self._force.qualities, **worse}))
 
     async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int:
         pairs = pairs_of(grudge, self._lab.names)
@@ -136,8 +129,7 @@ class Rules:
 
     async def heal(self) -> None:
         async with self._changing:
-            self._force = NetworkFaults()
-            await self._load_all()
+            await self._load_all(NetworkFaults())
 
     async def mend(self) -> list[str]:
         """Heals every node that ever had rules, and compares it with its state before; returns what
@@ -153,7 +145,8 @@ class Rules:
 
     # -- loading ------------------------------------------------------------------------------------------
 
-    async def _load_all(self) -> None:
+    async def _load_all(self, force: NetworkFaults) -> None:
+        self._force = force
         await gather_all(map(self._load, self._lab.names))
 
     async def _load(self, name: str, *, reload: bool = False) -> Sections:
@@ -230,12 +223,6 @@ class Rules:
         return len(was_reset)
 
 
-async def _ways(lab: EngineResources) -> frozenset[str]:
-    sections = await _run(lab, lab.names[0], {"WAYS": "1"})
-    _raise_if_failed(lab.names[0], sections)
-    return frozenset(sections["ways"])
-
-
 async def _run(lab: EngineResources, name: str, env: Mapping[str, str]) -> Sections:
     given = {key: value for key, value in env.items() if value}
     return _sections(await lab.exec(lab.net(name), PROGRAM, env=given, timeout_s=PROGRAM_S))
@@ -299,10 +286,11 @@ def refusal(pairs: Iterable[Pair], quality: Mapping[str, float], ways: frozenset
 def wanted_rules(node: str, force: NetworkFaults, address: Address, *, ways: frozenset[str],
                  first_queue: int) -> WantedRules:
     """The rules that this node's namespace should have. first_queue: its queues are numbered from there."""
-    cuts = _drop_rules(node, force, address) + _reset_rules(node, force, address)
+    cuts = [f"-A {_match(pair, address)} -j DROP"
+            for pair in sorted(force.cuts.keys() - force.resets) if place_of(pair) == node]
     bad, queues = _quality_rules(node, force, address, ways, first_queue)
-    return WantedRules(rules=_table((*cuts, *bad)), queues=tuple(queues),
-                  shaping=_shaping(node, force, address, ways))
+    return WantedRules(rules=_table((*cuts, *_reset_rules(node, force, address), *bad)), queues=tuple(queues),
+                       shaping=_shaping(node, force, address, ways))
 
 
 def connections(peers: Iterable[str], address: Address) -> str:
@@ -339,11 +327,6 @@ def found(lines: Iterable[str]) -> frozenset[str]:
         else:
             found_rules.add(f"{table} {line}")
     return frozenset(found_rules)
-
-
-def _drop_rules(node: str, force: NetworkFaults, address: Address) -> list[str]:
-    return [f"-A {_match(pair, address)} -j DROP"
-            for pair in sorted(force.silent) if place_of(pair) == node]
 
 
 def _reset_rules(node: str, force: NetworkFaults, address: Address) -> list[str]:
@@ -396,26 +379,21 @@ def _shaping(node: str, force: NetworkFaults, address: Address, ways: frozenset[
     lines = []
     slow = ((receiver, remaining) for receiver, remaining in receivers.items() if remaining)
     for number, (receiver, remaining) in enumerate(slow, 1):
-        minor = f"1:{number:x}"
+        minor, arguments = f"1:{number:x}", []
+        if remaining.keys() & {"delay_ms", "jitter_ms"}:
+            arguments.append(f"delay {remaining.get('delay_ms', 0):g}ms {remaining.get('jitter_ms', 0):g}ms")
+        if "loss" in remaining:
+            arguments.append(f"loss {remaining['loss'] * 100:g}%")
+        if "rate_kbit" in remaining:
+            arguments.append(f"rate {remaining['rate_kbit']:g}kbit")
         lines += [
             f"class add dev {DEVICE} parent 1: classid {minor} htb rate 10gbit quantum 60000",
-            f"qdisc add dev {DEVICE} parent {minor} netem limit 10000 {_netem(remaining)}",
+            f"qdisc add dev {DEVICE} parent {minor} netem limit 10000 {' '.join(arguments)}",
             f"filter add dev {DEVICE} parent 1: protocol ip prio 1 u32 "
             f"match ip dst {address(receiver)}/32 flowid {minor}",
         ]
     root = f"qdisc add dev {DEVICE} root handle 1: htb default 0 direct_qlen 1000"
     return "".join(f"{line}\n" for line in (root, *lines)) if lines else ""
-
-
-def _netem(remaining: Mapping[str, float]) -> str:
-    arguments = []
-    if remaining.keys() & {"delay_ms", "jitter_ms"}:
-        arguments.append(f"delay {remaining.get('delay_ms', 0):g}ms {remaining.get('jitter_ms', 0):g}ms")
-    if "loss" in remaining:
-        arguments.append(f"loss {remaining['loss'] * 100:g}%")
-    if "rate_kbit" in remaining:
-        arguments.append(f"rate {remaining['rate_kbit']:g}kbit")
-    return " ".join(arguments)
 
 
 def _without_firewall(quality: Mapping[str, float], ways: frozenset[str]) -> dict[str, float]:

@@ -7,17 +7,15 @@ Rules
    process's container joins it, has no capability, and is started and killed with the process. The kernel
    cuts links there, which is always possible: proxied and direct links are the same.
 3. In every container a process listens on LISTENER (clients and brokers) and CONTROL_SOCKET. Brokers and
-   controller connect to each other by their addresses in the cluster's network: no name is resolved, so that
-   no fault affects name resolution. Clients and the harness connect to ports that are published only on
-   loopback. The control socket answers only the engine's machine.
+   controller connect to each other by their addresses in the cluster's network, so that no fault affects name
+   resolution. Clients and the harness connect to ports that are published only on loopback. The control
+   socket answers only the engine's machine.
 4. FOLDER/work is mounted in every container, so that properties, logs, traces and side files are where those
    of a local cluster are. A broker's log directory is a volume; FOLDER/nodes has copies of it.
-5. The engine's events decide whether a process lives: it is killed when the event of its end has arrived. An
-   end that was not requested is expected (`expects_exit`), excused (`excused`), or else it is in `deaths`.
+5. The engine's events decide whether a process lives: it is killed when the event of its end has arrived.
 6. Paused means stopped by SIGSTOP, not by the engine's freezer: a frozen process cannot be killed, and would
    keep the keeper's namespace, and so a dead run, alive.
-7. If the stream of events, the keeper or a net container ends without a request, everything is lost: all
-   processes count as dead, their logs say why, and none of them is in `deaths`.
+7. If the stream of events, the keeper or a net container ends without a request, everything is `lost`.
 8. Nothing survives the harness: the engine ends the keeper, and with it all processes (engine_resources.py);
    the next start removes the remaining containers.
 """
@@ -75,7 +73,6 @@ FAKETIME = "/opt/floodmark/libfaketime.so.1"
 BEGIN = 'log="$1"; shift; exec "$@" >>"$log" 2>&1'
 EXITED_BY_SIGNAL = 128
 testcontainers_config.ryuk_disabled = True  # it would be pulled from a registry; rule 8 does its work
-EVERYWHERE = "0.0.0.0"  # of the container's own network namespace
 JARS = "/opt/kafka/libs"  # in an image of Apache Kafka, the official one too
 
 
@@ -87,7 +84,6 @@ class ContainersPlace:
 
     def __init__(self, folder: Path, system: System, *, links: str, first_port: int | None = None,
                  trace: bool = True) -> None:
-        """The engine is not called yet."""
         del links
         self.layout = NOT_STARTED
         self.faulted_exits: list[Met] = []
@@ -122,9 +118,12 @@ class ContainersPlace:
                               software=self._system.software)
 
     async def begin(self) -> None:
-        """Makes net containers and disks in parallel; then the containers of the processes, which are not
+        """Makes net containers and disks in parallel; then the processes' containers, which are not
         started."""
-        await asyncio.to_thread(self._prepare_files)
+        if self._lab.clocks:
+            for name in self.layout.names:
+                self.layout.work(f"{name}.clock").write_text("+0\n", encoding="ascii")
+        await asyncio.to_thread(self._give_to_user, "*")
         self._events = await self._lab.call("stream its events", self._subscribe)
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._listen, args=(loop,), daemon=True, name="docker-events").start()
@@ -141,8 +140,8 @@ class ContainersPlace:
         return residue
 
     async def close(self) -> None:
-        """Removes everything, the keeper last. If the engine is gone, and `lost` says so, the rest is left to
-        the next start."""
+        """Removes everything, the keeper last. What cannot be removed, with `lost` set, is left to the next
+        start."""
         self.processes.ending = True
         try:
             await self._lab.close()
@@ -198,11 +197,11 @@ class ContainersPlace:
 
     def _run_net(self, name: str) -> None:
         lab, place = self._lab, self.layout.places[name]
-        hosts = {other: lab.address(other) for other in self.layout.names if other != name}
         endpoint = EndpointConfig(lab.client.api.api_version, aliases=[name], ipv4_address=lab.address(name))
         net = DockerContainer(lab.image).with_name(lab.net(name)).with_command(["infinity"]).with_kwargs(
             entrypoint=["sleep"], hostname=name, labels=lab.labels("net"), cap_add=["NET_ADMIN"],
-            extra_hosts=hosts, pid_mode=f"container:{lab.keeper}", network=lab.network,
+            extra_hosts={other: lab.address(other) for other in self.layout.names if other != name},
+            pid_mode=f"container:{lab.keeper}", network=lab.network,
             networking_config={lab.network: endpoint}, log_config=NO_LOG)
         net.image = lab.image  # without the prefix that testcontainers may add
         # testcontainers' with_bind_ports takes no address and would publish on all of them.
@@ -227,20 +226,13 @@ class ContainersPlace:
                 security_opt=["no-new-privileges"], log_config=NO_LOG))
 
     def _environment(self, name: str) -> dict[str, str]:
-        """The environment for libfaketime: the offset is read from a file each time, the monotonic clock is
-        real."""
+        """For libfaketime: the offset is read from a file each time, the monotonic clock is real."""
         if not self._lab.clocks:
             return {}
         return {
             "LD_PRELOAD": FAKETIME, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1",
             "FAKETIME_TIMESTAMP_FILE": f"{MOUNTED}/{name}.clock",
         }
-
-    def _prepare_files(self) -> None:
-        if self._lab.clocks:
-            for name in self.layout.names:
-                self.layout.work(f"{name}.clock").write_text("+0\n", encoding="ascii")
-        self._give_to_user("*")
 
     def _give_to_user(self, pattern: str) -> None:
         """If the harness is root, gives files to the containers' user, which must be able to write them."""
@@ -253,7 +245,7 @@ class ContainersPlace:
     # -- the engine's events ----------------------------------------------------------------------------
 
     def _subscribe(self) -> Any:
-        """Subscribes to the events of this run, from its beginning, including those before this call."""
+        """The events of this run from its beginning, including those before this call."""
         labels = [f"{key}={value}" for key, value in self._lab.labels("").items() if value]
         return self._lab.client.api.events(
             since=1, decode=True, filters={"type": "container", "label": labels, "event": ["die", "oom"]})
@@ -283,23 +275,17 @@ class ContainersPlace:
             self.processes.ended(name, EXITED_BY_SIGNAL - code if code > EXITED_BY_SIGNAL else code)
 
     def _explained(self, name: str, process: Process, code: int) -> bool:
+        """Whether a failpoint, or a fault in force or just over, explains this end."""
         if self._system.expects_exit(name, code):
             return True
-        why = next((why for of, why in sorted(self._lab.excused) if of == name), None
-                   ) or self._past_fault(name, process)
-        if why is not None:
-            self.faulted_exits.append(Met(node=name, name=why, action=None, time_ns=time.monotonic_ns()))
-        return why is not None
-
-    def _past_fault(self, name: str, process: Process) -> str | None:
-        """The fault that is over and that explains this end; None: there is none."""
-        for (of, why), past in self._lab.past_faults.items():
-            if of != name or time.monotonic() > past.until_s:
-                continue
-            if process.out_of_memory if past.sign is None else any(
-                    past.sign in line for line in log_tail(self.layout.log_of(name), DYING_LINES)):
-                return why
-        return None
+        whys = [why for of, why in sorted(self._lab.excused) if of == name] + [
+            why for (of, why), past in self._lab.past_faults.items()
+            if of == name and time.monotonic() <= past.until_s and (
+                process.out_of_memory if past.sign is None else any(
+                    past.sign in line for line in log_tail(self.layout.log_of(name), DYING_LINES)))]
+        if whys:
+            self.faulted_exits.append(Met(node=name, name=whys[0], action=None, time_ns=time.monotonic_ns()))
+        return bool(whys)
 
     def _lose(self, why: str) -> None:
         if self.processes.ending or self.lost is not None:
@@ -310,7 +296,6 @@ class ContainersPlace:
                 log.write(f"floodmark: {lost}\n")
         self.processes.lose(lost)
 
-    # -- inside -------------------------------------------------------------------------------------------
 
     async def _send(self, name: str, _process: Process, number: signal.Signals) -> None:
 
@@ -341,7 +326,7 @@ def lay_out(
         name: ProcessAddresses(
             node_id=number,
             is_controller=name == CONTROLLER,
-            listens=(EVERYWHERE, LISTENER),
+            listens=("0.0.0.0", LISTENER),
             reached=published[name],
             advertised=published[name],
             control=(lab.address(name), CONTROL_SOCKET),

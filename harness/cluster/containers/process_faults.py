@@ -90,8 +90,7 @@ class MemoryLimits:
         await self._lab.call(f"limit the memory of {node}", self._set, node, limit_mb << 20)
 
     async def resident_bytes(self) -> int:
-        """The memory of the containers' processes now, without files that the kernel could drop. See
-        harness.protocols: ReportsMemory."""
+        """See harness.protocols: ReportsMemory. Without files that the kernel could drop."""
         return sum(await asyncio.gather(*(self._lab.call(f"measure the memory of {name}", self._usage, name)
                                           for name in self._lab.names)))
 
@@ -104,10 +103,12 @@ class MemoryLimits:
         return int(memory.get("usage", 0)) - int((memory.get("stats") or {}).get("inactive_file", 0))
 
     async def mend(self) -> list[str]:
-        """Removes all limits; returns a sentence for each that is still there."""
+        """Removes all limits; returns a sentence for each that is still there: it also holds at the next
+        start."""
         limited = sorted(self._limited)
         await asyncio.gather(*map(self._free, limited))
-        left = await asyncio.gather(*map(self._limit_of, limited))
+        seen = await asyncio.gather(*map(self._lab.inspect, limited))
+        left = [int(one["HostConfig"]["Memory"] or 0) for one in seen]  # 0: none
         return [f"the memory of {node} is limited to {limit >> 20} MB"
                 for node, limit in zip(limited, left, strict=True) if 0 < limit < HIGHEST]
 
@@ -124,20 +125,11 @@ class MemoryLimits:
         try:
             api.update_container(container, mem_limit=limit, memswap_limit=limit)
         except APIError as error:
-            if limit == HIGHEST or not _uses_more(error):
+            # The messages of older and newer runc, if more is in use.
+            refused = ("unable to set memory limit", "device or resource busy")
+            if limit == HIGHEST or not any(words in str(error.explanation) for words in refused):
                 raise
             with contextlib.suppress(APIError):  # it may have ended meanwhile, which wait reports
                 api.kill(container, "SIGKILL")
             api.wait(container, timeout=KILL_S)
             api.update_container(container, mem_limit=limit, memswap_limit=limit)
-
-    async def _limit_of(self, node: str) -> int:
-        """The limit in bytes, which also holds at the next start; 0: none."""
-        return int((await self._lab.inspect(node))["HostConfig"]["Memory"] or 0)
-
-
-def _uses_more(error: APIError) -> bool:
-    """Whether the kernel refused the limit because more is in use, by the messages of older and newer
-    runc."""
-    message = str(error.explanation)
-    return "unable to set memory limit" in message or "device or resource busy" in message

@@ -87,8 +87,8 @@ def _remove(client: docker.DockerClient, run: str, there: Remains, hooks: Iterab
         list(pool.map(partial(_remove_container, client), there.containers))
         for hook in hooks:
             hook(client, run)
-        list(pool.map(partial(_gone, api.remove_volume), there.volumes))
-        list(pool.map(partial(_gone, api.remove_network), there.networks))
+        list(pool.map(partial(_unless_gone, api.remove_volume), there.volumes))
+        list(pool.map(partial(_unless_gone, api.remove_network), there.networks))
     for keeper in there.keepers:
         _remove_container(client, keeper)
 
@@ -120,6 +120,11 @@ def remains(client: docker.DockerClient, label: str = LABEL_RUN) -> dict[str, Re
     return found
 
 
+def _unless_gone(act: Callable[[str], None], name: str) -> None:
+    with contextlib.suppress(NotFound):
+        act(name)
+
+
 def _remove_container(client: docker.DockerClient, container: str) -> None:
     """Removes a container and its anonymous volumes. If another process is removing it, waits until it is
     gone."""
@@ -127,19 +132,15 @@ def _remove_container(client: docker.DockerClient, container: str) -> None:
     while True:
         try:
             client.api.remove_container(container, force=True, v=True)
+            return
         except NotFound:
             return
         except APIError as error:
             if "already in progress" not in str(error.explanation) or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
-        else:
-            return
 
 
-def _gone(act: Callable[[str], None], name: str) -> None:
-    with contextlib.suppress(NotFound):
-        act(name)
 
 
 def _seconds(timestamp: str) -> float:

@@ -39,7 +39,7 @@ def can_make_stand_in() -> bool:
 
 
 def make_stand_in(script: Path, stand_in: StandIn) -> str | None:
-    """Makes this base; returns None, or why that failed."""
+    """Returns None, or why that failed."""
     return _failure([script, stand_in.tag, *stand_in.packages], {"DOCKER_HOST": address()}, BASE_S)
 
 

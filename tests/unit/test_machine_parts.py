@@ -61,6 +61,13 @@ def test_the_end_of_an_epoch_is_that_of_the_largest_at_or_below(
     assert end == (None if found is None else EpochEnd(epoch=found[0], end_offset=found[1]))
 
 
+def test_kip_101_answers_the_start_of_the_first_larger_epoch() -> None:
+    """For any requested epoch; none for an epoch earlier or later than all."""
+    found = [LeaderEpochFileCache(CACHE).kip_101_end_offset_for(epoch, 20) for epoch in range(6)]
+    assert [end and end.end_offset for end in found] == [None, 10, 10, 12, 20, None]
+    assert LeaderEpochFileCache().kip_101_end_offset_for(0, 0) is None
+
+
 def test_an_assignment_removes_contradicting_entries() -> None:
     """A new epoch that begins where others began, or before, replaces them; the latest again is no change."""
     cache = LeaderEpochFileCache(CACHE)

@@ -1,0 +1,204 @@
+"""One replica as a pure machine: its answer to each event of replica.txt, and the trace lines of the step.
+
+Below an event: `=` its effects, `~` its trace lines, `>` the request that a follower sends next, `.` the
+state where it changed, `!` that the event is illegal and has changed nothing. `pytest --rewrite` writes
+those; then read the diff. What comes of the rules in a cluster: tests/teeth.
+"""
+
+from ast import literal_eval
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from golden_text import GOLDEN, as_written
+from msgspec.structs import asdict
+
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.errors import IllegalEvent
+from floodmark.broker.protocol.messages import (
+    AlterPartitionResponse,
+    Batch,
+    EndOffsetRequest,
+    EndOffsetResponse,
+    EpochEnd,
+    Fetch,
+    FetchRequest,
+    FetchResponse,
+    FollowerRequest,
+    LeaderAndIsr,
+    ListOffsets,
+    LogEndsRequest,
+    LogEndsResponse,
+    Message,
+    OffsetsForLeaderEpoch,
+    Produce,
+    ProposeIsr,
+    ReplicaEvent,
+    Tick,
+)
+from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
+from floodmark.broker.storage.log_recovery import mend_epochs
+from floodmark.broker.testing.bugs import rules_for
+from floodmark.broker.testing.trace_events import replica_lines, take_snapshot
+
+OUTPUT = ("= ", "~ ", "> ", ". ", "! ")
+ALIVE = {1: 11, 2: 12, 3: 13}
+ERRORS = {code: name for name, code in vars(errors).items() if isinstance(code, int)}
+
+
+def frame(base: int, epoch: int = -1, last: int | None = None, producer: tuple[int, int, int] = (-1, -1, -1)
+          ) -> Batch:
+    return Batch(base_offset=base, last_offset=base if last is None else last, epoch=epoch,
+                 producer_id=producer[0], producer_epoch=producer[1], base_sequence=producer[2])
+
+
+def ended(end: tuple[int, int] | None) -> EpochEnd | None:
+    return end and EpochEnd(epoch=end[0], end_offset=end[1])
+
+
+class Stage:
+    """Replica 1 of three, and what is needed to answer it."""
+
+    def __init__(self, *epochs: int, rules: str = "kip-320", hw: int = 0, bugs: str = "", switches: str = "",
+                 saved: tuple[tuple[int, int], ...] = ()) -> None:
+        """With a record of each of these epochs."""
+        log = [frame(at, epoch) for at, epoch in enumerate(epochs)]
+        self.replica = Replica(
+            me=1, config=ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=1_000),
+            rules=rules_for(rules, bugs.split(), switches=switches.split()),
+            recovered=RecoveredState(batches=log, epochs=mend_epochs(saved, log, len(log)), hw=hw))
+        self.asked: FollowerRequest | None = None
+        self.before: FollowerRequest | None = None
+        self.proposal: ProposeIsr | None = None
+        self.produced = 0
+
+    def leads(self, leader: int, epoch: int, isr: tuple[int, ...] = (1, 2, 3), at: int = 0) -> ReplicaEvent:
+        """`at`: the partition epoch."""
+        return LeaderAndIsr(now_ms=0, leader=leader, leader_epoch=epoch, isr=isr, partition_epoch=at,
+                            replicas=(1, 2, 3), broker_epochs=ALIVE)
+
+    def produce(self, batches: int = 1, acks: int = -1, **producer: Any) -> ReplicaEvent:
+        self.produced += 1
+        return Produce(now_ms=0, token=f"p{self.produced}", acks=acks, timeout_ms=100,
+                       batches=tuple(frame(at, **producer) for at in range(batches)))
+
+    def fetch(self, by: int, offset: int, last: int = 0, epoch: int | None = None, broker_epoch: int = 0,
+              again: bool = False) -> ReplicaEvent:
+        """By a consumer, if it is -1."""
+        return Fetch(now_ms=0, token="f", replica=by, broker_epoch=broker_epoch or ALIVE.get(by, -1),
+                     offset=offset, last_fetched_epoch=last if by > 0 else -1, again=again,
+                     current_leader_epoch=self.replica.leader_epoch if epoch is None else epoch)
+
+    def end_of(self, of: int, epoch: int) -> ReplicaEvent:
+        """A follower in this leader epoch asks for the end of that one."""
+        return OffsetsForLeaderEpoch(now_ms=0, token="e", replica=2, current_leader_epoch=epoch, epoch=of)
+
+    def offsets(self, by: int, epoch: int, latest: bool = True) -> ReplicaEvent:
+        return ListOffsets(now_ms=0, token="o", replica=by, current_leader_epoch=epoch, latest=latest)
+
+    def tick(self, now_ms: int) -> ReplicaEvent:
+        return Tick(now_ms=now_ms)
+
+    def answer(self, *batches: tuple[int, ...], error: int = 0, hw: int = 0, end: Any = None, start: int = 0,
+               late: bool = False, epoch: int | None = None) -> ReplicaEvent:
+        """To the request that was shown last, or the one before it; of an epoch. `end`: of an epoch, or of
+        the log."""
+        asked = self.before if late else self.asked
+        assert asked is not None
+        plain: dict[str, Any] = {"now_ms": 0, "leader": asked.leader, "error": error}
+        match asked:
+            case FetchRequest():
+                return FetchResponse(**plain, asked=asked, hw=hw, diverging=ended(end),
+                                     batches=tuple(frame(*one) for one in batches))
+            case EndOffsetRequest():
+                if epoch is not None:
+                    asked = EndOffsetRequest(**{**asdict(asked), "leader_epoch": epoch})
+                return EndOffsetResponse(**plain, asked=asked, end=ended(end))
+        assert isinstance(asked, LogEndsRequest)
+        return LogEndsResponse(**plain, asked=asked, log_start=start, log_end=end)
+
+    def altered(self, isr: tuple[int, ...] = (), error: int = 0, at: int = 1, now: int = 0) -> ReplicaEvent:
+        assert self.proposal is not None
+        return AlterPartitionResponse(now_ms=now, proposal=self.proposal, error=error, isr=isr,
+                                      leader_epoch=self.replica.leader_epoch, partition_epoch=at)
+
+    def state(self) -> str:
+        one = self.replica
+        return (f"leader {one.leader} of epoch {one.leader_epoch}; {one.log_start} to {one.leo}, "
+                f"HW {one.hw}; isr {shown(one.maximal_isr)}; epochs {shown(one.epochs)}")
+
+    def happens(self, event: ReplicaEvent) -> Iterator[str]:
+        one, state = self.replica, self.state()
+        before = take_snapshot(one)
+        try:
+            effects = one.step(event)
+        except IllegalEvent as error:
+            yield f"! {error}"
+            assert (self.state(), take_snapshot(one)) == (state, before)
+            return
+        for effect in effects:
+            self.proposal = effect if isinstance(effect, ProposeIsr) else self.proposal
+            yield f"= {shown(effect)}"
+        for line in replica_lines(before, event, effects, take_snapshot(one)):
+            yield "~ " + " ".join([line["event"], *fields({**line, "event": None})])
+        if self.state() != state:
+            yield f". {self.state()}"
+
+
+def shown(value: Any) -> str:
+    match value:
+        case Batch():
+            return f"{value.base_offset}-{value.last_offset}e{value.epoch}"
+        case EpochEnd():
+            return f"{value.epoch}:{value.end_offset}"
+        case Message():
+            given = {**asdict(value), "acks": None, "epochs": None}
+            given["token"] = given.get("token") if str(given.get("token")).startswith("p") else None
+            return " ".join([type(value).__name__, *fields(given)])
+        case dict():
+            return ":".join(map(shown, value.values()))
+        case tuple() | list():
+            return f"[{' '.join(map(shown, value))}]"
+    return str(value).replace(" ", "_")
+
+
+def fields(given: dict[str, Any]) -> Iterator[str]:
+    for name, value in given.items():
+        if value is not None:
+            yield f"{name}={ERRORS.get(value, value) if name == 'error' else shown(value)}"
+
+
+def words_of(line: str) -> tuple[str, list[Any], dict[str, Any]]:
+    """An event and its arguments, as Python writes them without blanks; a word is text."""
+    def value(text: str) -> Any:
+        try:
+            return literal_eval(text)
+        except ValueError:
+            return text.replace("+", " ")
+
+    name, *words = line.split()
+    named = [word.partition("=")[::2] for word in words if "=" in word]
+    return name, [value(one) for one in words if "=" not in one], {key: value(one) for key, one in named}
+
+
+def told(lines: list[str]) -> Iterator[str]:
+    stage = Stage()
+    for line in lines:
+        yield line
+        if line and not line.startswith(("#", "==")):
+            name, given, named = words_of(line)
+            if name == "replica":
+                stage = Stage(*given, **named)
+                yield f". {stage.state()}"
+            else:
+                act: Callable[..., ReplicaEvent] = getattr(stage, name)
+                yield from stage.happens(act(*given, **named))
+            if stage.replica.next_request() != stage.asked:
+                stage.before, stage.asked = stage.asked, stage.replica.next_request()
+                yield f"> {shown(stage.asked)}"
+
+
+def test_what_a_replica_does(request: pytest.FixtureRequest) -> None:
+    lines = [line for line in (GOLDEN / "replica.txt").read_text().splitlines()
+             if not line.startswith(OUTPUT)]
+    as_written("replica.txt", "".join(f"{line}\n" for line in told(lines)), request)

@@ -17,7 +17,7 @@ An invalid word or bracket is a WrongForm; only the reader knows its position.
 
 import mmap
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -231,10 +231,10 @@ TOO_MANY = "words and brackets without the end of what began before them"
 LONGEST = 1 << 24  # bytes of one token
 _WORD = rb'[^ \t\r\f\v\n,\[\](){}";\\]'
 _TOKEN = re.compile(
-    rb'((?:0|[1-9][0-9]*+)(?!' + _WORD + rb'))|([\[({]|#\{)|([\])}])|(\n)|'
+    rb'((?:0|[1-9][0-9]*+)(?!' + _WORD + rb'))|([\[({]|#\{)|([\])}])|'
     rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"|".*|;[^\n]*|#_|##?' + _WORD
     + rb'*|\\(?:[A-Za-z0-9]+|[\x80-\xff]+|.)?|' + _WORD + rb'+)', re.DOTALL)
-_NUMBER, _OPENING, _CLOSING, _NEWLINE = 1, 2, 3, 4  # the groups of a token; the last is any other word
+_NUMBER, _OPENING, _CLOSING = 1, 2, 3  # the groups of a token; the last is any other word
 _IN_ONE = re.compile(rb"(?:[ \t\r\f\v\n,]|;[^\n]*)*+[\[(]")  # how a text of one vector or list begins
 _CLOSES: Mapping[bytes, bytes] = {b"[": b"]", b"(": b")", b"{": b"}", b"#{": b"}"}
 _BRACED: Mapping[bytes, Callable[[list[object]], object]] = {b"{": map_of, b"#{": set_of}
@@ -256,15 +256,10 @@ def line_at(text: Text, at: int) -> tuple[int, int]:
     return before.count(b"\n") + 1, before.rfind(b"\n") + 1
 
 
-def forms(text: Text, skipped: Callable[[int], int] = lambda at: at) -> Iterator[tuple[int, object]]:
+def forms(text: Text) -> Iterator[tuple[int, object]]:
     """Yields every form with the byte where it begins; for one vector or list, every element of it. EdnError
-    if invalid. skipped: gets the begin of a line on which no form is open, and returns where to go on, behind
-    complete lines that the caller reads itself."""
-    reader, at = _Reader(text), 0
-    while at >= 0:
-        while reader.between and (further := skipped(at)) > at:
-            at = further
-        at = yield from reader.read(at)
+    if invalid."""
+    return _Reader(text).read()
 
 
 class _Reader:
@@ -275,21 +270,13 @@ class _Reader:
         self._stack: list[tuple[re.Match[bytes], list[object]]] = []  # a bracket, and the items outside it
         self._marks: list[tuple[int, str | None]] = []  # depth, and tag (None: #_), of waiting marks
         self._known: dict[bytes, object] = {name.encode(): value for name, value in CONSTANTS.items()}
-        self._base = int(_IN_ONE.match(text) is not None)  # the depth of the forms
-        self._ended = False  # the one vector is closed
 
-    @property
-    def between(self) -> bool:
-        """Whether no form is open, and the next is not in a vector either."""
-        return not self._stack and not self._marks and not self._base
-
-    def read(self, at: int) -> Generator[tuple[int, object], None, int]:
-        """Yields the forms from here to a line on which none is open, and returns where that begins; -1: the
-        text has ended."""
-        stack, marks, known, base, items = self._stack, self._marks, self._known, self._base, list[object]()
-        most = LARGEST
+    def read(self) -> Iterator[tuple[int, object]]:
+        stack, marks, known, items = self._stack, self._marks, self._known, list[object]()
+        base = int(_IN_ONE.match(self._text) is not None)  # the depth of the forms
+        most, ended = LARGEST, False  # ended: the one vector is closed
         try:
-            for count, found in enumerate(_TOKEN.finditer(self._text, at)):
+            for count, found in enumerate(_TOKEN.finditer(self._text)):
                 kind, token, begins = found.lastindex, found[0], found
                 if kind == _NUMBER:
                     form: object = int(token)
@@ -305,12 +292,8 @@ class _Reader:
                     begins, around = stack.pop()
                     form, items = tuple(items) if token != b"}" else _BRACED[begins[0]](items), around
                     if len(stack) < base:
-                        self._ended = True
+                        ended = True
                         continue
-                elif kind == _NEWLINE:
-                    if self.between:
-                        return found.end()
-                    continue
                 elif (form := known.get(token, _UNKNOWN_WORD)) is _UNKNOWN_WORD:
                     form = self._word(token)
                 if marks and form is not _NO_FORM and marks[-1][0] == len(stack):
@@ -321,7 +304,7 @@ class _Reader:
                     items.append(form)
                     if count > most:
                         raise WrongForm(f"{LARGEST} {TOO_MANY}")
-                elif self._ended:
+                elif ended:
                     raise WrongForm("there is more text after the one vector or list")
                 else:
                     most = count + LARGEST
@@ -332,7 +315,6 @@ class _Reader:
             problem = str(wrong) if isinstance(wrong, WrongForm) else "not UTF-8, or too large a number"
             raise EdnError(self._text, found.start(), problem) from None
         self._check_end(len(self._text))
-        return -1
 
     def _check_end(self, at: int) -> None:
         """Raises EdnError if a form is open at the end of the text, where its last word may be incomplete."""

@@ -49,12 +49,10 @@ class JepsenFile:
     def digest(self) -> str:
         return hashlib.sha256(self.text).hexdigest()
 
-    def ops(self, skipped: Callable[[int], int]) -> Iterator[JepsenOp]:
-        """Yields the ops in the order of the file, without the lines of EDN that are `skipped`
-        (edn.forms)."""
+    def ops(self) -> Iterator[JepsenOp]:
+        """Yields the ops in the order of the file."""
         try:
-            read = self._json_lines() if self.is_json else forms(self.text, skipped)
-            for count, (at, form) in enumerate(read):
+            for count, (at, form) in enumerate(self._json_lines() if self.is_json else forms(self.text)):
                 if count % EVERY == EVERY - 1:
                     self.on_read(at)
                 yield JepsenOp(at=at, fields=self._fields(at, form))

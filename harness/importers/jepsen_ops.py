@@ -34,6 +34,7 @@ from floodmark.harness.importers.jepsen_file import JepsenFile, JepsenOp, name_o
 from floodmark.harness.importers.jepsen_names import LIFE, Names
 from floodmark.harness.importers.jepsen_nemesis import Act, Nemesis
 from floodmark.harness.op import NEMESIS
+from floodmark.harness.run import json_line
 
 TYPES = frozenset({"invoke", "ok", "fail", "info"})
 RECORDS = frozenset({"send", "poll", "txn"})
@@ -119,7 +120,6 @@ class OpenOp(NamedTuple):
     sends: Sequence[tuple[int, Any]] = ()  # partition, and Jepsen's value
     partitions: Sequence[int] = ()  # of an assign or subscribe
     seeks: bool = False  # to the beginning
-    is_common: bool = False  # jepsen_common_lines.py has converted it
 
 
 class ConvertedOp(NamedTuple):
@@ -155,17 +155,10 @@ class HistoryLines:
 
     def write(self, time: int | None, process: int, kind: str, f: str, rest: Mapping[str, Any]) -> None:
         """Writes a line."""
-        fields = {"process": process, "type": kind, "f": f, **rest}
-        line = orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
-        self.append(self._time if time is None else time, b"," + line[1:])
-
-    def append(self, time: int, rest: bytes) -> None:
-        """Writes a line whose rest, from the comma after the time to the end of the line, is given."""
-        if time < self._time:
-            self.clamped += 1
-        else:
-            self._time = time
-        self._buffered.append(b'{"index":%d,"time":%d%b' % (self.count, self._time, rest))
+        self.clamped += time is not None and time < self._time
+        self._time = max(self._time, time or 0)
+        self._buffered.append(json_line({"index": self.count, "time": self._time, "process": process,
+                                         "type": kind, "f": f, **rest}))
         self.count += 1
         if len(self._buffered) == LINES_PER_WRITE:
             self._flush()
@@ -194,14 +187,14 @@ class Converter:
     positioned: dict[int, set[int]] = field(default_factory=dict)
     _assigned: dict[int, Sequence[int]] = field(default_factory=dict)  # by its last ok assign or subscribe
     _subscribed: set[int] = field(default_factory=set)
-    next_index: int = 0  # the expected index of Jepsen's next op
+    _next_index: int = 0  # the expected index of Jepsen's next op
 
     def convert(self, op: JepsenOp) -> None:
         fields = op.fields
         kind, f, process = name_of(fields.get("type")), name_of(fields.get("f")), fields.get("process")
         if f is None:
             raise self.source.wrong(op.at, f"an op without :f: {shown(dict(fields))}")
-        self.count_index(fields.get("index"))
+        self._count_index(fields.get("index"))
         if not fields.keys() <= FIELDS:
             self.left_out.update(f"field :{name}" for name in sorted(fields.keys() - FIELDS))
         if type(process) is not int:
@@ -281,9 +274,12 @@ class Converter:
             rest["error"] = error
         self.lines.write(time, number, kind, converted.f, rest | self._from(op))
         for send in rest.get("sends", ()):
-            self.note_send(send["partition"], send.get("offset"), send["value"], ok=kind == "ok")
-        if reads := [read for part in (rest.get("reads", ()), *converted.apart) for read in part]:
-            self.note_reads(number, process, ((read["partition"], read["offset"]) for read in reads))
+            self.reach.sent[send["partition"]] = self.lines.count
+            if kind == "ok":
+                self.reach.was_acked(send["partition"], send.get("offset"), send["value"])
+        for read in (read for part in (rest.get("reads", ()), *converted.apart) for read in part):
+            self.reach.was_read(number, read["partition"], read["offset"])
+            self.positioned.setdefault(process, set()).add(read["partition"])
         if kind == "ok" and f in ASSIGNMENTS:  # a possible final read begins, or another move ends it
             self.reach.finals.pop(number, None)
             if invocation is not None and invocation.seeks:
@@ -292,19 +288,6 @@ class Converter:
             self._poll_apart(time, process, kind, reads)
         if converted.blind and process not in self._subscribed:  # a group member's position may move anyway
             self._forget(process)
-
-    def note_send(self, partition: int, offset: int | None, value: int, *, ok: bool) -> None:
-        """Notes a send of the completion that was written last."""
-        self.reach.sent[partition] = self.lines.count
-        if ok:
-            self.reach.was_acked(partition, offset, value)
-
-    def note_reads(self, number: int, process: int, reads: Iterable[tuple[int, int]]) -> None:
-        """Notes how far a process has read: partitions and offsets, one at least."""
-        positioned = self.positioned.setdefault(process, set())
-        for partition, offset in reads:
-            self.reach.was_read(number, partition, offset)
-            positioned.add(partition)
 
     def _poll_apart(self, time: int | None, process: int, kind: str, reads: Reads) -> None:
         """Writes a poll of its own for reads that need not be ordered after earlier ones."""
@@ -416,8 +399,10 @@ class Converter:
         return sorted(set(self._partitions(value or ())))
 
     def _partitions(self, keys: Iterable[object]) -> Iterator[int]:
-        """The partitions that these keys name, without using them."""
-        return (self.names.partition(key, used=False) for key in sorted_keys(keys))
+        """The partitions that these keys name, without using them. Those of a set are sorted by their text,
+        so that they get the same numbers each time."""
+        ordered = sorted(keys, key=text_of) if isinstance(keys, frozenset) else keys
+        return (self.names.partition(key, used=False) for key in ordered)
 
     # -- fields -------------------------------------------------------------------------------------
 
@@ -452,18 +437,18 @@ class Converter:
             self.left_out["text of an error"] += 1
         return ERRORS.get(name, name.upper().replace("-", "_")) if name else "UNKNOWN"
 
-    def count_index(self, index: object) -> None:
+    def _count_index(self, index: object) -> None:
         """Counts an op's index; a gap means that ops are missing in the file."""
         if not _is_below(index, _FAR):
             if index is not None:
                 self.changed["invalid index"] += 1
             return
-        if index > self.next_index:
-            self.left_out["op missing in the file (by its :index)"] += index - self.next_index
-            self.missing += index - self.next_index
-        elif index < self.next_index:
+        if index > self._next_index:
+            self.left_out["op missing in the file (by its :index)"] += index - self._next_index
+            self.missing += index - self._next_index
+        elif index < self._next_index:
             self.changed["index that is not above the one before"] += 1
-        self.next_index = max(self.next_index, index + 1)
+        self._next_index = max(self._next_index, index + 1)
 
     def _forget(self, process: int) -> None:
         self.names.new_life(process)
@@ -502,11 +487,6 @@ def _get(form: object, name: str) -> Any:
     if not isinstance(form, dict):
         return None
     return next((value for key, value in form.items() if name_of(key) == name), None)
-
-
-def sorted_keys(keys: Iterable[object]) -> Iterable[object]:
-    """A set's keys sorted by their text, so that they get the same numbers each time."""
-    return sorted(keys, key=text_of) if isinstance(keys, frozenset) else keys
 
 
 def _is_below(number: object, end: int) -> TypeGuard[int]:

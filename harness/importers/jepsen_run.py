@@ -3,8 +3,8 @@
 Rules
 1. A clients' history has nothing about replicas: there are no logs/, replicas.jsonl and trace.jsonl, no
    leader is known, and nothing has settled. run.json's `observes` says so, and the checks that need them are
-   not made. Lost writes are inferred from the reads, as Jepsen does; where that is impossible
-   (jepsen_reach.py), `imported` says so.
+   not made. Lost writes are inferred from the reads, as Jepsen does; where that is
+   impossible, `imported` says so.
 2. What could not be imported, and what was changed, is counted by kind in run.json (`imported`).
 3. A history does not have the guarantees. Those that are not given are those that Jepsen's own checker
    assumes.
@@ -16,7 +16,6 @@ from typing import Any
 
 from floodmark.harness import __version__
 from floodmark.harness.errors import UsageError
-from floodmark.harness.importers.jepsen_common_lines import CommonLines
 from floodmark.harness.importers.jepsen_file import JepsenFile
 from floodmark.harness.importers.jepsen_names import LIFE, SPAN, Names
 from floodmark.harness.importers.jepsen_nemesis import Nemesis
@@ -39,7 +38,7 @@ def convert_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Con
         with HistoryLines(run.history_path) as lines:
             converter = Converter(source=source, lines=lines, names=Names(json=source.is_json, same=same),
                                   nemesis=Nemesis(json=source.is_json, spares=spares))
-            for op in source.ops(CommonLines(converter).convert_from):
+            for op in source.ops():
                 converter.convert(op)
             converter.end()
         if same or not (same := converter.names.only_assigned()):

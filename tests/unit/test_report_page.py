@@ -274,7 +274,7 @@ def test_a_fault_that_the_run_mended_is_drawn_until_then(folder: Path) -> None:
 
 
 def test_availability_is_shown_as_measured(tmp_path: Path) -> None:
-    """The kill of n1 from 10 to 14 s that test_stats.py measures by hand; and a pause that nothing ends."""
+    """The kill of n1 from 10 to 14 s of golden/stats.txt; and a pause that nothing ends."""
     run = TimedRun(partitions=2)
     run.sent(1, 8, 9).sent(1, 9, 9.2).sent(1, 9.5, 12, "info").sent(2, 12, 13, "fail").sent(2, 13, 15)
     run.sent(2, 15, 15.5).sent(3, 10, 10.1, partition=1).sent(3, 11, 16, partition=1)

@@ -29,6 +29,7 @@ from floodmark.harness.faults import UNSEEN
 from floodmark.harness.op import Op, Type
 from floodmark.harness.report.model import (
     HISTORY,
+    MOST,
     TRACE,
     AckEvent,
     Copy,
@@ -68,6 +69,11 @@ class Gathering:
     files: RunFiles
     about: Json
     unknown: Sequence[Json] = ()
+
+    @property
+    def clock_error_ns(self) -> int:
+        """How far apart the stamps of one instant may be on two nodes."""
+        return int_in(self.about, "clock_error_ns") or 0
 
     def evidence_for(self, found: Json, example: Json) -> Evidence:
         """Everything that the files show about this example."""
@@ -115,9 +121,8 @@ class Gathering:
             invoked = self.files.invocation(op) if send is not None and op.type is Type.OK else None
             if send is None or send.offset is None or invoked is None:
                 continue
-            slack = int_in(self.about, "clock_error_ns") or 0
-            window = self.files.between(
-                invoked.time - slack, op.time + slack, send.partition, "ack", "append")
+            window = self.files.between(invoked.time - self.clock_error_ns, op.time + self.clock_error_ns,
+                                        send.partition, "ack", "append")
             firsts: dict[tuple[str, int | None], TraceLine] = {}
             for line in window:
                 epoch = line.whole_number("epoch")
@@ -125,7 +130,7 @@ class Gathering:
                         and send.epoch in (None, epoch)):
                     firsts.setdefault((line.name_in("node"), epoch), line)
             if len(firsts) == 1:
-                acks += [acked_at(line, window, send.offset, op.index) for line in firsts.values()]
+                acks += [self.acked_at(line, window, send.offset, op.index) for line in firsts.values()]
         return tuple(acks)
 
     def acked_before(self, evidence: Evidence, partition: int, offset: int) -> tuple[AckEvent, ...]:
@@ -136,7 +141,20 @@ class Gathering:
         window = self.files.before(event, partition, "ack", "append")
         acks = [line for line in window if line.event == "ack" and reaches(line, "offset", offset)
                 and (epoch is None or reaches(line, "epoch", epoch))]
-        return tuple(acked_at(line, window, offset, None) for line in acks[:1])
+        return tuple(self.acked_at(line, window, offset, None) for line in acks[:1])
+
+    def acked_at(self, ack: TraceLine, window: Iterable[TraceLine], offset: int, index: int | None) -> AckEvent:
+        """The ack, with the nodes that had appended the record by then. Times of two nodes that lie no
+        further apart than the clocks' error are in no order: then nobody knows which had."""
+        surely, perhaps = set[str](), set[str]()
+        for one in window:
+            if appends(one, offset):
+                is_before, node = one.number < ack.number, one.name_in("node")
+                apart = abs((one.whole_number("time") or 0) - (ack.whole_number("time") or 0))
+                is_sure = one.node == ack.node or apart > self.clock_error_ns or not self.clock_error_ns
+                surely |= {node} if is_before and is_sure else set()
+                perhaps |= set() if is_sure else {node}
+        return AckEvent(line=ack, appended_by=None if perhaps - surely else tuple(sorted(surely)), index=index)
 
     def copy_losses(self, evidence: Evidence, partition: int, offset: int) -> tuple[TraceLine, ...]:
         """How the copies of a lost record went: for each node that had it, the first truncation or start
@@ -244,11 +262,6 @@ class Gathering:
                  for value in sorted(value for value in values if value is not None)]
         return tuple(sorted((one for one in found if since_of(one) is not None and conclusive_ops(one)),
                             key=lambda one: since_of(one) or 0))
-
-
-def acked_at(line: TraceLine, window: Iterable[TraceLine], offset: int, index: int | None) -> AckEvent:
-    nodes = {one.name_in("node") for one in window if one.number < line.number and appends(one, offset)}
-    return AckEvent(line=line, appended_by=tuple(sorted(nodes)), index=index)
 
 
 def since_of(evidence: Evidence) -> int | None:
@@ -362,11 +375,11 @@ class Event:
     lines: set[int]  # of the trace, from 0
 
 
-def group_findings(files: RunFiles, findings: Sequence[Json]) -> list[Event]:
+def group_findings(gathering: Gathering, findings: Sequence[Json]) -> list[Event]:
     """The events; findings must be in order, the gravest first."""
     events: list[Event] = []
     for found in findings:
-        event = next((event for event in events if belongs_to(files, event, found)), None)
+        event = next((event for event in events if belongs_to(gathering, event, found)), None)
         if event is None:
             examples = examples_of(found)
             offsets, values = ({(partition, number) for one in examples
@@ -379,16 +392,17 @@ def group_findings(files: RunFiles, findings: Sequence[Json]) -> list[Event]:
     return events
 
 
-def belongs_to(files: RunFiles, event: Event, found: Json) -> bool:
+def belongs_to(gathering: Gathering, event: Event, found: Json) -> bool:
     root, examples = event.root, examples_of(found)
     if found["name"] not in OF_ONE_EVENT.get(root["name"], ()) or not examples:
         return False
     return all(found.get(key) == root.get(key) for key in ("class", "permitted_by")) and all(
-        is_about(files, event, str(found["name"]), example) for example in examples)
+        is_about(gathering, event, str(found["name"]), example) for example in examples)
 
 
-def is_about(files: RunFiles, event: Event, name: str, example: Json) -> bool:
+def is_about(gathering: Gathering, event: Event, name: str, example: Json) -> bool:
     """Whether an example of a finding called `name` is about the event's record, place or line."""
+    files = gathering.files
     partition, offset, value, number = (
         int_in(example, key) for key in ("partition", "offset", "value", "event"))
     if partition is None:
@@ -400,10 +414,32 @@ def is_about(files: RunFiles, event: Event, name: str, example: Json) -> bool:
         return True
     if name in _SKIPS and offset is not None:
         return passed_over(files, example, partition, offset, event)
-    if offset is not None and event.root["count"] > len(examples_of(event.root)):
-        # Only the first of its places are named: any later offset is taken to be one of them.
-        return bool(event.offsets) and (partition, offset) > max(event.offsets)
+    if offset is not None and is_one_more(gathering, event, example, partition, offset):
+        return True
     return line is not None and any(of == partition and removes(line, each) for of, each in event.offsets)
+
+
+def is_one_more(gathering: Gathering, event: Event, example: Json, partition: int, offset: int) -> bool:
+    """Whether the files show that the place is one of those of the event that are not named: only the first
+    are."""
+    if event.root["count"] <= len(examples_of(event.root)) or (partition, offset) <= max(
+            event.offsets, default=(MOST, 0)):
+        return False
+    files, led = gathering.files, leader_of(gathering.about, partition)
+    lines = filter(None, (files.event(number + 1) for number in event.lines))
+    if any(line.whole_number("partition") == partition and removes(line, offset) for line in lines):
+        return True
+    if event.root["name"] == names.DIVERGED:
+        records = (files.record(node, partition, offset) for node in replicas_of(gathering.about, partition))
+        return len({(record.epoch, record.value) for record in records if record is not None}) > 1
+    if event.root["name"] not in OF_A_LOSS or led is None or not files.readable(led):
+        return False
+    record, log_start = (files.record(led, partition, offset),
+                         int_in(files.replicas.get((led, partition), {}), "log_start"))
+    if record is None:
+        return log_start is not None and log_start <= offset
+    known = [(int_in(example, "value"), record.value), (int_in(example, "epoch"), record.epoch)]
+    return any(was is not None and was != now for was, now in known)
 
 
 def is_election(files: RunFiles, line: TraceLine, event: Event) -> bool:

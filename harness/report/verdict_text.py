@@ -53,7 +53,7 @@ def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
         return Reading(accounts=tuple(Account(found=found) for found in findings))
     gathering = gathering_of(RunAt(folder=folder), verdict, about)
     accounts, before = list[Account](), list[Evidence]()
-    for event in group_findings(gathering.files, findings):
+    for event in group_findings(gathering, findings):
         examples = examples_of(event.root)
         evidence = gathering.evidence_for(event.root, examples[0]) if examples else None
         parts = narrate_finding(evidence, before) if evidence is not None else ()

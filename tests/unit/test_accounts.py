@@ -112,6 +112,22 @@ def test_the_holders_are_the_replicas_that_appended_before_the_ack(folder: Path)
     assert account["held"].startswith("when it was acked, n1 had appended it; ")
 
 
+@pytest.mark.parametrize(("error_ns", "later", "held"), [
+    (0, [], "when it was acked, n1 and n2 had appended it; "),
+    (999, [], "when it was acked, n1 and n2 had appended it; "),
+    (1_000, [], "at offset 1 in the end"),  # n2's append may have been after the ack
+    (999, [appended(4_999, "n3")], "at offset 1 in the end"),  # n3's before it
+    (998, [appended(4_999, "n3")], "when it was acked, n1 and n2 had appended it; "),
+])
+def test_of_times_that_are_in_no_order_nobody_says_who_had_it(
+        folder: Path, error_ns: int, later: list[Any], held: str) -> None:
+    """Except of what is on the acker's own node."""
+    write_lines(folder / "trace.jsonl", [*TRACE, *later])
+    about = {**RUN_JSON, "clock_error_ns": error_ns}
+    (account,) = accounts_of(folder, group(), run_json=about)
+    assert account["held"].startswith(held)
+
+
 NOT_WAITED_FOR = {**RUN_JSON, "leaders": {"0": {"leader": "n3"}}}
 TRUNCATED = line(5_000, "n2", "truncate", **{"from": 2, "to": 1})
 ELECTED = {"time": 6_000, "node": "controller", "seq": 6_000, "event": "elect", "partition": 0,

@@ -150,11 +150,38 @@ def test_one_example_of_another_record_keeps_a_finding_separate(folder: Path) ->
         ["lost-write", "saw-then-lost"]]
 
 
-def test_of_very_many_losses_offsets_after_the_examples_count_as_lost(folder: Path) -> None:
+def test_of_very_many_losses_those_behind_the_examples_are_told_by_the_leaders_log(folder: Path) -> None:
     """The examples are the first losses: offsets between them were not lost."""
     many = group("lost-write", LOST, {**LOST, "offset": 9, "value": 9}, count=40)
-    for offset, joined in ((4, False), (5, True), (6, False), (9, True), (10, True)):
-        found = events(folder, many, group("saw-then-lost", {"partition": 0, "offset": offset}))
+    written(folder / "logs" / "n3.jsonl", [
+        {"node": "n3", "partition": 0, "offset": at, "epoch": 4, "value": at, "crc": 1} for at in range(12)])
+    written(folder / "replicas.jsonl", [
+        {"node": "n3", "partition": number, "log_start": 0, "leo": 12, "hw": 12} for number in (0, 1)])
+    for place, joined in (((0, 4, 40), False), ((0, 5, 50), True), ((0, 6, 60), False), ((0, 9, 90), True),
+                          ((0, 10, 100), True), ((0, 10, 10), False), ((0, 10, None), False),
+                          ((0, 12, 120), True), ((1, 0, 10), False)):
+        example = {key: number for key, number in zip(("partition", "offset", "value"), place, strict=True)
+                   if number is not None}
+        assert (len(events(folder, many, group("saw-then-lost", example))) == 1) == joined
+    (folder / "logs" / "n3.jsonl").unlink()
+    assert len(events(folder, many, group("saw-then-lost", {"partition": 0, "offset": 10, "value": 1}))) == 2
+
+
+def test_of_very_many_truncated_or_different_records_the_files_tell_which(folder: Path) -> None:
+    """The truncation that is blamed removed it; the logs differ there."""
+    cut = {"partition": 0, "offset": 4, "event": 10}  # n1 truncates from 6 to 4
+    led = {"partition": 0, "value": 1}
+    for offset, joined in ((5, True), (6, False)):
+        found = events(folder, group("unsafe-truncation", cut, count=9),
+                       group("leader-incomplete", {**led, "offset": offset}))
+        assert (len(found) == 1) == joined
+    for node in ("n1", "n2"):
+        written(folder / "logs" / f"{node}.jsonl", [
+            {"node": node, "partition": 0, "offset": at, "epoch": 4, "value": int(node[1]) * at // 8, "crc": 1}
+            for at in range(12)])
+    for offset, joined in ((3, False), (4, True), (20, False)):
+        found = events(folder, group("diverged", {"partition": 0, "offset": 2}, count=9),
+                       group("saw-then-lost", {"partition": 0, "offset": offset}))
         assert (len(found) == 1) == joined
 
 

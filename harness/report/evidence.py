@@ -143,7 +143,9 @@ class Gathering:
                 and (epoch is None or reaches(line, "epoch", epoch))]
         return tuple(self.acked_at(line, window, offset, None) for line in acks[:1])
 
-    def acked_at(self, ack: TraceLine, window: Iterable[TraceLine], offset: int, index: int | None) -> AckEvent:
+    def acked_at(
+        self, ack: TraceLine, window: Iterable[TraceLine], offset: int, index: int | None
+    ) -> AckEvent:
         """The ack, with the nodes that had appended the record by then. Times of two nodes that lie no
         further apart than the clocks' error are in no order: then nobody knows which had."""
         surely, perhaps = set[str](), set[str]()
@@ -154,7 +156,8 @@ class Gathering:
                 is_sure = one.node == ack.node or apart > self.clock_error_ns or not self.clock_error_ns
                 surely |= {node} if is_before and is_sure else set()
                 perhaps |= set() if is_sure else {node}
-        return AckEvent(line=ack, appended_by=None if perhaps - surely else tuple(sorted(surely)), index=index)
+        known = None if perhaps - surely else tuple(sorted(surely))
+        return AckEvent(line=ack, appended_by=known, index=index)
 
     def copy_losses(self, evidence: Evidence, partition: int, offset: int) -> tuple[TraceLine, ...]:
         """How the copies of a lost record went: for each node that had it, the first truncation or start

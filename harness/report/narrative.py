@@ -249,7 +249,7 @@ def meaning(evidence: Evidence, event: TraceLine) -> str:
     if removes(event, offset):
         return f": it removed offset {offset}"
     if event.event == "become_leader" and end is not None and end <= offset:
-        return f": without offset {offset}, which its next record will get"
+        return f": without offset {offset}, which its next record{'' if end == offset else 's'} will get"
     return ""
 
 

@@ -170,7 +170,7 @@ def asked_moment(moment: Mapping[str, Any]) -> str:
 def where_struck(op: Op, partition: int | None) -> str:
     """Leader and ISR of the partition at the time of the fault, if it recorded them."""
     where = mapping(op.fault or {}, "where")
-    leader, isr = ((where.get(name) or {}).get(str(partition)) for name in ("leader", "isr"))
+    leader, isr = (mapping(where, name).get(str(partition)) for name in ("leader", "isr"))
     if partition is None or (leader is None and isr is None):
         return ""
     members = " ".join(map(str, isr)) if isinstance(isr, list) else ""

@@ -15,7 +15,6 @@ import contextlib
 import datetime
 import functools
 import gzip
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -72,7 +71,6 @@ STORIES = 6  # findings with a viewer of their own
 FINALS = 12  # partitions without a story, of which the end is shown
 DAY = len("2026-11-20")
 CLASSES = {"valid": "good", "unknown": "doubt", "interrupted": "doubt", "let through": "doubt"}
-LONG = re.compile(r"(?<![\w.:])[1-9]\d{3,}(?![\w.:]|\.\d)")
 MARKS = 4_000  # of a kind in the drawings
 COLOURS = 5  # of epochs
 
@@ -121,8 +119,8 @@ class RunFacts:
 
     @property
     def blamed(self) -> set[int]:
-        """Lines of the trace, from 1."""
-        return {line + 1 for found in self.findings for one in examples_of(found)
+        """Lines of the trace that bugs are blamed on, from 1."""
+        return {line + 1 for found in self.findings if found["class"] == BUG for one in examples_of(found)
                 if (line := int_in(one, "event")) is not None}
 
 
@@ -220,8 +218,7 @@ def page_of(facts: RunFacts) -> bytes:
         kind=CLASSES.get(facts.ruled.kind if facts.ruled is not None else "unknown", "bad"),
         tested=tested(facts),
         problems=[*(facts.ruled.harness if facts.ruled is not None else ()), *facts.problems],
-        looked_at="" if facts.reading.accounts else LONG.sub(
-            lambda found: f"{int(found[0]):,}", verdict_text.looked_at(counts)),
+        looked_at="" if facts.reading.accounts else verdict_text.looked_at(counts, grouped=True),
         acked=int_in(counts, "acked"), struck=facts.reading.strikes.struck,
         records=max(sizes, default=0) if records else None,
         seen=seen_lines(facts), silences=[row["label"] for row in silent],

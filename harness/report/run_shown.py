@@ -20,7 +20,7 @@ from floodmark.harness import history
 from floodmark.harness.errors import FloodmarkError, UsageError, nearest
 from floodmark.harness.faults import LASTING, undoes
 from floodmark.harness.op import NEMESIS, Op, Read, Send, Type
-from floodmark.harness.report.case_names import guarantee_texts
+from floodmark.harness.report.case_names import guarantee_texts, is_kafka, system_text
 from floodmark.harness.report.evidence import began, leader_of, replicas_of
 from floodmark.harness.report.model import (
     SHOWN_EXAMPLES,
@@ -29,6 +29,7 @@ from floodmark.harness.report.model import (
     Json,
     Reading,
     TraceLine,
+    int_in,
     items,
     mapping,
     mended_ns,
@@ -137,8 +138,9 @@ def finding_text(run: Run, about: Json, name: str) -> Iterator[str]:
     for found in groups:
         yield f"{click.style(name, bold=True)}: {many(found['count'], 'finding')}, {class_text(found)}"
         promised = ", ".join(guarantee_texts(about)) or "its guarantees"
+        tested = f"rules {about.get('rules', '?')}" if not is_kafka(about) else system_text(about)
         whose = f"nobody's: {allowed_by(found['permitted_by'])}" if found["class"] != BUG else (
-            f"the cluster's (rules {about.get('rules', '?')}): with {promised} no fault that struck permits "
+            f"the cluster's ({tested}): with {promised} no fault that struck permits "
             "it")
         yield f"  whose fault: {whose}"
         yield from examples_text(run, about, verdict, found)
@@ -191,7 +193,8 @@ def read_story(file: LineFile, evidence: Evidence) -> Story:
     story, force = Story(), list[tuple[str, str]]()
     named, processes = set(evidence.indexes), set[int]()
     if not named and evidence.offset is evidence.value is None and evidence.partition is not None:
-        processes.update(items(mapping(evidence.about, "settle"), "processes"))  # they probed the partition
+        probing = items(mapping(evidence.about, "settle"), "processes")  # they probed the partition
+        processes |= {process for process in probing if type(process) is int}
     near = {index + away for index in named for away in range(-NEIGHBOURS, NEIGHBOURS + 1)}
     value: int | None = None  # at the place: the finding's, else the first that an op got
     for op in ops_of(file, pattern_of(evidence, near, processes)):
@@ -278,7 +281,8 @@ def ops_of(file: LineFile, pattern: re.Pattern[bytes]) -> Iterator[Op]:
 def story_text(story: Story, evidence: Evidence, *, in_brief: bool) -> Iterator[str]:
     """Yields since when, and the lines: `>` about the finding, `!` faults in between (in_brief: only `>`)."""
     if story.promise is None:
-        source = "run.json" if evidence.offset is None else "the final logs"
+        source = ("trace.jsonl" if evidence.event is not None else
+                  "run.json" if evidence.offset is None else "the final logs")
         yield f"  since: no line of the history is about it; it is in {source}"
         return
     since = f"  since: {seconds(story.promise.time)} (index {story.promise.index})"
@@ -340,7 +344,8 @@ def logs_text(files: RunFiles, about: Json, partition: int, offset: int) -> Iter
     nodes, leader = replicas_of(about, partition), leader_of(about, partition)
     wanted = range(max(0, offset - AROUND), offset + AROUND + 1)
     columns = {node: cells_of(files, node, partition, wanted) for node in nodes}
-    width = max([12, *(len(shown) + 2 for log in columns.values() for shown, _ in log.values())])
+    width = max([12, *(len(node) + 2 for node in nodes),
+                 *(len(shown) + 2 for log in columns.values() for shown, _ in log.values())])
     starred = "; * leads" if leader in nodes else ""
     rows, trouble = files.replicas, files.replicas_file.trouble
     if trouble is not None and not isinstance(trouble, FileNotFoundError):
@@ -353,8 +358,8 @@ def logs_text(files: RunFiles, about: Json, partition: int, offset: int) -> Iter
             texts = [cell[0] if cell else NOTHING for cell in cells.values()]
             yield line(">" if at == offset else " ", str(at), texts, width) + difference_remark(cells)
     for name in ("LEO", "HW"):
-        yield line(" ", name, [str(rows.get((node, partition), {}).get(name.lower(), "?")) for node in nodes],
-                   width)
+        ends = (int_in(rows.get((node, partition), {}), name.lower()) for node in nodes)
+        yield line(" ", name, ["?" if end is None else str(end) for end in ends], width)
     if not any(offset in log for log in columns.values()):
         yield f"  no replica's dump has offset {offset}"
 

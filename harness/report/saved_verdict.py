@@ -78,6 +78,7 @@ def is_group(found: Mapping[str, Any]) -> bool:
     examples = found.get("examples") or []
     return ({"name", "class", "permitted_by", "count"} <= found.keys()
             and isinstance(found["name"], str) and NAME.fullmatch(found["name"]) is not None
+            and isinstance(found["class"], str) and isinstance(found["permitted_by"], str | None)
             and type(found["count"]) is int and isinstance(examples, list)
             and all(isinstance(example, dict) and isinstance(example.get("ops") or [], list)
                     and are_texts(example.get("nodes") or []) and is_blame(example.get("blame"))
@@ -98,7 +99,7 @@ def are_texts(value: Any) -> bool:
 
 MOST_LINES = 5  # named of one file
 SCAN_LINES = 100_000  # lines read from the first bad one on
-_COMPLAINT = re.compile(r"^(history\.jsonl|logs/[^/]+\.jsonl):(\d+): (\d+) lines? ")
+_COMPLAINT = re.compile(r"^(history\.jsonl|logs/[^/]+\.jsonl):(\d{1,18}): (\d{1,18}) lines? ")
 _ENTRY = {"partition": int, "offset": int, "epoch": int, "crc": int}
 
 

@@ -22,7 +22,7 @@ from floodmark.checkers.text.explain import EXPLANATIONS, FACTS
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS, MENDS_ROLE
 from floodmark.harness.op import Op
-from floodmark.harness.report.evidence import appends, began, leader_of, replicas_of
+from floodmark.harness.report.evidence import appends, began, leader_of, reaches, replicas_of
 from floodmark.harness.report.model import Course, Evidence, Json, Line, TraceLine, int_in, items, text
 from floodmark.harness.report.narrative import meaning, relevant_facts, short
 from floodmark.harness.report.phrases import Record, clause_of, cut_text, fault_text, seconds
@@ -390,7 +390,7 @@ def acks_of(
         if one.partition != partition:
             continue
         between = lines[bisect_left(times, one.began_ns) : bisect_right(times, one.ended_ns)]
-        line = next((each for each in between if (each.whole_number("offset") or -1) >= one.offset), None)
+        line = next((each for each in between if reaches(each, "offset", one.offset)), None)
         time = one.ended_ns if line is None else line.whole_number("time") or 0
         epoch = None if line is None else line.whole_number("epoch")
         epoch = by_value.get((one.offset, one.value)) if epoch is None else epoch

@@ -18,7 +18,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.registered import CLUSTER, WORKLOAD
 from floodmark.harness.report.case_names import guarantee_texts, is_kafka, system_text
 from floodmark.harness.report.evidence import Gathering, group_findings
-from floodmark.harness.report.model import Account, Evidence, Json, Reading, examples_of
+from floodmark.harness.report.model import Account, Evidence, Json, Reading, examples_of, int_in, mapping
 from floodmark.harness.report.narrative import WIDE, heads_covered_by, narrate_finding, summary
 from floodmark.harness.report.phrases import class_text, command_line, cut_text, many, with_heads
 from floodmark.harness.report.run_files import RunFiles
@@ -160,15 +160,18 @@ def shortened(names: Sequence[str]) -> str:
     return f"{', '.join(names[:NAMES_SHOWN])} and {len(names) - NAMES_SHOWN} more (verdict.json has all)"
 
 
-def looked_at(counts: Json) -> str:
-    """The verdict's counts on one line."""
+def looked_at(counts: Json, *, grouped: bool = False) -> str:
+    """The verdict's counts on one line. grouped: write numbers as `1,234`."""
     if not counts:
         return "nothing"
-    records = ", ".join(f"{node} {number}" for node, number in (counts.get("records") or {}).items())
-    torn = f", {counts['torn']} incomplete line ignored" if counts.get("torn") else ""
-    ops = ", ".join(f"{counts.get(name, 0)} {name}" for name in ("ok", "fail", "info"))
-    acked = many(counts.get("acked", 0), "acked record")
-    return (f"{many(counts.get('ops', 0), 'line')} of history ({ops}), {acked}{torn}; "
+    records = ", ".join(f"{node} {number:,}" if grouped and type(number) is int else f"{node} {number}"
+                        for node, number in mapping(counts, "records").items())
+    of = {name: int_in(counts, name) or 0 for name in ("ops", "ok", "fail", "info", "acked", "torn")}
+    shown = {name: f"{number:,}" if grouped else str(number) for name, number in of.items()}
+    lines, acked, torn = (f"{shown[name]} {noun}{'' if of[name] == 1 else 's'}" for name, noun in (
+        ("ops", "line"), ("acked", "acked record"), ("torn", "incomplete line")))
+    return (f"{lines} of history ({shown['ok']} ok, {shown['fail']} fail, {shown['info']} info), {acked}"
+            f"{f', {torn} ignored' if of['torn'] else ''}; "
             f"{f'records in the final logs: {records}' if records else 'no final logs were collected'}")
 
 

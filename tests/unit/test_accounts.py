@@ -128,6 +128,14 @@ def test_of_times_that_are_in_no_order_nobody_says_who_had_it(
     assert account["held"].startswith(held)
 
 
+@pytest.mark.parametrize(("leo", "gets"), [(1, "record will"), (0, "records will")])
+def test_a_leader_without_the_offset_gives_it_to_one_of_its_next_records(
+        folder: Path, leo: int, gets: str) -> None:
+    write_lines(folder / "trace.jsonl", [line(5_000, "n2", "become_leader", leo=leo, isr=["n2"])])
+    (account,) = accounts_of(folder, group("leader-incomplete", {"partition": 0, "offset": 1, "event": 0}))
+    assert f": without offset 1, which its next {gets} get." in account["guilty"]
+
+
 NOT_WAITED_FOR = {**RUN_JSON, "leaders": {"0": {"leader": "n3"}}}
 TRUNCATED = line(5_000, "n2", "truncate", **{"from": 2, "to": 1})
 ELECTED = {"time": 6_000, "node": "controller", "seq": 6_000, "event": "elect", "partition": 0,
@@ -312,6 +320,13 @@ def test_any_content_of_a_folder_gives_an_account(
         folder, group(name, {**LOST, **example}, by=by), run_json={**RUN_JSON, **run_json})
     assert account["what"]
     assert account["why"]
+
+
+def test_counts_are_grouped_by_thousands_and_names_are_not() -> None:
+    counts = {"ops": 123456, "ok": 1234, "acked": 1, "torn": 2, "records": {"1001": 4321}}
+    assert verdict_text.looked_at(counts, grouped=True) == (
+        "123,456 lines of history (1,234 ok, 0 fail, 0 info), 1 acked record, 2 incomplete lines ignored; "
+        "records in the final logs: 1001 4,321")
 
 
 def test_logs_that_nobody_collected_are_not_empty_logs() -> None:

@@ -177,8 +177,8 @@ def test_of_very_many_truncated_or_different_records_the_files_tell_which(folder
         assert (len(found) == 1) == joined
     for node in ("n1", "n2"):
         written(folder / "logs" / f"{node}.jsonl", [
-            {"node": node, "partition": 0, "offset": at, "epoch": 4, "value": int(node[1]) * at // 8, "crc": 1}
-            for at in range(12)])
+            {"node": node, "partition": 0, "offset": at, "epoch": 4, "value": int(node[1]) * at // 8,
+             "crc": 1} for at in range(12)])
     for offset, joined in ((3, False), (4, True), (20, False)):
         found = events(folder, group("diverged", {"partition": 0, "offset": 2}, count=9),
                        group("saw-then-lost", {"partition": 0, "offset": offset}))
@@ -282,6 +282,53 @@ def test_the_summary_is_on_the_page_too_and_nothing_is_repeated(folder: Path) ->
     assert [dict(account.shown).keys() >= {"when"} for account in reading.accounts] == [False, False]
     assert {"what", "guilty", "why"} == dict(reading.accounts[0].shown).keys()
     assert {"what", "when", "held", "guilty", "copies", "why"} == dict(reading.accounts[0].parts).keys()
+
+
+# -- show -------------------------------------------------------------------------------------------------
+
+
+def shown(folder: Path, *groups: dict[str, Any], **about: Any) -> str:
+    verdict = {"format": 1, "valid": False, "findings": groups, "unknown": [], "counts": {"ops": 9}}
+    (folder / "verdict.json").write_text(json.dumps(verdict))
+    (folder / "run.json").write_text(json.dumps({**ABOUT, **about}))
+    return floodmark("show", folder, "--finding", groups[0]["name"]).out
+
+
+def test_what_only_the_trace_shows_is_in_the_trace(folder: Path) -> None:
+    assert "no line of the history is about it; it is in trace.jsonl" in shown(
+        folder, group("unsafe-isr", {"partition": 1, "event": 5}))
+    assert "no line of the history is about it; it is in run.json" in shown(
+        folder, group("stuck", {"partition": 1}))
+    assert "no line of the history is about it; it is in the final logs" in shown(
+        folder, group("malformed-log", {"partition": 1, "offset": 3}))
+
+
+def test_whose_fault_names_the_system(folder: Path) -> None:
+    lost = group("lost-write", LOST)
+    assert "the cluster's (rules kip-320): with acks=all" in shown(folder, lost)
+    kafka = {"name": "kafka", "version": "4.3.1", "form": "kraft"}
+    assert "the cluster's (Apache Kafka 4.3.1, KRaft, 3 brokers (some)): with acks=all" in shown(
+        folder, lost, rules=None, system=kafka)
+
+
+def test_values_of_other_types_are_no_reason_to_fail(folder: Path) -> None:
+    strange = act(2, 2.0, "kill", "n1", where={"leader": "n1", "isr": ["n2"]})
+    written(folder / "history.jsonl", [*HISTORY[:3], strange, *HISTORY[6:]])
+    assert "3 kill" not in shown(folder, group("lost-write", LOST), settle={"processes": [[1], {}, 4]})
+    assert "no line of the history" in shown(
+        folder, group("stuck", {"partition": 1}), settle={"processes": [[1], {}, "4"]})
+
+
+def test_columns_of_long_names_are_apart_and_an_end_that_is_unknown_is_a_question_mark(folder: Path) -> None:
+    nodes = [f"broker-of-rack-{number}" for number in (1, 2, 3)]
+    partitions = {"0": {"topic": "t", "partition": 0, "replicas": nodes}}
+    written(folder / "replicas.jsonl", [
+        {"node": nodes[0], "partition": 0, "leo": 6, "hw": None}, {"node": nodes[1], "partition": 0}])
+    shown(folder, group("stuck", {"partition": 1}), nodes=nodes, partitions=partitions,
+          leaders={"0": {"leader": nodes[0]}})
+    lines = floodmark("show", folder, "--offset", 5).out.splitlines()
+    assert lines[1].split() == ["offset", f"{nodes[0]}*", *nodes[1:]]
+    assert [line.split() for line in lines[3:5]] == [["LEO", "6", "?", "?"], ["HW", "?", "?", "?"]]
 
 
 # -- the timeline -------------------------------------------------------------------------------------------

@@ -14,10 +14,12 @@ from command_line import edit_lines, edit_run, floodmark
 from judged_runs import judged, judged_names
 from timed_runs import TimedRun
 
+from floodmark.checkers.stats.seen import Acked
 from floodmark.harness.campaign.plan import case_to_json
 from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.report.model import TraceLine
 from floodmark.harness.report.run_page import write_report
-from floodmark.harness.report.story import up_after
+from floodmark.harness.report.story import acks_of, up_after
 from floodmark.harness.report.timeline import ReplicaLog
 from floodmark.harness.spec import RunSpec
 
@@ -128,6 +130,30 @@ def test_the_page_of_a_valid_run_shows_what_was_checked(tmp_path: Path) -> None:
     assert (story["traced"], story["acked"], story["steps"]) == (False, [], [])
     rows = [json.loads(line) for line in (folder / "replicas.jsonl").read_text().splitlines()]
     assert {one["node"]: one["leo"] for one in story["replicas"]} == {row["node"]: row["leo"] for row in rows}
+
+
+def test_a_valid_run_of_which_not_all_was_checked_says_so(tmp_path: Path) -> None:
+    folder = judged(tmp_path, "traced-and-in-order")
+    assert "no law was broken," in page(folder)
+    verdict = json.loads((folder / "verdict.json").read_text())
+    verdict["not_made"] = [{"names": ["ack-rule"], "reason": "this system's trace has no ack"}]
+    (folder / "verdict.json").write_text(json.dumps(verdict))
+    assert "no law that was checked was broken," in page(folder)
+
+
+def test_a_run_that_failed_in_the_harness_has_nothing_below(tmp_path: Path) -> None:
+    folder = judged(tmp_path, "traced-and-in-order")
+    edit_run(folder, ended="no broker became ready")
+    assert '<p class="lead">No broken law was found.' in page(folder)
+
+
+def test_a_truncation_that_only_permitted_findings_name_is_not_unsafe(folder: Path) -> None:
+    assert "truncations, 1 unsafe" in page(folder)
+    verdict = json.loads((folder / "verdict.json").read_text())
+    verdict["findings"] = [{**found, "class": "permitted", "permitted_by": "acks"}
+                           for found in verdict["findings"]]
+    (folder / "verdict.json").write_text(json.dumps(verdict))
+    assert "1 unsafe" not in page(folder)
 
 
 @pytest.mark.parametrize(("name", "expected"), [
@@ -252,6 +278,12 @@ def test_a_log_is_replayed_and_truncated_records_are_kept_until_they_are_back() 
 
     log.apply({"event": "append", "offset": 2, "count": 2, "epochs": [[0, 2]], "leo": 4, "hw": 2})
     assert (log.log, log.cut) == ([(0, 0, 4)], [(1, 3, 4)])  # offset 3 is there, but of another epoch
+
+
+def test_the_ack_of_the_first_offset_is_found_in_the_trace() -> None:
+    acked = Acked(partition=0, offset=0, value=7, began_ns=1_000_000, ended_ns=9_000_000)
+    line = TraceLine(number=1, fields={"event": "ack", "time": 4_000_000, "offset": 0, "epoch": 2})
+    assert acks_of([acked], [line], 0, {}) == [(0, 2, 4.0, 7)]
 
 
 @pytest.mark.parametrize(("acts", "up"), [

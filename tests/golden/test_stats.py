@@ -52,7 +52,8 @@ def add(run: TimedRun, statement: str) -> None:
             began_s, ended_s = words[0].split("-")
             kind = next((word for word in words[1:] if not word.startswith("p")), "ok")
             partition = next((int(word[1:]) for word in words[1:] if word.startswith("p")), 0)
-            run.sent(int(name), float(began_s), float(ended_s) if ended_s else None, kind, partition=partition)
+            run.sent(int(name), float(began_s), float(ended_s) if ended_s else None, kind,
+                     partition=partition)
         case _:
             (time,) = (word for word in words if re.match(r"\d", word))
             began_s, _, effect_s = time.partition("-")

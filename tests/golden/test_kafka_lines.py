@@ -13,8 +13,7 @@ import pytest
 from trace_laws import FIELDS, STATE
 
 from floodmark.harness.cluster.kafka import kafka_trace
-from floodmark.harness.cluster.kafka.kafka_trace import Clock
-from floodmark.harness.cluster.kafka.log_lines import read_line
+from floodmark.harness.cluster.kafka.kafka_trace import Clock, read_line
 from floodmark.harness.cluster.kafka.metadata_log import SEGMENT
 from floodmark.harness.cluster.log_extents import METADATA
 from floodmark.harness.trace import Line, Raw, merge

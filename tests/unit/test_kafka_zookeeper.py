@@ -4,7 +4,6 @@ session and leaves none."""
 import asyncio
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
@@ -13,10 +12,9 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
-from floodmark.harness.cluster.kafka import zookeeper_client
-from floodmark.harness.cluster.kafka.distribution import Distribution
-from floodmark.harness.cluster.kafka.zookeeper import ZooKeeper
-from floodmark.harness.cluster.kafka.zookeeper_client import (
+from floodmark.harness.cluster.kafka import zookeeper
+from floodmark.harness.cluster.kafka.zookeeper import (
+    ZooKeeper,
     ZooKeeperClient,
     ZooKeeperSilent,
     session_password,
@@ -60,7 +58,7 @@ def made(may_connect: threading.Event, monkeypatch: pytest.MonkeyPatch) -> list[
         made.append(Slow(may_connect))
         return made[-1]
 
-    monkeypatch.setattr(zookeeper_client, "_client", client)
+    monkeypatch.setattr(zookeeper, "_client", client)
     return made
 
 
@@ -137,9 +135,9 @@ def test_a_session_is_ended_though_zookeeper_was_silent_once(
                 await client.expire(1)
         await client.close()
 
-    monkeypatch.setattr(zookeeper_client, "_close_session", close_session)
+    monkeypatch.setattr(zookeeper, "_close_session", close_session)
     asyncio.run(story())
-    assert asked == [7] * (2 if silent == 1 else zookeeper_client.EXPIRE_TRIES)
+    assert asked == [7] * (2 if silent == 1 else zookeeper.EXPIRE_TRIES)
 
 
 class Registration:
@@ -165,11 +163,10 @@ async def until(condition: Callable[[], bool]) -> None:
 # -- the form: the protocol's generations as settings, the password of a session -------------------------
 
 
-KAFKA = Distribution(version="2.8.2", form="zookeeper", classpath="a.jar", java=Path("java"))
 
 
 def settings(rules: str, **given: str) -> dict[str, str]:
-    return dict(ZooKeeper(KAFKA, given, {"n1": 1, "controller": 100}, rules=rules).settings)
+    return dict(ZooKeeper(given, {"n1": 1, "controller": 100}, rules=rules).settings)
 
 
 @pytest.mark.parametrize(("rules", "version"), [
@@ -237,7 +234,7 @@ def test_a_broker_starts_only_while_zookeeper_answers(acts: tuple[str, ...], spa
 
 
 def test_a_start_waits_for_a_zookeeper_that_starts() -> None:
-    form = ZooKeeper(KAFKA, {}, {"n1": 1, "controller": 100}, rules="kip-320")
+    form = ZooKeeper({}, {"n1": 1, "controller": 100}, rules="kip-320")
     expire = AsyncMock(side_effect=[ZooKeeperSilent("it starts"), True])
     form._client, form._started = cast(Any, SimpleNamespace(expire=expire)), {"n1"}
     asyncio.run(form.starting("n1"))

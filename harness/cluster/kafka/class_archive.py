@@ -40,18 +40,10 @@ KEPT = 8
 
 def path_of(kafka: Distribution) -> Path:
     """The path of the archive for this Java and these jars."""
-    stamps = [_stamp(jar) for jar in kafka.jars]
+    stamps = [jar.exists() and (jar.stat().st_size, jar.stat().st_mtime_ns) for jar in kafka.jars]
     identity = (*java_identity(kafka.java), kafka.classpath, stamps)
     key = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
     return jars.cache_folder() / "archives" / f"{kafka.version}-{key}{SUFFIX}"
-
-
-def _stamp(jar: Path) -> tuple[int, int] | None:
-    try:
-        status = jar.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns
 
 
 def options(kafka: Distribution) -> tuple[str, ...]:
@@ -73,8 +65,7 @@ def make(kafka: Distribution, say: Callable[[str], None], *, again: bool = False
             if not may_make or archive.is_file():
                 return
             say(f"making a class-data archive, with which Kafka {kafka.version} starts quicker (once)")
-            why = _made(kafka, archive)
-            if why is not None:
+            if (why := _made(kafka, archive)) is not None:
                 failed.write_text(f"{why}\n", encoding="utf-8")
                 say(f"no class-data archive: {why} (Kafka starts without it)")
                 return

@@ -48,13 +48,10 @@ class CutLogs:
     """See harness.cluster.system: PowerLoss. durable_file is the file of rule 5."""
 
     def __init__(self, flushes_every: Callable[[str], bool] = lambda topic: False) -> None:
-        """flushes_every: whether every message of the topic is fsynced before it is acked."""
-        self._flushes_every = flushes_every
+        self._flushes_every = flushes_every  # whether a topic's messages are fsynced before they are acked
         self._cuts: dict[str, int] = {}  # number of cuts of each node: seeds the next one's draw
 
     def power_cut(self, durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None) -> Lost:
-        """keep: "topic-partition" -> offset: that log keeps complete batches up to that offset at most, but
-        never less than what is durable."""
         number = self._cuts[log_dir.name] = self._cuts.get(log_dir.name, 0) + 1
         random = Random(f"{log_dir.name} {number}")
         before = log_extents(log_dir)

@@ -17,7 +17,7 @@ import re
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,11 +60,8 @@ class Distribution:
 
 
 def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribution:
-    """Finds the distribution. A version that is not in the cache is fetched first, with progress to `say`.
-
-    UsageError for a version or a folder that does not exist; FloodmarkError for what this machine or the
-    folder lacks.
-    """
+    """A version that is not in the cache is fetched first, with progress to `say`. UsageError for a version
+    or a folder that does not exist; FloodmarkError for what this machine or the folder lacks."""
     java = find_java()
     version, paths = named(version_or_dir)
     form = form_of(version)
@@ -130,7 +127,10 @@ def _unpacked(folder: Path) -> tuple[str, tuple[Path, ...]]:
         raise UsageError(f"{folder} is neither a version of Kafka nor a folder: give a version, such as "
                          f"{jars.tested()[-1]}, or the folder of an unpacked distribution")
     paths = tuple(sorted(folder.absolute().glob("libs/*.jar")))
-    versions = _versions(paths)
+    versions: dict[str, set[str]] = {}  # of each of Kafka's artifacts
+    for path in paths:
+        if match := _KAFKA_JAR.fullmatch(_CLASSIFIERS.sub("", path.stem)):
+            versions.setdefault(match["name"], set()).add(match["version"])
     cores = sorted(name for name in versions if _CORE.fullmatch(name))
     if not cores:
         raise FloodmarkError(f"{folder} is no unpacked distribution of Kafka: it has no "
@@ -142,16 +142,6 @@ def _unpacked(folder: Path) -> tuple[str, tuple[Path, ...]]:
     if not is_version(distinct[0]):
         raise FloodmarkError(f"{folder}/libs has jars of Kafka {distinct[0]}, which is no version")
     return distinct[0], paths
-
-
-def _versions(paths: tuple[Path, ...]) -> Mapping[str, set[str]]:
-    """The versions of each of Kafka's artifacts."""
-    found: dict[str, set[str]] = {}
-    for path in paths:
-        match = _KAFKA_JAR.fullmatch(_CLASSIFIERS.sub("", path.stem))
-        if match:
-            found.setdefault(match["name"], set()).add(match["version"])
-    return found
 
 
 # -- Java ---------------------------------------------------------------------------------------------------

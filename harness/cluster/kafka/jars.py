@@ -4,8 +4,7 @@
                                 libs/*.jar
 
 Rules
-1. A version's folder gets its name when it is complete, by a rename: a killed download leaves a folder of
-   another name.
+1. A version's folder gets its name when it is complete: a killed download leaves a folder of another name.
 2. Only one download runs at a time, by a lock that ends with its process. Waiting processes find the jars
    then.
 3. The jars' checksums are verified at every use. A version with a wrong one is fetched again, with a message.
@@ -20,12 +19,12 @@ import secrets
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from select import select
 from xml.etree import ElementTree
 
 from floodmark.harness import user_cache
@@ -50,10 +49,8 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def get(version: str, say: Say) -> tuple[Path, ...]:
-    """The jars of a version, in order of their names; fetched if they are not complete.
-
-    UsageError if the version does not exist; FloodmarkError if it cannot be fetched.
-    """
+    """The jars of a version, in order of their names; fetched if they are not complete. UsageError if the
+    version does not exist; FloodmarkError if it cannot be fetched."""
     folder = cache_folder() / version
     found = _cached(folder, say)
     if found is not None:
@@ -69,7 +66,6 @@ def get(version: str, say: Say) -> tuple[Path, ...]:
 
 
 def tested() -> tuple[str, ...]:
-    """The versions that the tests run, lowest first, from the pom."""
     names = ((entry.tag.rpartition("}")[2], entry.text) for entry in _pom().iter())
     return tuple(text for name, text in names if name.startswith(_TESTED) and text)
 
@@ -107,8 +103,7 @@ def sha256(path: Path) -> str:
 # -- fetching -----------------------------------------------------------------------------------------------
 
 def _fetch(folder: Path, version: str, say: Say) -> None:
-    """Makes the version's folder. The caller has the lock: unfinished folders belong to no process and are
-    removed."""
+    """The caller has the lock: unfinished folders belong to no process and are removed."""
     for left in folder.parent.glob(f"{_COMING}*"):
         shutil.rmtree(left, ignore_errors=True)
     coming = folder.parent / f"{_COMING}{secrets.token_hex(8)}"
@@ -168,42 +163,26 @@ def running(call: list[str]) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        _kill(process)
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if process.stdout:
             process.stdout.close()
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
 def _lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
-    """Yields the lines that the process prints. FloodmarkError if it prints nothing for too long; it is
-    killed then."""
+    """Yields the lines that the process prints. FloodmarkError if it prints nothing for too long."""
     assert process.stdout is not None
-    silent = threading.Event()
-
-    def give_up() -> None:
-        silent.set()
-        _kill(process)
-
-    while True:
-        timer = threading.Timer(SILENCE_S, give_up)
-        timer.daemon = True
-        timer.start()
-        try:
-            line = process.stdout.readline()
-        finally:
-            timer.cancel()
-        if silent.is_set():
-            raise FloodmarkError(f"Maven printed nothing for {SILENCE_S:g} s: is the network slow, or a "
-                                 f"proxy missing in ~/.m2/settings.xml?")
-        if not line:
+    rest = b""
+    while select([process.stdout], [], [], SILENCE_S)[0]:
+        data = os.read(process.stdout.fileno(), 65536)
+        *lines, rest = (rest + data).split(b"\n")
+        yield from (line.decode(errors="replace") for line in (lines if data else [rest]))
+        if not data:
             return
-        yield line
+    raise FloodmarkError(f"Maven printed nothing for {SILENCE_S:g} s: is the network slow, or a proxy "
+                         "missing in ~/.m2/settings.xml?")
 
 
 def _failure(version: str, lines: list[str]) -> FloodmarkError:

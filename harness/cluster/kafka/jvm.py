@@ -42,7 +42,6 @@ def write_logging(folder: Path) -> None:
 
 
 def logging_options(folder: str) -> list[str]:
-    """The options for the files of write_logging; folder: its path as the process sees it."""
     return [f"-Dlog4j.configuration=file:{folder}/log4j.properties",
             f"-Dlog4j2.configurationFile={folder}/log4j2.yaml"]
 
@@ -53,15 +52,11 @@ def java_command(kafka: Distribution, place: ProcessAddresses, main: str, argume
     kafka.image is set, the jars are those of the image."""
     paths = (os.pathsep.join(map(place.inside, kafka.jars)) if kafka.image is None
              else str(Path(place.inside(kafka.jars[0].parent)) / "*"))
-    return [place.inside(kafka.java), *JVM, *_archive_options(kafka, place), *flags,
-            *logging_options(place.inside(logging)), "-cp", paths, main, *map(place.inside, arguments)]
-
-
-def _archive_options(kafka: Distribution, place: ProcessAddresses) -> Sequence[str]:
-    """The options for a class-data archive. The image that is built from Kafka's jars has a file with them,
-    which is empty if it has no archive."""
     libs = kafka.jars[0].parent
     inside = Path(place.inside(libs))
-    if inside == libs:
-        return class_archive.options(kafka)
-    return [f"@{inside.parent / IMAGE_OPTIONS}"] if kafka.image is None else []
+    # The image that is built from Kafka's jars has a file with the options of its class-data archive.
+    archive = (class_archive.options(kafka) if inside == libs
+               else [] if kafka.image is not None else [f"@{inside.parent / IMAGE_OPTIONS}"])
+    return [place.inside(kafka.java), *JVM, *archive, *flags,
+            *logging_options(place.inside(logging)), "-cp", paths, main, *map(place.inside, arguments)]
+

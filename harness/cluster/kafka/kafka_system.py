@@ -36,15 +36,7 @@ from typing import Any, Protocol
 from floodmark.harness import logdir
 from floodmark.harness.client.codec import ClusterMetadata, TopicPartition
 from floodmark.harness.cluster import broker_requests
-from floodmark.harness.cluster.broker_requests import (
-    Ask,
-    Brokers,
-    Ends,
-    chosen,
-    elect,
-    election_result,
-    once,
-)
+from floodmark.harness.cluster.broker_requests import Ask, Brokers, Ends, chosen, election_result, once
 from floodmark.harness.cluster.kafka import class_archive, kafka_trace
 from floodmark.harness.cluster.kafka.cut_logs import CutLogs
 from floodmark.harness.cluster.kafka.distribution import (
@@ -56,9 +48,8 @@ from floodmark.harness.cluster.kafka.distribution import (
     release_of,
 )
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
-from floodmark.harness.cluster.kafka.kafka_trace import Clock
+from floodmark.harness.cluster.kafka.kafka_trace import Clock, read_line
 from floodmark.harness.cluster.kafka.kraft import KRaft
-from floodmark.harness.cluster.kafka.log_lines import read_line
 from floodmark.harness.cluster.kafka.metadata_log import ControllerState
 from floodmark.harness.cluster.kafka.settings import effective, keeps_all, refuse_ours, write_hosts
 from floodmark.harness.cluster.layout import Address, Layout, node_names
@@ -67,15 +58,7 @@ from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
 from floodmark.harness.errors import FloodmarkError, UsageError, WrongDisk
 from floodmark.harness.logdir.segments import segments_of
 from floodmark.harness.protocols import Clocks, Failpoints, PartitionSpec, Traces
-from floodmark.harness.schedule.views import (
-    CONTROLLER,
-    UNKNOWN,
-    Met,
-    PartitionView,
-    ReplicaView,
-    Unknown,
-    View,
-)
+from floodmark.harness.schedule.views import CONTROLLER, UNKNOWN, Met, PartitionView, ReplicaView, View
 from floodmark.harness.trace import Raw
 
 NAME = "kafka"
@@ -129,8 +112,6 @@ class _Start:
     hws: Mapping[tuple[str, int], int] | None = None  # its HW checkpoint, if it is read from a container
     hws_at_s: float = 0.0  # monotonic, when that was read
 
-    def checkpointed(self, place: tuple[str, int]) -> int | Unknown:
-        return UNKNOWN if self.hws is None else self.hws.get(place, 0)
 
 
 class KafkaSystem:
@@ -140,8 +121,7 @@ class KafkaSystem:
     def __init__(self, kafka: Distribution, form: Form, ids: Mapping[str, int], *, power: PowerLoss,
                  topic_config: Mapping[str, str] | None = None,
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        """ids: of each node and of the controller. topic_config: Kafka's keys of every created topic; topics:
-        of single topics by name, overriding those."""
+        """topic_config: Kafka's keys of every created topic; topics: of single topics, overriding those."""
         self.nodes = tuple(node for node in ids if node != CONTROLLER)
         self.ids = ids
         self.about: Mapping[str, Any] = {
@@ -298,27 +278,24 @@ class KafkaSystem:
 
     async def freeze(self) -> View:
         """Freezes the cluster, see the module's docstring. A silent broker is killed."""
-        self.frozen = True
-        if self._form.decides_alone and self._place.lives(CONTROLLER):
-            await self._place.pause(CONTROLLER)
+        place, self.frozen = self._place, True
+        if self._form.decides_alone and place.lives(CONTROLLER):
+            await place.pause(CONTROLLER)
         looks = [await self.look()]
         deadline_s = time.monotonic() + FREEZE_S
-        while (len(looks) < SAME_LOOKS or len({_state_of(look) for look in looks[-SAME_LOOKS:]}) > 1
-               or not self._shows_all(looks[-1])):
-            if time.monotonic() > deadline_s:
-                break
+        while time.monotonic() < deadline_s and not (
+                len(looks) >= SAME_LOOKS and self._shows_all(looks[-1])
+                and all(replace(one, time_ns=0) == replace(looks[-1], time_ns=0)
+                        for one in looks[-SAME_LOOKS:])):
             await asyncio.sleep(BETWEEN_LOOKS_S)
             looks.append(await self.look())
-        answering = {node for node, _ in looks[-1].replicas}
-        await asyncio.gather(*(
-            self._place.pause(node) if node in answering else self._place.kill(node)
-            for node in self.nodes if self._place.lives(node)))
-        decided = await self._last_decisions()
-        if self._place.lives(CONTROLLER):
-            await self._place.pause(CONTROLLER)
         nodes = sorted({node for node, _ in looks[-1].replicas})
-        found = await asyncio.gather(*map(self._place.log_dir, nodes))
-        log_dirs = dict(zip(nodes, found, strict=True))
+        await asyncio.gather(*(place.pause(node) if node in nodes else place.kill(node)
+                               for node in self.nodes if place.lives(node)))
+        decided = await self._last_decisions()
+        if place.lives(CONTROLLER):
+            await place.pause(CONTROLLER)
+        log_dirs = dict(zip(nodes, await asyncio.gather(*map(place.log_dir, nodes)), strict=True))
         replicas = await asyncio.to_thread(self._replicas_on_disk, looks[-SAME_LOOKS:], decided, log_dirs)
         return replace(looks[-1], replicas=replicas, partitions=decided)
 
@@ -330,8 +307,8 @@ class KafkaSystem:
                    for spec in self.partitions for node in spec.replicas if node in able)
 
     async def _last_decisions(self) -> Mapping[int, PartitionView]:
-        """The controller's decisions once every broker is stopped; none if they are not known. On a busy
-        machine ZooKeeper may not answer at once."""
+        """Once every broker is stopped; none if they are not known. On a busy machine ZooKeeper may not
+        answer at once."""
         deadline_s = time.monotonic() + FREEZE_S
         while True:
             decided, _ = await self._decisions()
@@ -346,12 +323,11 @@ class KafkaSystem:
         await self._form.expire(node, places, self._answering())
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        """Elects preferred leaders, or unclean ones. Empty: of all partitions. A controller that does not
-        answer counts as a refusal."""
+        """A controller that does not answer counts as a refusal."""
         specs = chosen(self.partitions, partitions)
         try:
-            return election_result(
-                await elect(await self._admin(), specs, unclean=unclean, timeout_s=ELECT_S))
+            return election_result(await broker_requests.elect(
+                await self._admin(), specs, unclean=unclean, timeout_s=ELECT_S))
         except FloodmarkError as error:
             return election_result({spec.key: str(error) for spec in specs})
 
@@ -370,7 +346,8 @@ class KafkaSystem:
             try:
                 errors |= await self._reorder(moved, first=leader)
                 if moved := [spec for spec in moved if errors[spec.key] is None]:
-                    errors |= await elect(await self._admin(), moved, unclean=False, timeout_s=ELECT_S)
+                    errors |= await broker_requests.elect(
+                        await self._admin(), moved, unclean=False, timeout_s=ELECT_S)
             except FloodmarkError as error:
                 errors |= dict.fromkeys((spec.key for spec in moved), str(error))
             finally:
@@ -468,7 +445,8 @@ class KafkaSystem:
                     clean=clean[node],
                     **(self._checkpoints(node, places[key]) if self._place.read is None
                        else {"log_start": starts.get((node, key), UNKNOWN),
-                             "checkpointed_hw": self._starts[node].checkpointed(places[key])}))
+                             "checkpointed_hw": UNKNOWN if (hws := self._starts[node].hws) is None
+                             else hws.get(places[key], 0)}))
         return found
 
     async def _look_at_checkpoint(self, node: str) -> None:
@@ -514,8 +492,7 @@ class KafkaSystem:
 def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[str],
                  config: Mapping[str, str], topic_config: Mapping[str, str],
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> KafkaSystem:
-    """Makes the system; nothing is started. topic_config: of every topic; topics: of single ones, overriding
-    those. Missing jars are fetched, with progress on standard error."""
+    """Nothing is started. Missing jars are fetched, with progress on standard error."""
     refuse_ours(config, "-c")
     refuse_ours(topic_config, "-t")
     if bugs:
@@ -526,15 +503,15 @@ def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[
         raise UsageError(f"--rules {rules} needs a Kafka that runs with ZooKeeper, such as 2.8.2; "
                          f"{version} has only {LATEST_RULES}")
     kafka = found(version_or_dir)
-    ids = {**{node: number for number, node in enumerate(node_names(nodes), start=1)},
-           CONTROLLER: CONTROLLER_ID}
+    ids = {node: number for number, node in enumerate(node_names(nodes), start=1)} | {
+        CONTROLLER: CONTROLLER_ID}
     form: Form
     if kafka.form == "kraft":
         form = KRaft(kafka, config, ids)
     else:
         from floodmark.harness.cluster.kafka.zookeeper import ZooKeeper  # it needs an optional package
 
-        form = ZooKeeper(kafka, config, ids, rules=rules)
+        form = ZooKeeper(config, ids, rules=rules)
 
     def flushes_every(topic: str) -> bool:
         given = {**topic_config, **(topics or {}).get(topic, {})}
@@ -551,10 +528,4 @@ def found(version_or_dir: str) -> Distribution:
     kafka = distribution(version_or_dir, say)
     class_archive.make(kafka, say)
     return kafka
-
-
-def _state_of(look: View) -> tuple[object, ...]:
-    """A view without its time."""
-    return (tuple(sorted(look.replicas.items(), key=lambda item: item[0])),
-            tuple(sorted(look.partitions.items())), look.unfenced)
 

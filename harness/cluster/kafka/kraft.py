@@ -8,11 +8,9 @@ Rules
    before that: with a feature missing, for example ELR, it would be another Kafka without anybody noticing.
 4. If the harness cannot write to a broker's folder (a volume of its container), the broker's command copies a
    formatted folder there before Kafka starts, unless the folder is formatted already.
-5. Sessions and lag times are short, as in every test cluster: in a run of 30 s sessions must end and ISRs
-   must shrink.
-6. A feature (KIP-584) is given like a setting, by name and level, and is passed to the format command. A
+5. A feature (KIP-584) is given like a setting, by name and level, and is passed to the format command. A
    feature that a version does not have need not be turned off.
-7. Since 3.9 (KIP-853) a broker that has to connect again goes to the address that the controller advertises,
+6. Since 3.9 (KIP-853) a broker that has to connect again goes to the address that the controller advertises,
    not to that of controller.quorum.voters. So the controller advertises its name, as brokers do: otherwise a
    broker that is cut from it would still hear its decisions.
 """
@@ -131,7 +129,7 @@ class KRaft:
         return lines
 
     def _format(self, home: Path) -> None:
-        """Formats the controller's folder with its settings and with the folder's path on this machine."""
+        """With its settings, and with the folder's path on this machine."""
         properties = self._layout.work("format.properties")
         write_properties(properties, {**self._place_of(CONTROLLER), "log.dirs": str(home), **self.settings},
                          escapes=True)
@@ -146,11 +144,12 @@ class KRaft:
             raise FloodmarkError(f"Kafka {self._kafka.version} could not format its folder: {error}"
                                  ) from error
         if ran.returncode != 0:
+            lines = [line.strip() for line in (ran.stdout + ran.stderr).splitlines() if line.strip()]
+            errors = [line for line in lines if "Exception" in line or line.lower().startswith("error")]
             raise FloodmarkError(f"Kafka {self._kafka.version} does not start with these settings: "
-                                 f"{_reason(ran.stdout + ran.stderr)}")
+                                 f"{(errors or lines or ['it printed nothing'])[0][:500]}")
 
     def feature_options(self) -> list[str]:
-        """The format command's options for the given features."""
         return [word for name, level in self._features.items() for word in ("--feature", f"{name}={level}")]
 
     def _make_folder(self, node: str) -> None:
@@ -230,12 +229,5 @@ class KRaft:
                 return True
         return False
 
-    async def close(self) -> None:
-        pass
+    async def close(self) -> None: ...
 
-
-def _reason(output: str) -> str:
-    """The line of a tool's output with the error."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if "Exception" in line or line.lower().startswith("error")]
-    return (errors or lines or ["it printed nothing"])[0][:500]

@@ -69,8 +69,6 @@ class Decisions:
 
 
 class MetadataLog:
-    """Follows the metadata log of one controller; `log_dir` is its log.dirs."""
-
     def __init__(self, log_dir: Path) -> None:
         self._folder = log_dir / METADATA
         self._segment, self._at = SEGMENT, 0
@@ -78,7 +76,6 @@ class MetadataLog:
         self._reading = threading.Lock()
 
     def decisions(self) -> Decisions:
-        """The state after everything in the log so far. FloodmarkError if it cannot be read."""
         with self._reading:
             for _ in self.follow():
                 pass

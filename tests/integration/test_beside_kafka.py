@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from beside_kafka import KEYS, Brokers, Story, play, random_story
 from golden_text import answered_as_written
-from kafka_brokers import KafkaBrokers
 from kafka_requests import answered
 from real_brokers import RealBrokers
-from real_kafka import RealKafka, skip_without
+from real_kafka import KafkaBrokers, skip_without
 
 pytestmark = pytest.mark.kafka
 VERSION = "4.3.1"
@@ -29,9 +28,8 @@ MIN_2 = {"min.insync.replicas": "2"}
 def test_the_same_requests_have_the_same_answers(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """As tests/golden/requests.txt has them; test_broker_wire.py asks the reference broker."""
     skip_without(VERSION)
-    with RealKafka(tmp_path, VERSION) as kafka:
-        port = int(kafka.bootstrap.rpartition(":")[2])
-        answered_as_written("requests.txt", partial(answered, port), request)
+    with KafkaBrokers(tmp_path, VERSION, 1) as kafka:
+        answered_as_written("requests.txt", partial(answered, kafka.port[1]), request)
 
 
 STORIES = [

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from kafka_requests import delete
 from raw import Raw, batch, produce_body
-from real_brokers import CONTROLLER, RealBrokers, wait_for
+from real_brokers import CONTROLLER, RealBrokers
+from run_processes import wait_until
 
 from floodmark.broker.protocol import errors
 from floodmark.broker.wire.api_keys import (
@@ -122,10 +123,10 @@ def test_a_new_leader_is_asked_at_once(patient: RealBrokers) -> None:
     topic = made(patient, "asked-at-once")
     acked(patient, topic, 1, b"v")
     patient.expire(1)
-    part = wait_for(
+    part = wait_until(
         "a new leader", lambda: patient.partition(topic)["leader"] in (2, 3) and patient.partition(topic)
     )
-    wait_for("its role", lambda: patient.replica(part["leader"], topic)["epoch"] == part["epoch"])
+    wait_until("its role", lambda: patient.replica(part["leader"], topic)["epoch"] == part["epoch"])
 
     acked(patient, topic, part["leader"], b"w")
     patient.wait_isr(topic, 1, 2, 3)
@@ -156,12 +157,12 @@ def gone(cluster: RealBrokers, node: int, topic: str) -> bool:
 
 def test_a_topic_goes_and_comes_again(cluster: RealBrokers, filled: str) -> None:
     """Its logs are deleted from every disk; the next topic of the name begins empty, and is replicated."""
-    wait_for("a checkpoint of the old log", lambda: f"{filled} 0 3" in checkpoint(cluster, 1))
+    wait_until("a checkpoint of the old log", lambda: f"{filled} 0 3" in checkpoint(cluster, 1))
     with Raw(cluster.port[2]) as other, Raw(cluster.port[1]) as raw:
         assert delete(other, filled) == errors.NONE
         assert delete(other, filled) == errors.UNKNOWN_TOPIC_OR_PARTITION
         for node in cluster.brokers:
-            wait_for(f"broker {node} to let go", lambda node=node: gone(cluster, node, filled))
+            wait_until(f"broker {node} to let go", lambda node=node: gone(cluster, node, filled))
         assert raw.produce(filled, batch(b"v")) == (errors.UNKNOWN_TOPIC_OR_PARTITION, -1)
         assert raw.end_offset(filled) == (errors.UNKNOWN_TOPIC_OR_PARTITION, -1)
         assert int(raw.fetch(filled, 0).error_code) == errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -186,7 +187,7 @@ def test_who_waits_hears_of_it(cluster: RealBrokers, filled: str) -> None:
     try:
         with Raw(cluster.port[1]) as reader, Raw(cluster.port[1]) as writer, Raw(cluster.port[1]) as raw:
             waits = writer.send(PRODUCE, 9, produce_body(filled, batch(b"d"), -1, 0, 30_000, 9))
-            wait_for("the produce to be parked", lambda: cluster.ask(1, "points")["met"])
+            wait_until("the produce to be parked", lambda: cluster.ask(1, "points")["met"])
             fetch = reader.send_fetch(filled, 4, wait_ms=30_000)
             assert delete(raw, filled) == errors.NONE
             assert writer.produced(waits) == (errors.NOT_LEADER_OR_FOLLOWER, 3)
@@ -196,7 +197,7 @@ def test_who_waits_hears_of_it(cluster: RealBrokers, filled: str) -> None:
             cluster.resume(node)
         cluster.ask(1, "release")
     for node in cluster.brokers:
-        wait_for(f"broker {node} to let go", lambda node=node: gone(cluster, node, filled))
+        wait_until(f"broker {node} to let go", lambda node=node: gone(cluster, node, filled))
     cluster.wait_unfenced(1, 2, 3)
 
 
@@ -204,7 +205,7 @@ def hold(cluster: RealBrokers, raw: Raw, topic: str) -> None:
     """Holds broker 2's replica, with a record just appended."""
     cluster.ask(2, "arm", point="F.appended", action="hold", topic=topic)
     raw.produce(topic, batch(b"d"), acks=1)
-    wait_for("a follower held", lambda: any(each["held"] for each in cluster.ask(2, "points")["met"]))
+    wait_until("a follower held", lambda: any(each["held"] for each in cluster.ask(2, "points")["met"]))
 
 
 def test_the_next_of_its_name_waits_for_a_replica_that_is_held(cluster: RealBrokers, filled: str) -> None:
@@ -218,18 +219,18 @@ def test_the_next_of_its_name_waits_for_a_replica_that_is_held(cluster: RealBrok
         cluster.ask(2, "release")
         cluster.wait_isr(filled, 1, 2, 3)
         assert raw.produce(filled, batch(b"e")) == (errors.NONE, 0)
-    wait_for("the new log", lambda: cluster.replica(2, filled)["leo"] == 1)
+    wait_until("the new log", lambda: cluster.replica(2, filled)["leo"] == 1)
 
 
 def test_a_topic_that_went_while_a_broker_was_down(cluster: RealBrokers, filled: str) -> None:
     """The broker comes back with the old log; a new topic of that name begins empty there too."""
-    wait_for("a checkpoint of the old log", lambda: f"{filled} 0 3" in checkpoint(cluster, 3))
+    wait_until("a checkpoint of the old log", lambda: f"{filled} 0 3" in checkpoint(cluster, 3))
     cluster.end(3)
     with Raw(cluster.port[1]) as raw:
         assert delete(raw, filled) == errors.NONE
         assert raw.create(filled, (1, 2, 3)) == errors.NONE
         cluster.start(3)
-        wait_for("broker 3 to take a role", lambda: cluster.replica(3, filled).get("epoch", -1) >= 0)
+        wait_until("broker 3 to take a role", lambda: cluster.replica(3, filled).get("epoch", -1) >= 0)
         assert (cluster.replica(3, filled)["leo"], cluster.replica(3, filled)["hw"]) == (0, 0)
         assert raw.produce(filled, batch(b"v")) == (errors.NONE, 0)
     assert f"{filled} 0 3\n" not in checkpoint(cluster, 3)
@@ -244,7 +245,7 @@ def test_configs_rule_at_once(cluster: RealBrokers, filled: str) -> None:
         cluster.wait_isr(filled, 1, 2)
         assert raw.produce(filled, batch(b"d")) == (errors.NOT_ENOUGH_REPLICAS, -1)
         assert alter(raw, filled, "min.insync.replicas", "2") == errors.NONE
-        wait_for("the config to rule", lambda: raw.produce(filled, batch(b"d"))[0] == errors.NONE)
+        wait_until("the config to rule", lambda: raw.produce(filled, batch(b"d"))[0] == errors.NONE)
         assert alter(raw, filled, "no.such", "2") == errors.INVALID_CONFIG
     cluster.start(3)
     cluster.wait_isr(filled, 1, 2, 3)
@@ -255,13 +256,13 @@ def test_new_partitions_take_records(cluster: RealBrokers, filled: str) -> None:
         assert grow(raw, filled, 3) == errors.NONE
         assert grow(raw, filled, 3) == errors.INVALID_PARTITIONS
     for index in (1, 2):
-        leader = wait_for("a leader", lambda index=index: cluster.partition(filled, index))["leader"]
+        leader = wait_until("a leader", lambda index=index: cluster.partition(filled, index))["leader"]
         with Raw(cluster.port[leader]) as raw:
 
             def taken(index: int = index, raw: Any = raw) -> bool:
                 return bool(raw.produce(filled, batch(b"v"), partition=index)[0] == errors.NONE)
 
-            wait_for("a record to be taken", taken)
+            wait_until("a record to be taken", taken)
 
 
 # -- the end of a broker ------------------------------------------------------------------------------------
@@ -295,7 +296,7 @@ def test_a_disk_that_refuses_ends_the_broker(tmp_path: Path) -> None:
             _limit_file_size(cluster.pid(1), 4096)
             with pytest.raises((EOFError, ConnectionError)):
                 _until_refused(raw)
-        code = wait_for("its end", lambda: not cluster.running(1)) and cluster.end(1)
+        code = wait_until("its end", lambda: not cluster.running(1)) and cluster.end(1)
 
         assert code == 70
         assert "DiskError" in cluster.output(1).splitlines()[-1]

@@ -11,7 +11,8 @@ import pytest
 from golden_text import answered_as_written
 from kafka_requests import ONE_BROKER, answered
 from raw import Raw, batch, produce_body
-from real_brokers import CONTROLLER, RealBrokers, wait_for
+from real_brokers import CONTROLLER, RealBrokers
+from run_processes import wait_until
 
 from floodmark.broker.protocol import errors
 from floodmark.broker.wire.api_keys import API_VERSIONS, METADATA, PRODUCE
@@ -111,7 +112,7 @@ def test_topics_on_demand_and_by_name(cluster: RealBrokers, leader: Raw) -> None
 
     assert ask("wished", False) == errors.UNKNOWN_TOPIC_OR_PARTITION
     assert ask("wished", True) == errors.LEADER_NOT_AVAILABLE
-    wait_for("the topic to be made", lambda: ask("wished", False) == errors.NONE)
+    wait_until("the topic to be made", lambda: ask("wished", False) == errors.NONE)
     assert leader.create("t", (1, 2, 3)) == errors.TOPIC_ALREADY_EXISTS
     assert leader.create("bad", (1, 2, 3), min_insync_replicas="many") == errors.INVALID_CONFIG
     assert leader.create("bad", (1, 9)) == errors.INVALID_REPLICA_ASSIGNMENT

@@ -6,20 +6,16 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import floodmark, verdict
-from run_processes import pid_of_broker, wait_until, wait_until_gone
+from run_processes import ctrl_c_once_it_goes_well, once_it_goes_well, pid_of_broker, wait_until_gone
 
 pytestmark = pytest.mark.cluster
 
 FILE_BYTES_MAX = 150_000
-STARTED_WITHIN_S = 90.0
 BOUNDED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
@@ -97,14 +93,9 @@ def test_a_nemesis_that_had_nothing_to_strike_leaves_the_run_unknown(tmp_path: P
 def test_ctrl_c_ends_a_run_early_but_in_order(tmp_path: Path) -> None:
     """What was recorded is kept, settled, collected and judged; the exit code is still 4."""
     folder = tmp_path / "run"
-    # A Spark session of an earlier test has taken over the signal; in a run there is none yet.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with once_it_goes_well(folder, lambda: os.kill(os.getpid(), signal.SIGINT)):
-            answer = floodmark("run", "--nodes", 2, "--partitions", 1, "--concurrency", 2, "--rate", 100,
-                               "--duration", 300, "--out", folder)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with ctrl_c_once_it_goes_well(folder):
+        answer = floodmark("run", "--nodes", 2, "--partitions", 1, "--concurrency", 2, "--rate", 100,
+                           "--duration", 300, "--out", folder)
     assert answer.code == 4, answer.out + answer.err
     assert "the run ended early: interrupted" in answer.err
     assert (run_json(folder)["ended"], run_json(folder)["settled"]) == ("interrupted", True)
@@ -112,26 +103,6 @@ def test_ctrl_c_ends_a_run_early_but_in_order(tmp_path: Path) -> None:
     assert answer.out.startswith("run: interrupted (judged valid)\n")
     assert answer.last == str(folder)
     wait_until_gone(folder)
-
-
-@contextmanager
-def once_it_goes_well(folder: Path, act: Callable[[], None]) -> Iterator[None]:
-    """Calls it from another thread, when the run in this one has some acks."""
-
-    def wait_and_act() -> None:
-        wait_until("the main phase", lambda: acked(folder) > 20, STARTED_WITHIN_S)
-        act()
-
-    with ThreadPoolExecutor(1) as pool:
-        acting = pool.submit(wait_and_act)
-        yield
-        acting.result()
-
-
-def acked(folder: Path) -> int:
-    """The number of acks in the history so far."""
-    history = folder / "history.jsonl"
-    return history.read_bytes().count(b'"type":"ok","f":"send"') if history.exists() else 0
 
 
 def test_a_disk_that_is_full_is_reported_as_such(tmp_path: Path) -> None:

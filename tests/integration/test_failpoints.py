@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from raw import Raw, batch
-from real_brokers import CONTROLLER, RealBrokers, wait_for
+from real_brokers import CONTROLLER, RealBrokers
+from run_processes import wait_until
 
 from floodmark.broker.protocol import errors
 
@@ -31,7 +32,7 @@ def cluster(shared: RealBrokers) -> Iterator[RealBrokers]:
     for node in (CONTROLLER, *shared.brokers):
         if not shared.running(node):
             shared.start(node)
-        wait_for(f"{node} to answer", lambda node=node: shared.seen(node))
+        wait_until(f"{node} to answer", lambda node=node: shared.seen(node))
         shared.ask(node, "release")
     shared.wait_unfenced(*shared.brokers)
 
@@ -53,7 +54,7 @@ def met(cluster: RealBrokers, node: int, number: int, held: bool | None = None) 
 
 
 def wait_met(cluster: RealBrokers, node: int, number: int, held: bool | None = None) -> Mapping[str, Any]:
-    return wait_for(f"{number} to be met by {node}", lambda: met(cluster, node, number, held))[-1]
+    return wait_until(f"{number} to be met by {node}", lambda: met(cluster, node, number, held))[-1]
 
 
 def send(cluster: RealBrokers, name: str, value: bytes, *, node: int = 1, acks: int = -1,
@@ -73,7 +74,7 @@ def bounce(cluster: RealBrokers, node: int) -> None:
     earlier = cluster.ask(node, "state")["broker_epoch"]
     cluster.end(node)
     cluster.start(node)
-    wait_for("a new incarnation", lambda: cluster.seen(node).get("broker_epoch", -1) > earlier)
+    wait_until("a new incarnation", lambda: cluster.seen(node).get("broker_epoch", -1) > earlier)
     cluster.wait_unfenced(node)
 
 
@@ -91,7 +92,7 @@ def test_a_follower_held_after_its_append_and_the_other_partition(cluster: RealB
     assert cluster.ask(2, "release", point="F.appended", partition=0) == {"released": 1}
     with pytest.raises(AssertionError, match="held: nothing; armed: nothing"):
         cluster.ask(2, "release", point="F.appended", partition=0)
-    wait_for("the HW", lambda: cluster.replica(2, name)["hw"] == 1)
+    wait_until("the HW", lambda: cluster.replica(2, name)["hw"] == 1)
 
 
 def test_an_answer_that_comes_twice_has_no_second_effect(cluster: RealBrokers) -> None:
@@ -103,7 +104,7 @@ def test_an_answer_that_comes_twice_has_no_second_effect(cluster: RealBrokers) -
 
     assert cluster.ask(3, "release", point="F.fetch_resp") == {"released": 1}
     assert send(cluster, name, b"x") == (errors.NONE, 2)
-    wait_for("LEO 3", lambda: cluster.replica(3, name).get("leo") == 3)
+    wait_until("LEO 3", lambda: cluster.replica(3, name).get("leo") == 3)
 
 
 def test_every_point_is_met(cluster: RealBrokers) -> None:
@@ -119,7 +120,7 @@ def test_every_point_is_met(cluster: RealBrokers) -> None:
     name = topic(cluster, "every", (1, 2), flush_messages="1")
     assert send(cluster, name, b"v") == (errors.NONE, 0)
     elect(cluster, name, 2)
-    wait_for("a leader", lambda: send(cluster, name, b"w", node=2)[0] == errors.NONE)
+    wait_until("a leader", lambda: send(cluster, name, b"w", node=2)[0] == errors.NONE)
     deaf = arm(cluster, 1, "F.before_refetch", "drop", topic=name, times=0)
     wait_met(cluster, 1, deaf)
     assert send(cluster, name, b"tail", node=2, acks=1)[0] == errors.NONE
@@ -129,7 +130,7 @@ def test_every_point_is_met(cluster: RealBrokers) -> None:
     def seen() -> set[str]:
         return {each["point"] for each in cluster.ask(2, "points")["met"]}
 
-    wait_for(f"all of {points}, not only {seen()}", lambda: seen() == set(points))
+    wait_until(f"all of {points}, not only {seen()}", lambda: seen() == set(points))
     assert all(each["action"] == "report" for each in cluster.ask(2, "points")["armed"])
 
 
@@ -145,7 +146,7 @@ def test_a_broker_held_as_a_whole_listens_to_its_control_socket(cluster: RealBro
         raw.end_offset(name)
     other = arm(cluster, 2, "F.appended", topic=name, offset=7, scope="broker")
     assert cluster.ask(2, "release", point="F.appended", keep=True) == {"released": 1}
-    wait_for("it to move", lambda: cluster.ask(2, "state") != then)
+    wait_until("it to move", lambda: cluster.ask(2, "state") != then)
     assert [each["id"] for each in cluster.ask(2, "points")["armed"]] == [other]
 
 

@@ -3,12 +3,9 @@ sentence, before the run where that can be, with what to do."""
 
 import asyncio
 import json
-import os
-import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +14,7 @@ from unittest.mock import AsyncMock
 import pytest
 from command_line import Answer, floodmark
 from foreign_broker import CONFIGS, CREATE, ELECT, ForeignCluster, Quirk, foreign_cluster
-from run_processes import wait_until
+from run_processes import ctrl_c_once_it_goes_well, once_it_goes_well
 
 from floodmark.harness import runner
 from floodmark.harness.client.security import Security
@@ -136,15 +133,8 @@ kill = ["sh", "-c", "echo no key for {node} >&2; exit 7"]""")
 
 @pytest.mark.spark
 def test_an_interrupted_run_removes_its_topics(tmp_path: Path) -> None:
-    # A Spark session of an earlier test has taken over the signal; in a run there is none yet.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with foreign_cluster() as cluster, ThreadPoolExecutor(1) as pool:
-            interrupting = pool.submit(once_it_runs, cluster, lambda: os.kill(os.getpid(), signal.SIGINT))
-            ran = run(cluster, tmp_path, "--duration", "60")
-            interrupting.result()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with foreign_cluster() as cluster, ctrl_c_once_it_goes_well(tmp_path / "run"):
+        ran = run(cluster, tmp_path, "--duration", "60")
 
     assert ran.code == 4, ran.err + ran.out  # as for any run that ended early; what was recorded is judged
     assert not cluster.topics
@@ -156,22 +146,14 @@ def test_a_cluster_that_goes_away_in_mid_run_is_reported_and_never_invalid(
     settle = runner.settle
     monkeypatch.setattr(runner, "settle", lambda *given: settle(*given[:-1], GIVEN_UP_S))
     monkeypatch.setattr(runner, "read_all", partial(runner.read_all, stall_s=GIVEN_UP_S))
-    with foreign_cluster() as cluster, ThreadPoolExecutor(1) as pool:
-        ending = pool.submit(once_it_runs, cluster, lambda: [cluster.end(node) for node in cluster.ports])
+    with foreign_cluster() as cluster, once_it_goes_well(
+            tmp_path / "run", lambda: [cluster.end(node) for node in cluster.ports]):
         ran = run(cluster, tmp_path, "--duration", "3")
-        ending.result()
 
     assert ran.code == 4, ran.err + ran.out
     assert "the cluster no longer answers at 127.0.0.1:" in ran.err
     assert "INVALID" not in ran.out
     assert "could not be removed" in json.loads((tmp_path / "run" / "run.json").read_text())["ended"]
-
-
-def once_it_runs(cluster: ForeignCluster, act: Callable[[], object]) -> None:
-    """Acts when some records are in the logs."""
-    wait_until("some records",
-               lambda: any(log.end > 10 for logs in [*cluster.topics.values()] for log in logs))
-    act()
 
 
 def test_topics_are_removed_though_mending_goes_wrong(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ Tests wait for conditions: a busy machine is slow, not a failure.
 import asyncio
 import json
 import re
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 from command_line import Answer, floodmark
-from real_kafka import ops_recorded, skip_without
+from real_kafka import skip_without
+from run_processes import once_it_goes_well
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
@@ -160,16 +160,5 @@ def test_a_log_folder_of_another_cluster_is_reported_in_kafkas_words(tmp_path: P
 
 def struck_from_outside(folder: Path, strike: Callable[[], None], *words: object) -> Answer:
     """A short run of 4.3.1, and what somebody else does when it is well under way."""
-    done = threading.Event()
-
-    def act() -> None:
-        if ops_recorded(folder, 60, done):
-            strike()
-
-    acting = threading.Thread(target=act)
-    acting.start()
-    try:
+    with once_it_goes_well(folder, strike):
         return floodmark("run", "--kafka", "4.3.1", *SHORT, "--duration", "8", *words, "--out", folder)
-    finally:
-        done.set()
-        acting.join()

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from real_brokers import RealBrokers, wait_for
+from real_brokers import RealBrokers
 from real_kafka import dump_log_segments, skip_without
+from run_processes import wait_until
 
 from floodmark.harness.cluster.kafka.distribution import distribution
 
@@ -166,10 +167,10 @@ def test_a_topic_from_its_creation_to_its_deletion(stage: Stage) -> None:
     stage.expect(f"{PLACE}.VerifiableProducer", "--topic life --max-messages 9", '"acked":9')
     stage.expect(TOPICS, "--delete --topic life")
     for node in stage.brokers.brokers:
-        wait_for(f"the logs of life to be gone from broker {node}",
+        wait_until(f"the logs of life to be gone from broker {node}",
                  lambda node=node: not list(stage.brokers.log_dir(node).glob("life-*")))
         checkpoint = stage.brokers.log_dir(node) / "replication-offset-checkpoint"
-        wait_for("its high watermarks to be gone", lambda path=checkpoint: "life" not in path.read_text())
+        wait_until("its high watermarks to be gone", lambda path=checkpoint: "life" not in path.read_text())
     stage.expect(TOPICS, "--describe --topic life", "Topic 'life' does not exist", code=1)
     stage.expect(TOPICS, "--delete --topic life", "Topic 'life' does not exist", code=1)
     assert not stage.brokers.partition("life")

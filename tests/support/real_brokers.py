@@ -9,15 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
+
+from run_processes import wait_until
 
 from floodmark.harness.cluster.ports import HOST, Ports
 
 CONTROLLER = 100
-HANGS_S = 120.0  # a machine that is busy takes a second where others take a hundredth
+HANGS_S = 120.0
 # No clock takes a broker out of an ISR while a test works: `expire` does.
 KEYS = {
     "broker.session.timeout.ms": "10000",
@@ -29,17 +30,6 @@ KEYS = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
 }
-Found = TypeVar("Found")
-
-
-def wait_for(what: str, look: Callable[[], Found]) -> Found:
-    """The first true result of `look`."""
-    until = time.monotonic() + HANGS_S
-    while not (found := look()):
-        if time.monotonic() > until:
-            raise AssertionError(f"waited {HANGS_S:g} s for {what}")
-        time.sleep(0.02)
-    return found
 
 
 class RealBrokers:
@@ -147,7 +137,7 @@ class RealBrokers:
             brokers = {each["id"]: each for each in self.seen(CONTROLLER).get("brokers", ())}
             return all(node in brokers and not brokers[node]["fenced"] for node in nodes)
 
-        wait_for(f"{nodes} to be unfenced", unfenced)
+        wait_until(f"{nodes} to be unfenced", unfenced)
 
     def partition(self, topic: str, index: int = 0) -> Mapping[str, Any]:
         """The controller's view of the partition; {} while there is none."""
@@ -168,7 +158,7 @@ class RealBrokers:
             leader = self.replica(part["leader"], topic)
             return part if leader.get("epoch") == part["epoch"] and set(leader["isr"]) == set(nodes) else {}
 
-        return wait_for(f"the ISR of {topic} to be {nodes}", full)
+        return wait_until(f"the ISR of {topic} to be {nodes}", full)
 
     # -- config ---------------------------------------------------------------------------------------------
 

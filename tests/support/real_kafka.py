@@ -1,30 +1,34 @@
-"""Starts one broker of Apache Kafka for tests that need files which it wrote, and ends it by pid.
+"""Apache Kafka's own processes and tools, for tests that compare with it or need what its jars do.
 
-This is not the harness's cluster: one node, no faults; with ZooKeeper, or in KRaft mode as its own
-controller.
+KafkaBrokers is Kafka in KRaft mode, a controller and brokers, with the methods of RealBrokers and the
+settings of the reference broker that it is compared with (beside_kafka.py); no ELR (KIP-966), which that
+broker lacks.
 """
 
 import logging
+import re
+import secrets
+import shutil
 import subprocess
-import threading
-import time
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from raw import Raw
+from real_brokers import CONTROLLER, RealBrokers
+from run_processes import wait_until
 
+from floodmark.broker.wire.api_keys import METADATA
+from floodmark.broker.wire.codec import make, request_parts
 from floodmark.harness.cluster.kafka import class_archive
 from floodmark.harness.cluster.kafka.distribution import Distribution
-from floodmark.harness.cluster.kafka.jvm import JVM, logging_options, write_logging
+from floodmark.harness.cluster.kafka.jvm import JVM
 from floodmark.harness.cluster.kafka.kafka_system import found
-from floodmark.harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.errors import FloodmarkError
 
-READY_S = 90.0
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAA"
 COMMON = {
     "num.network.threads": "1", "num.io.threads": "2", "background.threads": "1",
@@ -35,114 +39,66 @@ COMMON = {
     "log.cleaner.backoff.ms": "200", "log.cleaner.dedupe.buffer.size": "4194304",
     "log.initial.task.delay.ms": "100",
 }  # fmt: skip
-ZOOKEEPER = ("dataDir={data}\nclientPort={port}\nclientPortAddress={host}\n"
-             "admin.enableServer=false\ntickTime=250\n")
 
 
-class RealKafka:
-    """One broker of a version, as a context; it answers when the context begins."""
+class KafkaBrokers(RealBrokers):
+    """Brokers 1..n and the controller."""
 
-    def __init__(self, folder: Path, version: str, **keys: str) -> None:
-        self.folder = folder
-        self.log_dir = folder / "logs"
-        self.kafka: Distribution = found(version)
-        self._keys = {key.replace("__", "."): value for key, value in keys.items()}
-        self._ports = Ports()
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._outputs: list[IO[bytes]] = []
+    preferred: Mapping[str, str] = {}
 
-    def __enter__(self) -> "RealKafka":
-        write_logging(self.folder)
+    def __init__(self, folder: Path, version: str, brokers: int = 3, **keys: str) -> None:
+        self.kafka = found(version)
+        super().__init__(folder, brokers, **keys)
+        self._format()
+
+    def wait_ready(self) -> None:
+        wait_until("all brokers", lambda: len(self.alive(1)) == len(self.brokers))
+
+    def alive(self, node: int) -> list[int]:
+        """The brokers that this one names; none if it does not answer."""
         try:
-            port, other = self._ports.choose(), self._ports.choose()
-            self.bootstrap = f"{HOST}:{port}"
-            if self.kafka.form == "zookeeper":
-                self._start_zookeeper(other)
-                keys = {"broker.id": "1", "zookeeper.connect": f"{HOST}:{other}",
-                        "listeners": f"PLAINTEXT://{self.bootstrap}"}
-            else:
-                keys = {"node.id": "1", "process.roles": "broker,controller",
-                        "controller.quorum.voters": f"1@{HOST}:{other}",
-                        "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{other}",
-                        "controller.listener.names": "CONTROLLER",
-                        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"}
-            config = self.folder / "server.properties"
-            lines = {**COMMON, "log.dirs": str(self.log_dir), **keys, **self._keys}
-            config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-            if self.kafka.form == "kraft":
-                self.tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config))
-            self._start("broker", "kafka.Kafka", str(config))
-            self._wait_ready()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+            with Raw(self.port[node], 2.0) as raw:
+                cls, _ = request_parts(METADATA, 9)
+                body = make(cls, topics=(), allow_auto_topic_creation=False,
+                            include_cluster_authorized_operations=False,
+                            include_topic_authorized_operations=False)
+                return sorted(broker.node_id for broker in raw.ask(METADATA, 9, body).brokers)
+        except (OSError, EOFError):
+            return []
 
-    def __exit__(self, *_: object) -> None:
-        for process in reversed(self._processes):
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        for output in self._outputs:
-            output.close()
-        self._ports.close()
+    def command(self) -> list[str]:
+        return [str(self.kafka.java), *JVM, *class_archive.options(self.kafka), "-cp", self.kafka.classpath,
+                "kafka.Kafka"]
 
-    def stop(self) -> None:
-        """Stops it in an orderly way; its files stay."""
-        self.__exit__()
+    def _format(self) -> None:
+        """Formats the controller's folder, and copies it with each broker's own id."""
+        home = self.folder / f"k{CONTROLLER}"
+        run_tool(self.kafka, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID,
+                 "-c", str(self.folder / f"n{CONTROLLER}.properties"),
+                 "--feature", "eligible.leader.replicas.version=0")
+        for node in self.brokers:
+            copy = shutil.copytree(home, self.folder / f"k{node}")
+            directory = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
+            text = (copy / "meta.properties").read_text()
+            text = re.sub(r"(?m)^node\.id=.*$", f"node.id={node}", text)
+            text = re.sub(r"(?m)^directory\.id=.*$", f"directory.id={directory}", text)
+            (copy / "meta.properties").write_text(text)
 
-    # -- processes -------------------------------------------------------------------------------------------
-
-    def _start_zookeeper(self, port: int) -> None:
-        config = self.folder / "zoo.cfg"
-        config.write_text(ZOOKEEPER.format(data=self.folder / "zookeeper", port=port, host=HOST))
-        self._start("zookeeper", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config))
-
-    def _start(self, name: str, main_class: str, config: str) -> None:
-        output = (self.folder / f"{name}.out").open("wb")
-        self._outputs.append(output)
-        logging_words = logging_options(str(self.folder))
-        self._processes.append(subprocess.Popen(
-            [*java(self.kafka), *logging_words, "-cp", self.kafka.classpath, main_class, config],
-            stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self.folder))
-
-    def tool(self, main_class: str, *words: str) -> str:
-        """The output of one of Kafka's command-line tools."""
-        return run_tool(self.kafka, main_class, *words)
-
-    def _wait_ready(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": quiet()})
-        until = time.monotonic() + READY_S
-        while True:
-            for process in self._processes:
-                if process.poll() is not None:
-                    said = "".join(path.read_text()[-2000:] for path in self.folder.glob("*.out"))
-                    raise AssertionError(f"it ended at once: {said}")
-            try:
-                if admin.list_topics(timeout=2).brokers:
-                    return
-            except Exception as error:
-                if time.monotonic() > until:
-                    raise AssertionError(f"waited {READY_S:g} s for {self.bootstrap}: {error}") from error
-                time.sleep(0.1)
-
-    # -- topics ----------------------------------------------------------------------------------------------
-
-    def create(self, topics: Mapping[str, Mapping[str, str]]) -> None:
-        """Topics of one partition, each with its configs."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": quiet()})
-        new = [NewTopic(name, num_partitions=1, replication_factor=1, config=dict(config))
-               for name, config in topics.items()]
-        for future in admin.create_topics(new, operation_timeout=30).values():
-            future.result(30)
-
-
-def java(kafka: Distribution) -> list[str]:
-    """A broker's command up to its class path."""
-    return [str(kafka.java), *JVM, *class_archive.options(kafka)]
+    def _write(self, node: int, keys: Mapping[str, str]) -> None:
+        controller = node == CONTROLLER
+        listener = "CONTROLLER" if controller else "PLAINTEXT"
+        lines = {
+            **COMMON, "process.roles": "controller" if controller else "broker", "node.id": str(node),
+            "listeners": f"{listener}://{HOST}:{self.port[node]}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "controller.quorum.voters": f"{CONTROLLER}@{HOST}:{self.port[CONTROLLER]}",
+            "auto.leader.rebalance.enable": "false",
+            "log.retention.ms": "-1",  # raw.batch is of 1970: all of it would be deleted at a restart
+            "log.dirs": str(self.folder / f"k{node}"), **keys,
+        }  # fmt: skip
+        text = "".join(f"{key}={value}\n" for key, value in lines.items())
+        (self.folder / f"n{node}.properties").write_text(text)
 
 
 def run_tool(kafka: Distribution, main_class: str, *words: str) -> str:
@@ -181,13 +137,3 @@ def skip_without(version: str) -> None:
         found(version)
     except FloodmarkError as error:
         pytest.skip(str(error))
-
-
-def ops_recorded(folder: Path, lines: int, given_up: threading.Event) -> bool:
-    """Waits until the history of a run has so many lines; False: the run is over."""
-    history = folder / "history.jsonl"
-    while not given_up.wait(0.05):
-        with suppress(FileNotFoundError):
-            if history.read_bytes().count(b"\n") >= lines:
-                return True
-    return False

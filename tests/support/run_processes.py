@@ -5,12 +5,18 @@ test looks for is started with an environment that is `marked`. No other process
 """
 
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 GONE_WITHIN_S = 120.0
 LOOK_EVERY_S = 0.02
+STARTED_WITHIN_S = 90.0
+Found = TypeVar("Found")
 
 
 def marked(folder: Path) -> dict[str, str]:
@@ -48,14 +54,45 @@ def pid_of_broker(folder: Path, node: str) -> int | None:
                  if file in words.split() and state_of(pid) is not None), None)
 
 
-def wait_until(what: str, condition: Callable[[], object], timeout_s: float = GONE_WITHIN_S) -> None:
+def wait_until(what: str, look: Callable[[], Found], timeout_s: float = GONE_WITHIN_S) -> Found:
+    """The first true result of `look`."""
     deadline_s = time.monotonic() + timeout_s
-    while not condition():
+    while not (found := look()):
         assert time.monotonic() < deadline_s, f"waited {timeout_s:g} s for {what}"
         time.sleep(LOOK_EVERY_S)
+    return found
 
 
 def wait_until_gone(folder: Path) -> None:
     """Waits until no process of the run is left."""
     wait_until(f"the processes of {folder} to be gone; there are {processes_of(folder)}",
                lambda: not any(state_of(pid) for pid in processes_of(folder)))
+
+
+@contextmanager
+def once_it_goes_well(folder: Path, act: Callable[[], object]) -> Iterator[None]:
+    """Acts from another thread, when the run in this one has some acks in its history."""
+    history = folder / "history.jsonl"
+
+    def has_acks() -> bool:
+        return history.exists() and history.read_bytes().count(b'"type":"ok","f":"send"') > 20
+
+    def wait_and_act() -> None:
+        wait_until("the main phase", has_acks, STARTED_WITHIN_S)
+        act()
+
+    with ThreadPoolExecutor(1) as pool:
+        acting = pool.submit(wait_and_act)
+        yield
+        acting.result()
+
+
+@contextmanager
+def ctrl_c_once_it_goes_well(folder: Path) -> Iterator[None]:
+    """A Spark session of an earlier test has taken over the signal; in a run there is none yet."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with once_it_goes_well(folder, lambda: os.kill(os.getpid(), signal.SIGINT)):
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,6 +1,6 @@
 """`floodmark import jepsen` and the judge: what only an import has, and the findings in it.
 
-That the judge finds in imported histories what Jepsen finds: tests/property/test_jepsen_oracle.py.
+Judge and twin on random imported histories: tests/property/test_jepsen_histories.py.
 """
 
 import json

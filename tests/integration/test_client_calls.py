@@ -10,10 +10,8 @@ from contextlib import closing
 from typing import Any
 
 import client_calls
-import clients_java
 import pytest
 from client_calls import NO_GROUPS, NO_TRANSACTIONS, Row
-from clients_aiokafka import Aiokafka
 from clients_confluent import Confluent, is_refused
 from clients_kafka_python import KafkaPython
 from cluster_up import Up, cluster_up
@@ -34,7 +32,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield running
 
 
-@pytest.mark.parametrize("client", [Confluent, KafkaPython, Aiokafka])
+@pytest.mark.parametrize("client", [Confluent, KafkaPython])
 def test_each_call_has_its_answer_at_once(up: Up, client: Any) -> None:
     rows = client_calls.rows_of(client, up.bootstrap)
 
@@ -44,12 +42,12 @@ def test_each_call_has_its_answer_at_once(up: Up, client: Any) -> None:
 
 @pytest.mark.java
 @pytest.mark.long
-@pytest.mark.skipif(bool(clients_java.missing()), reason=f"not there: {', '.join(clients_java.missing())}")
+@pytest.mark.skipif(bool(client_calls.missing()), reason=f"not there: {', '.join(client_calls.missing())}")
 def test_the_java_client(up: Up) -> None:
     """A client without librdkafka and without Python."""
     try:
-        rows = clients_java.rows(up.bootstrap)
-    except clients_java.NoJars as error:
+        rows = client_calls.java_rows(up.bootstrap)
+    except client_calls.NoJars as error:
         pytest.skip(str(error))
 
     assert client_calls.describe_wrong(rows) == ""

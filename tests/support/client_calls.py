@@ -8,6 +8,8 @@ what its library raises; `name_of` gives the error's name in it, or raises what 
 """
 
 import itertools
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +27,9 @@ NO_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 PAGE = Path(__file__).parents[2] / "docker" / "README.md"
 BEGIN, END = "<!-- clients: tests/support/client_calls.py writes these lines -->", "<!-- end of clients -->"
 LATE_MS = 1 << 50
+WAIT_S = 120.0
+JAVA = Path(__file__).parent / "java"
+NEEDED = ("java", "javac", "mvn")
 _numbers = itertools.count(1)
 
 
@@ -137,6 +142,47 @@ def rows_of(kind: Any, bootstrap: str) -> list[Row]:
     return rows
 
 
+# -- the Java client: a program of one file, with jars that Maven fetches once ------------------------------
+
+class NoJars(Exception):
+    """Maven could not fetch the client."""
+
+
+def missing() -> list[str]:
+    return [name for name in NEEDED if shutil.which(name) is None]
+
+
+def class_path() -> str:
+    """The jars, from Maven's cache or its repository. Raises NoJars if neither has them."""
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as file:
+        for how in (["-o"], []):
+            done = subprocess.run(
+                ["mvn", "-q", "-B", *how, "-f", str(JAVA / "pom.xml"), "dependency:build-classpath",
+                 f"-Dmdep.outputFile={file.name}"],
+                capture_output=True, text=True, check=False, timeout=WAIT_S,
+            )  # fmt: skip
+            jars = Path(file.name).read_text(encoding="utf-8").strip()
+            if not done.returncode and jars:
+                return jars
+    raise NoJars(f"Maven: {(done.stdout + done.stderr).strip()[-300:]}")
+
+
+def java_rows(bootstrap: str) -> list[Row]:
+    done = subprocess.run(
+        ["java", "-cp", class_path(), str(JAVA / "ClientCalls.java"), bootstrap, a_topic("java")],
+        capture_output=True, text=True, check=True, timeout=WAIT_S,
+    )  # fmt: skip
+    version, *lines = done.stdout.splitlines()
+    found = [line.split("\t") for line in lines]
+    return [
+        Row(client="Java kafka-clients", version=version, call=call, expected=expected, answer=answer,
+            seconds=float(seconds))
+        for call, expected, answer, seconds in found
+    ]  # fmt: skip
+
+
+# -- tables -------------------------------------------------------------------------------------------------
+
 def describe_wrong(rows: Iterable[Row]) -> str:
     """The rows that are not as they should be, as text."""
     return "\n".join(
@@ -156,15 +202,13 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def main() -> int:
-    import clients_java
-    from clients_aiokafka import Aiokafka
     from clients_confluent import Confluent
     from clients_kafka_python import KafkaPython
     from cluster_up import cluster_up
 
     with tempfile.TemporaryDirectory() as folder, cluster_up(Path(folder)) as up:
-        rows = [row for kind in (Confluent, KafkaPython, Aiokafka) for row in rows_of(kind, up.bootstrap)]
-        rows += [] if clients_java.missing() else clients_java.rows(up.bootstrap)
+        rows = [row for kind in (Confluent, KafkaPython) for row in rows_of(kind, up.bootstrap)]
+        rows += [] if missing() else java_rows(up.bootstrap)
     head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     tail = rest.partition(END)[2]
     PAGE.write_text(f"{head}{BEGIN}\n\n{table(rows)}\n\n{END}{tail}", encoding="utf-8")

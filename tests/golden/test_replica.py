@@ -69,7 +69,7 @@ class Stage:
             recovered=RecoveredState(batches=log, epochs=mend_epochs(saved, log, len(log)), hw=hw))
         self.asked: FollowerRequest | None = None
         self.before: FollowerRequest | None = None
-        self.proposal: ProposeIsr | None = None
+        self.proposals: list[ProposeIsr] = []
         self.produced = 0
 
     def leads(self, leader: int, epoch: int, isr: tuple[int, ...] = (1, 2, 3), at: int = 0) -> ReplicaEvent:
@@ -117,10 +117,12 @@ class Stage:
         assert isinstance(asked, LogEndsRequest)
         return LogEndsResponse(**plain, asked=asked, log_start=start, log_end=end)
 
-    def altered(self, isr: tuple[int, ...] = (), error: int = 0, at: int = 1, now: int = 0) -> ReplicaEvent:
-        assert self.proposal is not None
-        return AlterPartitionResponse(now_ms=now, proposal=self.proposal, error=error, isr=isr,
-                                      leader_epoch=self.replica.leader_epoch, partition_epoch=at)
+    def altered(self, isr: tuple[int, ...] = (), error: int = 0, at: int = 1, now: int = 0,
+                epoch: int | None = None, first: bool = False) -> ReplicaEvent:
+        """The answer to the last proposal, or to the first."""
+        return AlterPartitionResponse(
+            now_ms=now, proposal=self.proposals[0 if first else -1], error=error, isr=isr,
+            leader_epoch=self.replica.leader_epoch if epoch is None else epoch, partition_epoch=at)
 
     def state(self) -> str:
         one = self.replica
@@ -137,7 +139,7 @@ class Stage:
             assert (self.state(), take_snapshot(one)) == (state, before)
             return
         for effect in effects:
-            self.proposal = effect if isinstance(effect, ProposeIsr) else self.proposal
+            self.proposals += [effect] if isinstance(effect, ProposeIsr) else []
             yield f"= {shown(effect)}"
         for line in replica_lines(before, event, effects, take_snapshot(one)):
             yield "~ " + " ".join([line["event"], *fields({**line, "event": None})])

@@ -12,18 +12,21 @@ On which systems it can run:
    other system does.
 """
 
-import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from floodmark.harness.errors import Refused, UsageError, nearest
 from floodmark.harness.faults import UNSEEN
+from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.run_location import is_safe_name
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
-from floodmark.harness.toml_lines import first_line_of, places
+from floodmark.harness.spec import RULES, TOPIC, RunSpec, converted, key_values, shortened
+from floodmark.harness.toml_file import TomlFile
 from floodmark.nemesis.expectations import Row, Words
 
 FOLDER = Path(__file__).with_name("scenarios")
@@ -33,31 +36,18 @@ _TEXTS = ("name", "zoo", "title", "story", "steps")
 _FINDINGS = ("latent", "manifest", "permitted", "also")
 _LISTS = ("bugs", "switches", *_FINDINGS)
 _ROW_KEYS = ("rules", *_LISTS, "config", "control", "topics", "spared")
-_NODES_MAX = 9
+_Few, _Some = Annotated[int, Meta(ge=1, le=9)], Annotated[int, Meta(ge=1, le=100)]
+_CLUSTER: Mapping[str, Any] = {
+    "nodes": _Few, "partitions": _Some, "replication_factor": _Few, "workload": str,
+    "acks": Literal["all", "1", "0"], "links": Literal["direct", "proxied"],
+    "topics": _Some}  # topics: each partition is the only one of a topic, and all have the same replicas
+LEAST_ISR = "min.insync.replicas"
 REFERENCE = "reference"
 ZOOKEEPER = "kafka with ZooKeeper"
 KRAFT = "kafka in KRaft mode"
 SYSTEMS = (REFERENCE, ZOOKEEPER, KRAFT)
 ELR = "eligible.leader.replicas.version"
 WITHOUT = "0"
-_LATEST_RULES = "kip-320"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """The cluster and the workload of the steps."""
-
-    nodes: int
-    partitions: int
-    replication_factor: int
-    workload: str
-    acks: str
-    links: str | None  # None: proxied where a step cuts
-    topics: bool  # each partition is the only one of a topic, and all have the same replicas
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(f"n{index}" for index in range(1, self.nodes + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +57,7 @@ class Scenario:
     title: str
     story: str
     steps: str  # as written
-    setting: Setting
-    config: Mapping[str, str]  # by Kafka's keys, the patient defaults among them
+    spec: RunSpec  # its cluster, without load except what the steps send
     schedule: Schedule
     lines: tuple[int, ...]  # the number of each entry's line in the file
     written: tuple[str, ...]  # and the text of that line
@@ -77,12 +66,12 @@ class Scenario:
 
     def uncovered_sends(self) -> str:
         """A sentence on the steps that send with weaker acks than the run's; empty if there is none."""
-        weaker = json_form.ACKS[json_form.ACKS.index(self.setting.acks) + 1:]
+        weaker = json_form.ACKS[json_form.ACKS.index(self.spec.acks) + 1:]
         steps = dict.fromkeys(
             f"line {line}, {step.partition('#')[0].strip()}"
             for entry, line, step in zip(self.schedule, self.lines, self.written, strict=True)
             if entry.args.get("acks") in weaker)
-        return f"{'; '.join(steps)}: recorded as info, because the run's acks are {self.setting.acks} and " \
+        return f"{'; '.join(steps)}: recorded as info, because the run's acks are {self.spec.acks} and " \
                "weaker ones promise nothing: the loss of such a record is no finding" if steps else ""
 
 
@@ -106,197 +95,137 @@ def load(path: Path, words: Words) -> Scenario:
 
 def parse(text: str, path: Path, words: Words) -> Scenario:
     """Parse the scenario in this text."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        _, at, rest = str(error).rpartition("(at line ")  # or `(at end of document)`, the last one
-        number = rest.partition(",")[0]
-        line = int(number) if at and number.isdecimal() else len(text.splitlines())
-        raise UsageError(f"{path}:{line}: is no TOML: {error}") from error
-    return _Page(path, text, data, words).read_scenario()
+    file = TomlFile(str(path), text, "a scenario")
 
-
-class _Page:
-    """One parsed file."""
-
-    def __init__(self, path: Path, text: str, data: Mapping[str, Any], words: Words) -> None:
-        self._path, self._text, self._data, self._words = path, text, data, words
-        self._places = places(text)
-
-    def read_scenario(self) -> Scenario:
-        self._check_keys("", self._data, (*_TEXTS, "cluster", "config", "run"))
-        texts = {key: self._read_text(key) for key in _TEXTS}
-        if not is_safe_name(texts["name"]):  # a folder gets this name
-            self._refuse(f"name is {texts['name'][:60]!a}, which no folder can have", "name")
-        setting = self._read_setting()
-        config = self._read_config(setting)
-        schedule, lines, written = self._read_schedule(texts["steps"], setting)
-        rows = self._read_rows(config, setting)
-        texts["story"] = " ".join(texts["story"].split())
-        return Scenario(**texts, setting=setting, config=config, schedule=schedule, lines=lines,
-                        written=written, rows=rows, source=self._path)
-
-    def _refuse(self, why: str, key: str, table: str = "", index: int = 0) -> NoReturn:
-        line = self._places.of(table, key, index)
-        raise UsageError(f"{self._path}:{line}: {why}")
-
-    def _check_keys(self, table: str, found: Mapping[str, Any], valid: Collection[str], index: int = 0
-                    ) -> None:
-        for key in found:
-            if key not in valid:
-                where = f"[{table}]" if table else "a scenario"
-                self._refuse(f"{where} does not know {key!r}; valid: {', '.join(valid)}", key, table, index)
-
-    def _read_text(self, key: str) -> str:
-        value = self._data.get(key)
-        if value is None:
-            self._refuse(f"{key} is missing: a scenario needs {', '.join(_TEXTS)}", "")
-        if not isinstance(value, str) or not value.strip():
-            self._refuse(f"{key} is {value!r}, should be a text", key)
+    def read(key: str, value: Any) -> Any:
+        if key in _TEXTS and (not isinstance(value, str) or not value.strip()):
+            raise ValueError(f"{key} is {value!r}, should be a text")
         return value
 
-    def _read_table(self, table: str) -> Mapping[str, Any]:
-        found = self._data.get(table, {})
-        if not isinstance(found, dict):
-            self._refuse(f"{table} should be a table, [{table}]", table)
-        return found
+    found = file.values("", (*_TEXTS, "cluster", "config", "run"), read)
+    for key in _TEXTS:
+        if key not in found:
+            file.refuse(f"{key} is missing: a scenario needs {', '.join(_TEXTS)}")
+    if not is_safe_name(found["name"]):  # a folder gets this name
+        file.refuse(f"name is {found['name'][:60]!a}, which no folder can have", "name")
+    spec = _read_cluster(file, words)
+    config = {**PATIENT, LEAST_ISR: str(max(1, spec.factor - 1)), **file.values("config", None, _kafka_value)}
+    _check_least_isr(file, config, spec, LEAST_ISR, "config")
+    schedule, lines, written = _read_schedule(file, spec)
+    return Scenario(
+        name=found["name"], zoo=found["zoo"], title=found["title"], story=" ".join(found["story"].split()),
+        steps=found["steps"], spec=replace(spec, config=key_values(config)), schedule=schedule, lines=lines,
+        written=written, rows=_read_rows(file, words, config, spec), source=path)
 
-    # -- the cluster ------------------------------------------------------------------------------------
 
-    def _read_setting(self) -> Setting:
-        table = self._read_table("cluster")
-        self._check_keys("cluster", table, [*Setting.__annotations__])
+def _read_cluster(file: TomlFile, words: Words) -> RunSpec:
+    def read(key: str, value: Any) -> Any:
+        if key == "workload" and value not in words.workloads:
+            raise ValueError(f"workload is {shortened(value)}; valid: {', '.join(words.workloads)}")
+        return converted(value, _CLUSTER[key], key)
 
-        def number(key: str, default: int, most: int) -> int:
-            value = table.get(key, default)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                self._refuse(f"{key} is {value!r}, should be 1 to {most}", key, "cluster")
-            return value
+    found = file.values("cluster", _CLUSTER, read)
+    topics = found.pop("topics", None)
+    if topics and "partitions" in found:
+        file.refuse("give topics or partitions, not both", "topics", "cluster")
+    spec = RunSpec(**{"partitions": topics or 1, "concurrency": 0, "seed": 1, "duration": 0.1, **found})
+    factor = spec.replication_factor or spec.nodes
+    if factor > spec.nodes:
+        file.refuse(f"replication_factor is {factor}, and there are only {spec.nodes} nodes",
+                    "replication_factor", "cluster")
+    # Kafka's two fetcher threads get topics with these names alternately (AbstractFetcherManager's
+    # getFetcherId): records of one topic do not speed up the next one's fetches.
+    return replace(spec, replication_factor=factor, assignment=tuple(
+        PartitionSpec(key=key, topic=f"{TOPIC}-{key}", partition=0, replicas=spec.node_names[:factor])
+        for key in range(topics or 0)))
 
-        def one_of(key: str, default: str, *valid: str) -> str:
-            value = table.get(key, default)
-            if value not in (default, *valid):
-                self._refuse(f"{key} is {value!r}; valid: {', '.join(valid)}", key, "cluster")
-            return str(value)
 
-        nodes = number("nodes", 3, _NODES_MAX)
-        factor = number("replication_factor", nodes, _NODES_MAX)
-        if factor > nodes:
-            self._refuse(f"replication_factor is {factor}, and there are only {nodes} nodes",
-                         "replication_factor", "cluster")
-        if "topics" in table and "partitions" in table:
-            self._refuse("give topics or partitions, not both", "topics", "cluster")
-        counted = "topics" if "topics" in table else "partitions"
-        return Setting(
-            nodes=nodes, replication_factor=factor, partitions=number(counted, 1, 100),
-            topics=counted == "topics", workload=one_of("workload", "log", *self._words.workloads),
-            acks=one_of("acks", "all", *json_form.ACKS),
-            links=one_of("links", "", "direct", "proxied") or None)
+def _kafka_value(key: str, value: Any) -> str:
+    if not isinstance(value, int | str):
+        raise ValueError(f"{key} is {value!r}, should be a text, a number, true or false (quote a key with "
+                         "dots in it)")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
-    def _read_config(self, setting: Setting) -> dict[str, str]:
-        config = {**PATIENT, "min.insync.replicas": str(max(1, setting.replication_factor - 1))}
-        for key, value in self._read_table("config").items():
-            config[key] = self._read_value(key, value, key, "config")
-        self._check_min_insync(config, setting, "min.insync.replicas", "config")
-        return config
 
-    def _read_value(self, name: str, value: object, *where: Any) -> str:
-        if not isinstance(value, int | str):
-            self._refuse(f"{name} is {value!r}, should be a text, a number, true or false "
-                         "(quote a key with dots in it)", *where)
-        return str(value).lower() if isinstance(value, bool) else str(value)
+def _check_least_isr(file: TomlFile, config: Mapping[str, str], spec: RunSpec, *where: Any) -> None:
+    least = config[LEAST_ISR]
+    if not least.isdecimal() or not 1 <= int(least) <= spec.factor:
+        file.refuse(f"{LEAST_ISR} is {least}, should be 1 to the replication factor, {spec.factor}: nothing "
+                    "could be acked", *where)
 
-    def _check_min_insync(self, config: Mapping[str, str], setting: Setting, *where: Any) -> None:
-        least = config["min.insync.replicas"]
-        if not least.isdecimal() or not 1 <= int(least) <= setting.replication_factor:
-            self._refuse(f"min.insync.replicas is {least}, should be 1 to the replication factor, "
-                         f"{setting.replication_factor}: nothing could be acked", *where)
 
-    # -- steps ------------------------------------------------------------------------------------------
+def _read_schedule(file: TomlFile, spec: RunSpec) -> tuple[Schedule, tuple[int, ...], tuple[str, ...]]:
+    """An error names its own line: first of lines that are no steps, then of wrong names in steps."""
+    from floodmark.nemesis.steps import read_step  # with lark, which few commands need
 
-    def _read_schedule(self, steps: str, setting: Setting
-                       ) -> tuple[Schedule, tuple[int, ...], tuple[str, ...]]:
-        """An error names its own line: first of lines that are no steps, then of wrong names in steps."""
-        from floodmark.nemesis.steps import read_step  # with lark, which few commands need
+    found: list[tuple[dict[str, Any], int, str]] = []  # entry, line, text
+    for number, line in enumerate(file.data["steps"].splitlines(), file.first_line_of("steps")):
+        try:
+            found += ((entry, number, line.strip()) for entry in read_step(line))
+        except Refused as error:
+            raise UsageError(f"{file.source}:{number}: {error}") from None
+    if not found:
+        file.refuse("steps has no step", "steps")
+    entries, lines, written = zip(*found, strict=True)
+    schedule = json_form.read([*entries], sources=[f"{file.source}:{number}" for number in lines],
+                              nodes=spec.node_names, partitions=range(spec.partitions))
+    return schedule, lines, written
 
-        found: list[tuple[dict[str, Any], int, str]] = []  # entry, line, text
-        first = first_line_of(self._text, self._places.of("", "steps"))
-        for number, line in enumerate(steps.splitlines(), first):
-            try:
-                found += ((entry, number, line.strip()) for entry in read_step(line))
-            except Refused as error:
-                raise UsageError(f"{self._path}:{number}: {error}") from None
-        if not found:
-            self._refuse("steps has no step", "steps")
-        entries, lines, written = zip(*found, strict=True)
-        read = json_form.read([*entries], sources=[f"{self._path}:{number}" for number in lines],
-                              nodes=setting.names, partitions=range(setting.partitions))
-        return read, lines, written
 
-    # -- rows -------------------------------------------------------------------------------------------
+def _read_rows(file: TomlFile, words: Words, config: Mapping[str, str], spec: RunSpec) -> tuple[Row, ...]:
+    if not (tables := file.tables("run")):
+        file.refuse("has no [[run]]: on which rules does it run, and what must be found?")
+    found: dict[str, Row] = {}
+    for index in range(len(tables)):
+        for row in _read_rows_of(file, words, index):
+            _check_least_isr(file, {**config, **row.config}, spec, "config", "run", index)
+            if row.topics and len(row.topics) != len(spec.assignment):
+                file.refuse(f"topics has the keys of {len(row.topics)}, and [cluster] topics should say how "
+                            "many there are", "topics", "run", index)
+            if row.label in found:
+                file.refuse(f"{row.label} was run before", "", "run", index)
+            found[row.label] = row
+    return tuple(found.values())
 
-    def _read_rows(self, config: Mapping[str, str], setting: Setting) -> tuple[Row, ...]:
-        tables = self._data.get("run")
-        if not isinstance(tables, list) or not tables:
-            self._refuse("has no [[run]]: on which rules does it run, and what must be found?", "")
-        found: dict[str, Row] = {}
-        for index, table in enumerate(tables):
-            self._check_keys("run", table, _ROW_KEYS, index)
-            for row in self._read_rows_of(table, index):
-                self._check_min_insync({**config, **row.config}, setting, "config", "run", index)
-                if row.topics and (not setting.topics or len(row.topics) != setting.partitions):
-                    self._refuse(f"topics has the keys of {len(row.topics)}, and [cluster] topics should say "
-                                 "how many there are", "topics", "run", index)
-                if row.label in found:
-                    self._refuse(f"{row.label} was run before", "", "run", index)
-                found[row.label] = row
-        return tuple(found.values())
 
-    def _read_rows_of(self, table: Mapping[str, Any], index: int) -> Iterator[Row]:
-        def read(key: str, default: Any, fits: Callable[[Any], bool], should: str) -> Any:
-            value = table.get(key, default)
-            if not fits(value):
-                self._refuse(f"{key} is {value!r}, should be {should}", key, "run", index)
-            return value
+def _read_rows_of(file: TomlFile, words: Words, index: int) -> Iterator[Row]:
+    valid = {**dict.fromkeys(_FINDINGS, words.findings), "bugs": words.bugs, "switches": words.switches,
+             "rules": words.generations}
 
-        def names(key: str, value: Any, valid: Collection[str]) -> tuple[str, ...]:
-            if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-                self._refuse(f"{key} is {value!r}, should be an array of names", key, "run", index)
-            for name in value:
-                if name not in valid:
-                    self._refuse(f"{key} names {name!r}; {nearest(name, valid)}", key, "run", index)
-            return tuple(value)
+    def names(key: str, value: Any, valid: Collection[str]) -> tuple[str, ...]:
+        for name in (found := converted(value, tuple[str, ...], key)):
+            if name not in valid:
+                raise ValueError(f"{key} names {name!r}; {nearest(name, valid)}")
+        return tuple(found)
 
-        words = self._words
-        config = read("config", {}, lambda value: isinstance(value, dict), "a table of Kafka's keys")
-        config = {key: self._read_value(key, value, "config", "run", index) for key, value in config.items()}
-        bugs, switches, *findings = (
-            names(key, table.get(key, []), {"bugs": words.bugs, "switches": words.switches}.get(
-                key, words.findings)) for key in _LISTS)
-        control = read("control", False, lambda value: isinstance(value, bool), "true")
-        if control and (findings[0] or findings[1]):
-            self._refuse("control is true: then latent and manifest cannot be, there is no bug to be found",
-                         "control", "run", index)
-        if not control and not any(findings[:3]):
-            self._refuse("rules alone say nothing: what is found (latent, manifest, permitted), or is it a "
-                         "control?", "rules", "run", index)
-        topics = read("topics", [], lambda value: isinstance(value, list)
-                      and all(isinstance(one, dict) for one in value), "an array of tables of Kafka's keys")
-        for key, setting in (pair for topic in topics for pair in topic.items()):
-            if not isinstance(setting, str):
-                self._refuse(f"topics sets {key} to {setting!r}, should be a text", "topics", "run", index)
-        spared = read("spared", {}, lambda value: isinstance(value, dict)
-                      and all(key.isdecimal() for key in value), "a table: partition = array of names")
-        spared = {int(key): frozenset(names("spared", one, words.findings)) for key, one in spared.items()}
-        rules = table.get("rules")
-        generations = words.generations if rules == EVERY else names(
-            "rules", [rules] if isinstance(rules, str) else rules, words.generations)
-        if not generations:
-            self._refuse(f"rules should say on which it is played: {', '.join(words.generations)}, {EVERY}",
-                         "rules", "run", index)
-        for one in generations:
-            yield Row(rules=one, bugs=bugs, switches=switches, control=control, config=config, spared=spared,
-                      topics=tuple(topics), **dict(zip(_FINDINGS, map(frozenset, findings), strict=True)))
+    def read(key: str, value: Any) -> Any:
+        if key == "rules":
+            return words.generations if value == EVERY else names(
+                key, [value] if isinstance(value, str) else value, valid[key])
+        if key in _LISTS:
+            return (tuple if key in ("bugs", "switches") else frozenset)(names(key, value, valid[key]))
+        if key == "control":
+            return converted(value, bool, key)
+        if key == "config":
+            return {one: _kafka_value(one, text) for one, text in converted(value, dict, key).items()}
+        if key == "topics":
+            return tuple(converted(one, dict[str, str], key) for one in converted(value, list[Any], key))
+        spared = converted(value, dict[Annotated[str, Meta(pattern="^[0-9]+$")], list[str]], key)
+        return {int(one): frozenset(names(key, several, words.findings)) for one, several in spared.items()}
+
+    row = file.values("run", _ROW_KEYS, read, index)
+    if row.get("control") and (row.get("latent") or row.get("manifest")):
+        file.refuse("control is true: then latent and manifest cannot be, there is no bug to be found",
+                    "control", "run", index)
+    if not row.get("control") and not any(map(row.get, ("latent", "manifest", "permitted"))):
+        file.refuse("rules alone say nothing: what is found (latent, manifest, permitted), or is it a "
+                    "control?", "rules", "run", index)
+    generations = row.pop("rules", ())
+    if not generations:
+        file.refuse(f"rules should say on which it is played: {', '.join(words.generations)}, {EVERY}",
+                    "rules", "run", index)
+    for rules in generations:
+        yield Row(rules=rules, **row)
 
 
 # -- on which systems it can run ----------------------------------------------------------------------------
@@ -331,5 +260,5 @@ def _reasons(schedule: Schedule, row: Row, system: str) -> Iterator[str]:
         yield "its rules have bugs or switches, which only the reference broker has"
     if system == KRAFT and any(entry.f == "expire" for entry in schedule):
         yield "a session is ended by hand, and Kafka in KRaft mode has no sessions"
-    if system == KRAFT and (row.rules != _LATEST_RULES or row.topics):
+    if system == KRAFT and (row.rules != RULES[-1] or row.topics):
         yield "older protocols and formats are those of Kafka with ZooKeeper"

@@ -54,11 +54,10 @@ import hashlib
 import itertools
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -68,7 +67,7 @@ from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import CLUSTER, WORKLOAD
 from floodmark.harness.run_location import read_at_most
 from floodmark.harness.spec import DRAWN, TYPES, RunSpec, converted, field_value
-from floodmark.harness.toml_lines import places
+from floodmark.harness.toml_file import TomlFile
 
 PRESETS = Path(__file__).with_name("presets")
 KAFKA_PLAN, KAFKA_VERSION = "-kafka", "4.3.1"  # a preset's other form, and the version that it names
@@ -214,75 +213,56 @@ def load(path: Path) -> Plan:
 
 def read(text: str, source: str) -> Plan:
     """Read the plan in this text; UsageError with source and line where it is not valid."""
-    try:
-        return _Reader(source, text).plan()
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{source}: is not TOML: {error}") from error
+    return _Reader(source, text).plan()
 
 
 class _Reader:
     """Reads one plan file."""
 
     def __init__(self, source: str, text: str) -> None:
-        self._source, self._text = source, text
-        self._data, self._lines = tomllib.loads(text), places(text)
+        self.file = TomlFile(source, text, "a plan")
 
     def plan(self) -> Plan:
-        found = self._values("a plan", "", self._data, _TOP, read=_value_at_top)
-        gates = self._values("[gates]", "gates", found.pop("gates", {}), GATES)
-        axes = [self._axis(name, found.pop(name, ())) for name in AXES]
-        exceptions = [self._values("[[except]]", "except", one, CASE_KEYS, index, read=_excepted)
-                      for index, one in enumerate(found.pop("except", ()))]
+        file, tables = self.file, ("gates", *_TABLES)
+        found = file.values("", _TOP, lambda key, value: value if key in tables else _valid(key, value))
+        axes = [self._axis(name) for name in AXES]
+        exceptions = [file.values("except", CASE_KEYS, _excepted, index)
+                      for index in range(len(file.tables("except")))]
         usual = {key: found.pop(key) for key in ("settings", "duration") if key in found}
-        return Plan(cases=self._cases(axes, exceptions, **usual), text=self._text, gates=gates,
-                    **{_FIELDS.get(key, key): value for key, value in found.items()})
-
-    def _refuse(self, table: str, key: str, index: int, what: object) -> NoReturn:
-        raise UsageError(f"{self._source}:{self._lines.of(table, key, index)}: {what}")
-
-    def _values(self, where: str, table: str, found: Mapping[str, Any], known: Sequence[str], index: int = 0,
-                *, read: Callable[[str, Any], Any] | None = None) -> dict[str, Any]:
-        """The values of a table; only the known keys may be in it."""
-        values = {}
-        for key, value in found.items():
-            if key not in known:
-                self._refuse(table, key, index, f"{where} does not know {key!r}; valid: {', '.join(known)}")
-            try:
-                values[key] = (read or _valid)(key, value)
-            except ValueError as error:
-                self._refuse(table, key, index, error)
-        return values
+        return Plan(cases=self._cases(axes, exceptions, **usual), text=file.text,
+                    gates=file.values("gates", GATES, _valid),
+                    **{_FIELDS.get(key, key): value for key, value in found.items() if key not in tables})
 
     # -- the matrix -------------------------------------------------------------------------------------
 
-    def _axis(self, name: str, tables: Sequence[Mapping[str, Any]]) -> list[_Entry]:
+    def _axis(self, name: str) -> list[_Entry]:
         entries: list[_Entry] = []
-        for index, found in enumerate(tables):
-            options = self._values(f"[[{name}]]", name, found, (*AXES[name], "weight"), index)
+        for index in range(len(self.file.tables(name))):
+            options = self.file.values(name, (*AXES[name], "weight"), _valid, index)
             weight = options.pop("weight", 1.0)
             if options.get("scenario") and "nemesis" in options:
-                self._refuse(name, "nemesis", index, "an entry has a nemesis or a scenario, not both")
+                self.file.refuse("an entry has a nemesis or a scenario, not both", "nemesis", name, index)
             if weight:
                 entries.append((options, weight))
-        if name in self._data and not entries:
-            self._refuse("", name, 0, f"no [[{name}]] has a weight above 0, so nothing would run: give one a "
-                         "weight, or remove the table")
+        if name in self.file.data and not entries:
+            self.file.refuse(f"no [[{name}]] has a weight above 0, so nothing would run: give one a weight, "
+                             "or remove the table", name)
         return entries or [({}, 1.0)]
 
     def _refuse_unknown_systems(self, systems: Sequence[_Entry]) -> None:
         """Refuse unknown names in `systems`: a misspelled name would silently leave out a nemesis."""
         there = sorted({RunSpec(**{**options, "config": ()}).system for options, _ in systems})
-        for index, found in enumerate(self._data.get("nemesis", ())):
+        for index, found in enumerate(self.file.tables("nemesis")):
             for system in found.get("systems", ()):
                 if system not in there:
-                    self._refuse("nemesis", "systems", index,
-                                 f"no [[system]] is {system!r}; there are: {', '.join(there)}")
+                    self.file.refuse(f"no [[system]] is {system!r}; there are: {', '.join(there)}", "systems",
+                                     "nemesis", index)
 
     def _cases(self, axes: Sequence[Sequence[_Entry]], exceptions: Sequence[Mapping[str, frozenset[Any]]], *,
                settings: str = DRAWN, **usual: Any) -> tuple[Weighted, ...]:
         size = math.prod(map(len, axes))
         if size > MOST_CASES:
-            self._refuse("", "", 0, f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
+            self.file.refuse(f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
         self._refuse_unknown_systems(axes[0])
         cases = []
         excepting: set[int] = set()  # the positions of exceptions that agree with a combination
@@ -299,21 +279,12 @@ class _Reader:
             if (systems is None or case.system in systems) and not agreeing:
                 cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
         if not cases:
-            self._refuse("", "except", 0, "every combination is excepted, so nothing would run: remove an "
-                         "[[except]], or `systems` of a [[nemesis]]")
+            self.file.refuse("every combination is excepted, so nothing would run: remove an [[except]], or "
+                             "`systems` of a [[nemesis]]", "except")
         for index in sorted({*range(len(exceptions))} - excepting):
-            self._refuse("except", next(iter(exceptions[index]), ""), index, "no combination has all these "
-                         "values, so nothing is excepted: correct them, or remove the [[except]]")
+            self.file.refuse("no combination has all these values, so nothing is excepted: correct them, or "
+                             "remove the [[except]]", next(iter(exceptions[index]), ""), "except", index)
         return tuple(cases)
-
-
-def _value_at_top(key: str, value: Any) -> Any:
-    """The value of a key at the top; ValueError where it is not valid."""
-    if key == "gates" and not isinstance(value, dict):
-        raise ValueError("gates should be a table, [gates]")
-    if key in _TABLES and not (isinstance(value, list) and all(isinstance(one, dict) for one in value)):
-        raise ValueError(f"{key} should be tables, [[{key}]]")
-    return value if key == "gates" or key in _TABLES else _valid(key, value)
 
 
 def _valid(key: str, value: Any) -> Any:

@@ -25,7 +25,7 @@ from floodmark.harness.commands.broker_questions import refuse_configs, scenario
 from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError, nearest
 from floodmark.harness.pipeline import TRIES, Play, Played, judge_all, new_parent, play_all, say, tidy
-from floodmark.harness.protocols import Cluster, PartitionSpec
+from floodmark.harness.protocols import Cluster
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.case_names import ROW, SCENARIO
 from floodmark.harness.report.phrases import command_line, many
@@ -33,7 +33,7 @@ from floodmark.harness.report.run_outcome import ruling
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import Screen, table
 from floodmark.harness.run import Run, write_json
-from floodmark.harness.spec import TOPIC, RunPlan, RunSpec, key_values
+from floodmark.harness.spec import TOPIC, RunPlan, RunSpec, key_values, pairs
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, Verdict, worst
 from floodmark.nemesis import scenario
 from floodmark.nemesis.expectations import Row, differences
@@ -112,15 +112,14 @@ def list_scenarios() -> int:
 def show_scenario(name: str) -> int:
     """Prints the story of each scenario, its steps, and the expected findings on each of its rules."""
     for one in named(name):
-        setting, unseen = one.setting, one.uncovered_sends()
+        spec, unseen = one.spec, one.uncovered_sends()
         rows = [(row.label, row.expected(), ", ".join(sorted(row.also)) or "-") for row in one.rows]
         click.echo("\n".join([
             f"{harmless(f'{one.name} ({one.zoo}): {one.title}')}\n",
             f"{click.wrap_text(harmless(one.story, breaks=True), 100)}\n",
-            f"{many(setting.nodes, 'node')}, {many(setting.partitions, 'partition')} of "
-            f"{many(setting.replication_factor, 'replica')}, workload {setting.workload}, "
-            f"acks {setting.acks}",
-            *(f"  {harmless(f'{key}={value}')}" for key, value in one.config.items()), "",
+            f"{many(spec.nodes, 'node')}, {many(spec.partitions, 'partition')} of "
+            f"{many(spec.factor, 'replica')}, workload {spec.workload}, acks {spec.acks}",
+            *(f"  {harmless(setting)}" for setting in spec.config), "",
             *(f"  {harmless(line)}" for line in one.steps.strip().split("\n")), "",
             *([f"{harmless(unseen)}\n"] if unseen else []),
             table(("rules", "expected", "may come of it"), rows), "", harmless(str(one.source))]))
@@ -241,18 +240,15 @@ def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int) -> 
 
 
 def spec_of(part: Part, cluster: str, folder: Path) -> RunSpec:
-    """A part's run: a cluster without load except what the steps send."""
-    scenario, row, setting = part.scenario, part.row, part.scenario.setting
-    config = {**scenario.config, **config_on(row.config, system_of(part.kafka))}
+    """A part's run: the scenario's, on the rules of the row."""
+    spec, row = part.scenario.spec, part.row
+    config = {**pairs(spec.config), **config_on(row.config, system_of(part.kafka))}
     if row.switches:
         config["floodmark.switches"] = ",".join(row.switches)
-    return RunSpec(
-        cluster=cluster, kafka=part.kafka, nodes=setting.nodes, rules=row.rules, bugs=row.bugs,
-        assignment=partitions_of(part) if setting.topics else (),
+    return replace(
+        spec, cluster=cluster, kafka=part.kafka, rules=row.rules, bugs=row.bugs, config=key_values(config),
         topics={f"{TOPIC}-{key}": keys for key, keys in enumerate(row.topics) if keys},
-        config=key_values(config), links=setting.links, workload=setting.workload, concurrency=0,
-        partitions=setting.partitions, replication_factor=setting.replication_factor, acks=setting.acks,
-        seed=1, duration=0.1, asked={SCENARIO: scenario.name, ROW: row.label}, out=folder)
+        asked={SCENARIO: part.scenario.name, ROW: row.label}, out=folder)
 
 
 def system_of(kafka: str | None) -> str:
@@ -262,17 +258,6 @@ def system_of(kafka: str | None) -> str:
         return REFERENCE
     word = version_of(kafka) if is_image(kafka) else kafka
     return KRAFT if is_version(word) and form_of(word) == "kraft" else ZOOKEEPER
-
-
-def partitions_of(part: Part) -> tuple[PartitionSpec, ...]:
-    """A topic for each partition, all with the same replicas. Kafka's two fetcher threads get topics with
-    these names alternately (AbstractFetcherManager.getFetcherId): records of one topic do not speed up the
-    next one's fetches."""
-    setting = part.scenario.setting
-    return tuple(
-        PartitionSpec(key=key, topic=f"{TOPIC}-{key}", partition=0,
-                      replicas=setting.names[:setting.replication_factor])
-        for key in range(setting.partitions))
 
 
 def judge_plays(parts: Sequence[Part], plays: Sequence[Played], what: str = "") -> list[Outcome]:

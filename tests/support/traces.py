@@ -29,7 +29,7 @@ FEW = ("double-failover-reversed", "idle-leader", "credited-in-an-earlier-epoch"
 # Here one replica is away from the start, and says nothing.
 SILENT = ("unclean-after-a-cut", "old-checkpoint", "unclean-by-hand")
 HEALTHY = [number for number in CORRECT
-           if ALL[number].scenario.setting.nodes == 3 and not ALL[number].row.permitted
+           if ALL[number].scenario.spec.nodes == 3 and not ALL[number].row.permitted
            and ALL[number].scenario.name not in SILENT
            and (ALL[number].scenario.name in FEW or cases(1, few=0))]
 

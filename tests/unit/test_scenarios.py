@@ -73,11 +73,10 @@ def test_a_scenario_is_read_whole() -> None:
     assert (scenario.name, scenario.zoo, scenario.story) == ("mine", "Z02", "Two lines.")
     assert [entry.f for entry in scenario.schedule] == ["send", "send", "arm", "kill", "wait"]
     assert scenario.lines == (8, 8, 10, 11, 12)
-    assert (scenario.setting.nodes, scenario.setting.replication_factor) == (2, 2)
-    assert (scenario.setting.workload, scenario.setting.acks) == ("log", "all")
-    assert scenario.config["min.insync.replicas"] == "1"
-    assert scenario.config["replica.fetch.wait.max.ms"] == "700"
-    assert scenario.config["broker.session.timeout.ms"] == "60000"
+    assert (scenario.spec.nodes, scenario.spec.replication_factor) == (2, 2)
+    assert (scenario.spec.workload, scenario.spec.acks) == ("log", "all")
+    assert {"min.insync.replicas=1", "replica.fetch.wait.max.ms=700",
+            "broker.session.timeout.ms=60000"} <= {*scenario.spec.config}
     assert [row.label for row in scenario.rows] == [
         "kip-320 no_leso", "high-watermark unclean.leader.election.enable=true",
         "kip-320 unclean.leader.election.enable=true"]

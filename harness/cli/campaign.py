@@ -1,12 +1,11 @@
 """Defines the commands `floodmark campaign ...`: only their options and help texts."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from floodmark.harness.campaign.plan import KAFKA_VERSION, preset_text, presets
-from floodmark.harness.cli.options import RUN_FOLDER, Time, exits, file_option
+from floodmark.harness.cli.options import RUN_FOLDER, Time, calls, exits, file_option
 
 PLAN_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 LEDGER_FILE = click.Path(path_type=Path, dir_okay=False)
@@ -44,16 +43,13 @@ def campaign() -> None:
 @click.option("--keep", is_flag=True, help="Keep all files of valid runs, too.")
 @junit_option
 @markdown_option
-@exits
-def campaign_run(**options: Any) -> int:
+@calls("campaign:run_campaign")
+def campaign_run() -> None:
     """Run a campaign: a matrix of systems, loads and faults, for as long as there is time.
 
     Exit codes: 1 a bug was found that is not marked as known, or a run broke a gate of the plan; 4 the
     harness failed in a run; 3 the verdict of a run is unknown; 0 none of these.
     """
-    from floodmark.harness.commands.campaign import run_campaign
-
-    return run_campaign(**options)
 
 
 @campaign.command("resume")
@@ -67,15 +63,12 @@ def campaign_run(**options: Any) -> int:
               help="Use another ledger from now on; everything that this campaign found is added to it.")
 @junit_option
 @markdown_option
-@exits
-def campaign_resume(**options: Any) -> int:
+@calls("campaign:resume_campaign")
+def campaign_resume() -> None:
     """Continue the campaign in FOLDER, however it ended, with its plan, seed, ledger and bounds.
 
     A run on which the judge itself failed is judged once more. Exit codes as for run.
     """
-    from floodmark.harness.commands.campaign import resume_campaign
-
-    return resume_campaign(**options)
 
 
 @campaign.command("diff")
@@ -83,17 +76,14 @@ def campaign_resume(**options: Any) -> int:
 @click.argument("after", type=RUN_FOLDER)
 @click.option("--ledger", type=READ_LEDGER, show_default="the ledger of AFTER",
               help="The ledger with the known signatures.")
-@exits
-def campaign_diff(before: Path, after: Path, ledger: Path | None) -> int:
+@calls("campaign:diff_campaigns")
+def campaign_diff() -> None:
     """Compare what the campaigns BEFORE and AFTER found: new, gone, more or less frequent (by Fisher's exact
     test).
 
     Exits 1 if AFTER has a bug that BEFORE does not have, though the system ran in both, and that is not
     marked as known.
     """
-    from floodmark.harness.commands.campaign import diff_campaigns
-
-    return diff_campaigns(before, after, ledger)
 
 
 @campaign.command("mark")
@@ -103,12 +93,9 @@ def campaign_diff(before: Path, after: Path, ledger: Path | None) -> int:
 @click.option("--known", metavar="REASON", help="Mark it as known: campaigns list it and still pass.")
 @click.option("--not-known", "unknown", is_flag=True, help="Remove the mark.")
 @click.option("--note", metavar="TEXT", help="Add a note.")
-@exits
-def campaign_mark(signature: str, ledger: Path, known: str | None, unknown: bool, note: str | None) -> int:
+@calls("campaign:mark")
+def campaign_mark() -> None:
     """Mark a SIGNATURE (its id, or the beginning of it) as known, or add a note to it."""
-    from floodmark.harness.commands.campaign import mark
-
-    return mark(ledger, signature, known=known, unknown=unknown, note=note)
 
 
 @campaign.command("plan", help=f"Print a preset ({', '.join(presets())}), which you can copy and edit.")
@@ -125,14 +112,11 @@ def campaign_plan(preset: str, kafka: str | None) -> int:
 @file_option("--json", "json_file", "Write all figures to a JSON file.")
 @click.option("--parquet", type=RUN_FOLDER,
               help="Write runs.parquet and faults.parquet into this folder, absent or empty.")
-@exits
-def campaign_stats(folders: tuple[str, ...], json_file: Path | None, parquet: Path | None) -> int:
+@calls("campaign_stats:show_stats")
+def campaign_stats() -> None:
     """Show what faults cost clients: availability and latency, by kind of fault, by run, by night.
 
     FOLDER is a campaign's folder, for all of its runs, or a run folder (or a pattern of run folders, or an
     address such as hdfs://host/nights/monday/runs/*). Each run is measured once; its figures are kept in its
     folder (measures.parquet). Exits 4 if a run could not be measured; the others are still counted.
     """
-    from floodmark.harness.commands.campaign_stats import show_stats
-
-    return show_stats(folders, json_file, parquet)

@@ -225,32 +225,32 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
 # -- diff, mark ---------------------------------------------------------------------------------------
 
 
-def diff_campaigns(before: Path, after: Path, ledger_path: Path | None) -> int:
+def diff_campaigns(before: Path, after: Path, ledger: Path | None) -> int:
     """Prints what differs; exit 1 if the second campaign has a bug that the first does not have and that is
     not marked as known."""
     then, now = (results_in(folder, Ledger(), about_of(folder)) for folder in (before, after))
-    ledger = ledgers.load(ledger_path or ledgers.path_of(about_of(after), after))
+    marks = ledgers.load(ledger or ledgers.path_of(about_of(after), after))
     found = changes(then, now)
-    click.echo(harmless(difference(then, now, found, ledger), breaks=True))
+    click.echo(harmless(difference(then, now, found, marks), breaks=True))
     return EXIT_INVALID if any(
-        one.is_new_bug and not ledger.knows(one.signature) for one in found) else EXIT_VALID
+        one.is_new_bug and not marks.knows(one.signature) for one in found) else EXIT_VALID
 
 
-def mark(ledger_path: Path, id_: str, *, known: str | None, unknown: bool, note: str | None) -> int:
+def mark(signature: str, *, ledger: Path, known: str | None, unknown: bool, note: str | None) -> int:
     """Changes a signature's marks and notes in the ledger."""
     if not (known or unknown or note) or "" in (known, note):
         raise UsageError("give --known REASON, --not-known or --note TEXT")
     if known and unknown:
         raise UsageError("--known and --not-known exclude each other: leave one out")
     today = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-    with ledgers.locked(ledger_path):
-        ledger = ledgers.load(ledger_path)
-        entry = ledger.named(id_)
+    with ledgers.locked(ledger):
+        marks = ledgers.load(ledger)
+        entry = marks.named(signature)
         if known or unknown:
-            ledger = ledger.changed(entry.id, known={"reason": known, "since": today} if known else None)
+            marks = marks.changed(entry.id, known={"reason": known, "since": today} if known else None)
         if note:
-            ledger = ledger.changed(entry.id, notes=(*entry.notes, note))
-        ledgers.save(ledger_path, ledger)
+            marks = marks.changed(entry.id, notes=(*entry.notes, note))
+        ledgers.save(ledger, marks)
     click.echo(harmless(f"{entry.id}: {entry.signature.sentence}: "
                         + (f"known: {known}" if known else "not known" if unknown else f"noted: {note}")))
     return EXIT_VALID

@@ -169,16 +169,21 @@ def refuse_larger(file: BinaryIO, path: Place, at_most: int) -> None:
         raise OSError(errno.EFBIG, f"larger than {at_most >> 20} MiB, the limit for this file", str(path))
 
 
-def read_at_most(file: BinaryIO, at_most: int) -> bytes | None:
-    """Read all of a file that may be endless, such as a pipe; None where it has more than `at_most` bytes. It
-    reads piece by piece: a single large read would allocate all of that memory first."""
+def read_text(path: Path, what: str, *, at_most: int) -> str:
+    """Read a file that a user names, which may be endless, such as a pipe; UsageError. It reads piece by
+    piece: a single large read would allocate all of that memory first."""
     pieces, left = [], at_most
-    while piece := file.read(min(left + 1, BLOCK_BYTES)):
-        pieces.append(piece)
-        left -= len(piece)
-        if left < 0:
-            return None
-    return b"".join(pieces)
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(min(left + 1, BLOCK_BYTES)):
+                pieces.append(piece)
+                left -= len(piece)
+                if left < 0:
+                    raise UsageError(f"{what} {path} is larger than {at_most >> 20} MiB")
+        return b"".join(pieces).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{what} {path} cannot be read: {why}") from error
 
 
 def regular_inside(path: Path, folder: Path) -> Path:

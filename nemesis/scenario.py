@@ -22,7 +22,7 @@ from msgspec import Meta
 from floodmark.harness.errors import Refused, UsageError, nearest
 from floodmark.harness.faults import UNSEEN
 from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.run_location import is_safe_name
+from floodmark.harness.run_location import is_safe_name, read_text
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spec import RULES, TOPIC, RunSpec, converted, key_values, shortened
@@ -30,6 +30,7 @@ from floodmark.harness.toml_file import TomlFile
 from floodmark.nemesis.expectations import Row, Words
 
 FOLDER = Path(__file__).with_name("scenarios")
+BYTES_AT_MOST = 1 << 20
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
 EVERY = "every"  # as `rules`: a row for each generation
 _TEXTS = ("name", "zoo", "title", "story", "steps")
@@ -85,12 +86,7 @@ def shipped(words: Words) -> tuple[Scenario, ...]:
 
 def load(path: Path, words: Words) -> Scenario:
     """Load the scenario in this file; UsageError with file, line and the valid words."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"the scenario {path} cannot be read: {why}") from error
-    return parse(text, path, words)
+    return parse(read_text(path, "the scenario", at_most=BYTES_AT_MOST), path, words)
 
 
 def parse(text: str, path: Path, words: Words) -> Scenario:

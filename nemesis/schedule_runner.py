@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.event_loop import end_all
 from floodmark.harness.faults import MENDING, OF_LINKS, loses
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Send
@@ -111,7 +112,7 @@ class ScheduleRunner:
         finally:
             death_watch.cancel()
             await asyncio.wait([death_watch])
-            await self._scripted.cancel_open()
+            await end_all(self._scripted.open)
             if death_watch.cancelled():  # otherwise the history can no longer be written, as its owner says
                 self._record_deaths()
 
@@ -290,7 +291,7 @@ class _Scripted:
 
     def __init__(self, send: Sender) -> None:
         self._send = send
-        self._open: set[asyncio.Task[Outcome]] = set()
+        self.open: set[asyncio.Task[Outcome]] = set()
 
     async def run_op(self, entry: Entry) -> None:
         args, nowait = entry.args, entry.args.get("nowait")
@@ -308,22 +309,15 @@ class _Scripted:
             begun.set()
             return await self._send(intent)
 
-        self._open.add(asyncio.create_task(send_op(), name=f"scripted {entry.f}"))
+        self.open.add(asyncio.create_task(send_op(), name=f"scripted {entry.f}"))
         await begun.wait()
 
     async def drain(self) -> None:
         """Wait for the open ops; one without an answer stays open in the history."""
-        if not self._open:
+        if not self.open:
             return
-        done, self._open = await asyncio.wait(self._open, timeout=DRAIN_TIMEOUT_S)
+        done, self.open = await asyncio.wait(self.open, timeout=DRAIN_TIMEOUT_S)
         for task in done:
             if isinstance(error := task.exception(), FloodmarkError):
                 raise FloodmarkError(f"an op that the schedule left open: {error}") from error
             task.result()
-
-    async def cancel_open(self) -> None:
-        for task in self._open:
-            task.cancel()
-        if self._open:
-            await asyncio.wait(self._open)
-        self._open = set()

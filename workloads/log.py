@@ -55,7 +55,7 @@ class LogSession:
             compression=settings.load.compression,
             produce_timeout_ms=timeout_ms,
             request_timeout_s=timeout_ms / 1000 + _ANSWER_TAKES_S,
-            shares_requests=not final and shares_requests(process, settings),
+            shares_requests=not final and is_one(process, settings, settings.load.sharing_every),
             in_flight=settings.load.in_flight if idempotent else 0,
         ), Random(f"{settings.seed}/client/{process}"))
         self._sends_left = (settings.load.producer_lasts if idempotent else 0) or -1  # below 0: any number
@@ -121,7 +121,9 @@ class LogWorkload:
         if self._is_idempotent(process):
             return (intent for intent in intents(self._keys, self._values, share, random, load)
                     if intent.f != "list_offsets")
-        with_acks_1 = sends_with_acks_1(process, self._settings)
+        # Some processes' sends wait for the leader alone. Each is an info then: the run's guarantee does not
+        # cover it. A leader that is cut off goes on appending what such processes send.
+        with_acks_1 = self._settings.acks == "all" and is_one(process, self._settings, load.acks_1_every, 1)
         drawn = intents(self._keys, self._values, share, random,
                         replace(load, batch_sizes=_ACKS_1_BATCHES) if with_acks_1 else load)
         return (replace(intent, acks="1") if with_acks_1 and intent.f == "send" else intent
@@ -143,8 +145,7 @@ class LogWorkload:
         return made
 
     def _is_idempotent(self, process: int) -> bool:
-        every = self._idempotent_every
-        return every > 0 and process % self._settings.concurrency % every == 0
+        return is_one(process, self._settings, self._idempotent_every)
 
 
 def make(settings: WorkloadSettings) -> Workload:
@@ -161,25 +162,17 @@ def refuse_compression(settings: WorkloadSettings) -> None:
 
 # -- the ops, shared with the idempotent workload ----------------------------------------------------------
 
+def is_one(process: int, settings: WorkloadSettings, every: int, place: int = 0) -> bool:
+    """Whether a process is one of those of which there is one in `every` (0: none)."""
+    return every > 0 and process % settings.concurrency % every == place
+
+
 def reading_share(process: int, settings: WorkloadSettings) -> float:
     """The share of reads among a process's ops."""
-    every, concurrency = settings.load.readers_every, settings.concurrency
-    if concurrency < every:
+    every = settings.load.readers_every
+    if settings.concurrency < every:
         return _MIXED_SHARE
-    return _READING_SHARE if process % concurrency % every == every - 1 else 0.0
-
-
-def shares_requests(process: int, settings: WorkloadSettings) -> bool:
-    """Whether a process sends in Produce requests together with others."""
-    every = settings.load.sharing_every
-    return bool(every) and process % settings.concurrency % every == 0
-
-
-def sends_with_acks_1(process: int, settings: WorkloadSettings) -> bool:
-    """Whether a process's sends wait for the leader alone. Each is an info then: the run's guarantee does not
-    cover it. A leader that is cut off goes on appending what such processes send."""
-    every = settings.load.acks_1_every
-    return bool(every) and settings.acks == "all" and process % settings.concurrency % every == 1
+    return _READING_SHARE if is_one(process, settings, every, every - 1) else 0.0
 
 
 def intents(keys: Sequence[int], values: Iterator[int], share: float, random: Random,

@@ -65,7 +65,7 @@ from floodmark.harness import catalog
 from floodmark.harness.campaign.quantities import seconds, size_bytes
 from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import CLUSTER, WORKLOAD
-from floodmark.harness.run_location import read_at_most
+from floodmark.harness.run_location import read_text
 from floodmark.harness.spec import DRAWN, TYPES, RunSpec, converted, field_value
 from floodmark.harness.toml_file import TomlFile
 
@@ -198,17 +198,7 @@ def preset_text(name: str, kafka: str | None = None) -> str:
 
 def load(path: Path) -> Plan:
     """Read the plan in this file; UsageError where it is not valid."""
-    try:
-        with path.open("rb") as file:
-            data = read_at_most(file, BYTES_AT_MOST)
-    except OSError as error:
-        raise UsageError(f"the plan {path} cannot be read: {error.strerror}") from error
-    if data is None:
-        raise UsageError(f"the plan {path} is not a plan: it has more than {BYTES_AT_MOST >> 20} MB")
-    try:
-        return read(data.decode(), str(path))
-    except UnicodeDecodeError as error:
-        raise UsageError(f"the plan {path} is not text: {error}") from error
+    return read(read_text(path, "the plan", at_most=BYTES_AT_MOST), str(path))
 
 
 def read(text: str, source: str) -> Plan:

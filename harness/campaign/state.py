@@ -17,7 +17,6 @@ Rules
 """
 
 import errno
-import fcntl
 import os
 import sqlite3
 from collections import Counter
@@ -30,6 +29,7 @@ from typing import Any
 
 import orjson
 
+from floodmark.harness import user_cache
 from floodmark.harness.campaign.plan import case_of_json, case_to_json
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -335,9 +335,7 @@ def _lines(journal: Path) -> Iterator[Line]:
 def alone(folder: Path) -> Iterator[None]:
     """Hold the campaign's lock; FloodmarkError where another process runs this campaign. The lock ends with
     its process."""
-    with (folder / "lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise FloodmarkError(f"another process is running the campaign in {folder}") from error
+    with user_cache.alone(folder / "lock") as is_alone:
+        if not is_alone:
+            raise FloodmarkError(f"another process is running the campaign in {folder}")
         yield

@@ -18,7 +18,8 @@ import psutil
 from floodmark.harness import catalog, pipeline
 from floodmark.harness.campaign.plan import case_of_json
 from floodmark.harness.commands.campaign_processes import serve
-from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
+from floodmark.harness.commands.reproduce import plan_of as plan_of_reproduction
+from floodmark.harness.commands.reproduce import read_first
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import Part, single
 from floodmark.harness.commands.scenario import spec_of as spec_of_part
@@ -69,8 +70,7 @@ def plan_of(request: Mapping[str, Any]) -> tuple[RunPlan, Scenario | None]:
     folder = Path(request["folder"])
     if "again" in request:
         first = read_first(Path(request["again"]), request["finding"])
-        again = spec_of_reproduction(first, folder, int(request["number"]))
-        return planned(again, first.schedule), None
+        return plan_of_reproduction(first, int(request["number"]), folder), None
     return plan_of_case(case_of_json(request["case"]), int(request["seed"]), folder)
 
 

@@ -27,7 +27,7 @@ import socket
 import sys
 import textwrap
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -45,7 +45,7 @@ from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.error_exits import code_of
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.event_loop import end_all, run_loop
-from floodmark.harness.faults import COMMANDS, FAULTS, LOSES, MENDS_ROLE
+from floodmark.harness.faults import COMMANDS, FAULTS, LOSES
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome
 from floodmark.harness.phases.main_phase import RunSight
@@ -66,6 +66,7 @@ from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.stage import ActiveFaults
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN, View
 from floodmark.harness.spec import PROXIED, RunSpec, decoded, pairs
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
@@ -190,8 +191,7 @@ class ClusterServer:
     folder: Path
     say: Callable[[str], None]
     _nemesis: ServedNemesis | None = None
-    _cuts: list[str] = field(default_factory=list)
-    _paused: set[str] = field(default_factory=set)
+    _faults: ActiveFaults = field(default_factory=ActiveFaults)  # in force; of a cut what was said of it
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -217,7 +217,7 @@ class ClusterServer:
                 async with self._lock:
                     await adopt(self.cluster)
                     look = await self.cluster.observe()
-                    return describe_cluster(self.cluster, look, self._cuts, self._paused)
+                    return describe_cluster(self.cluster, look, self._faults)
             case "mend":
                 await self._mend()
                 return {}
@@ -249,8 +249,7 @@ class ClusterServer:
                                  f"{self.folder / 'work'}")
         async with self._lock:
             residue = await self.cluster.mend()
-            self._cuts.clear()
-            self._paused.clear()
+            self._faults = ActiveFaults()
         if residue:
             raise FloodmarkError("; ".join(residue))
 
@@ -280,14 +279,10 @@ class ClusterServer:
         if f == "power_cut":
             await adopt(self.cluster)  # losses are reported by partition
         struck = await nemesis.strike(entry, entry.nodes)
-        self._paused -= set(entry.nodes) if f in MENDS_ROLE or FAULTS[f].takes_down else set()
-        self._paused |= set(entry.nodes) if f == "pause" else set()
-        if f == "heal":
-            self._cuts.clear()
-            return "healed"
-        if f == "cut":
-            self._cuts.append(done or "; ".join(grudge(struck.detail["grudge"])))
-            return self._cuts[-1]
+        done = done or "; ".join(grudge(struck.detail["grudge"])) if f == "cut" else done
+        self._faults = self._faults.after(f, [done] if f == "cut" else entry.nodes)
+        if f in ("cut", "heal"):
+            return done or "healed"
         if f == "power_cut":
             return "; ".join(loss_text(node, struck.detail, self.cluster.partitions) for node in entry.nodes)
         return "; ".join(f"{f} {node}" for node in entry.nodes)
@@ -299,7 +294,7 @@ class ClusterServer:
             return  # a View does not show whether it runs
         if node not in known:
             raise UsageError(f"no node {node!r}: there are {', '.join(known)}")
-        state = "down" if node not in look.running else "paused" if node in self._paused else "up"
+        state = "down" if node not in look.running else "paused" if node in self._faults.paused else "up"
         if (f, state) in IMPOSSIBLE:
             raise UsageError(f"{node} {IMPOSSIBLE[f, state]}")
 
@@ -338,13 +333,12 @@ def request_of(line: bytes | None) -> Request:
         raise UsageError(f"the request is not valid: {error}") from None
 
 
-def describe_cluster(cluster: Cluster, look: View, cuts: Sequence[str], paused: Collection[str] = ()
-                    ) -> dict[str, Any]:
+def describe_cluster(cluster: Cluster, look: View, faults: ActiveFaults) -> dict[str, Any]:
     """The cluster's state as JSON."""
     return {
         "bootstrap": bootstrap(cluster), "nodes": list(cluster.nodes), "running": sorted(look.running),
-        "unfenced": sorted(look.unfenced), "paused": sorted(look.running & set(paused)),
-        "died": cluster.died(), "cuts": list(cuts),
+        "unfenced": sorted(look.unfenced), "paused": sorted(look.running & {*faults.paused}),
+        "died": cluster.died(), "cuts": [words for f, words in faults.lasting if f == "cut"],
         "partitions": [{
             "key": spec.key, "topic": spec.topic, "partition": spec.partition,
             "replicas": list(spec.replicas),

@@ -31,6 +31,7 @@ from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, MENDING
 from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, NEMESIS, registered
+from floodmark.harness.report.phrases import size_text
 from floodmark.harness.report.terminal import table
 from floodmark.harness.run import write_json
 from floodmark.harness.run_location import temporary_folder
@@ -147,8 +148,8 @@ def registered_rows() -> list[Row]:
 
 
 PYTHON_AT_LEAST = (3, 11)
-MEMORY_AT_LEAST = 1 << 30  # three brokers take 60 MB, the judge's JVM the rest
-DISK_AT_LEAST = 1 << 29  # a run of half a minute with its trace, and room to judge it
+MEMORY_AT_LEAST = 10**9  # three brokers take 60 MB, the judge's JVM the rest
+DISK_AT_LEAST = 5 * 10**8  # a run of half a minute with its trace, and room to judge it
 LOOPBACK_S = 2.0
 ALL = ("containers", "local", catalog.SIMULATED)
 Found = tuple[bool | None, str, str]  # whether it can (None: unknown), what was found, what to do
@@ -177,14 +178,14 @@ def machine_rows(folder: Path) -> list[Row]:
 
 def _memory() -> Found:
     available = psutil.virtual_memory().available
-    return (available >= MEMORY_AT_LEAST, f"{_size(available)} available",
-            f"end something: {_size(MEMORY_AT_LEAST)} is needed for brokers and judge")
+    return (available >= MEMORY_AT_LEAST, f"{size_text(available)} available",
+            f"end something: {size_text(MEMORY_AT_LEAST)} is needed for brokers and judge")
 
 
 def _disk(folder: Path) -> Found:
     free = shutil.disk_usage(folder).free
-    return (free >= DISK_AT_LEAST, f"{_size(free)} free at {folder}",
-            f"make room, or use --out elsewhere: {_size(DISK_AT_LEAST)} is needed for a run")
+    return (free >= DISK_AT_LEAST, f"{size_text(free)} free at {folder}",
+            f"make room, or use --out elsewhere: {size_text(DISK_AT_LEAST)} is needed for a run")
 
 
 def _loopback() -> Found:
@@ -212,13 +213,6 @@ def _broker() -> Found:
         return True, f"runs; rules {', '.join(scenario_words().generations)}", ""
     except FloodmarkError as error:
         return False, str(error), "install floodmark again: pip install -e . in a checkout"
-
-
-def _size(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count >> 20} MiB"
-
-
-_ENGINE_PART = "containers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,9 @@ Rules
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,6 @@ from floodmark.harness.runner import RunResult
 from floodmark.harness.saved_run import SavedRun, read_schedule
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
-from floodmark.harness.schedule.moments import Ack, After, Failpoint, FirstOf, InTurn, Moment, Time
 from floodmark.harness.schedule.reanchoring import (
     AnchorBasis,
     ReanchoredEntry,
@@ -51,7 +51,7 @@ from floodmark.harness.schedule.reanchoring import (
     read_schedule_history,
     reanchor_schedule,
 )
-from floodmark.harness.spec import RunPlan, RunSpec
+from floodmark.harness.spec import RunPlan
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
@@ -171,10 +171,7 @@ def announce(first: First, runs: int, parent: Path) -> None:
 def play_attempts(first: First, runs: int, parent: Path) -> list[tuple[int, RunResult]]:
     """Makes the reproductions; returns those that were made, by number. Ctrl-C ends the present one in an
     orderly way, and no other begins."""
-    def planning(number: int) -> Callable[[Path], RunPlan]:
-        return lambda folder: planned(spec_of_reproduction(first, folder, number), first.schedule)
-
-    plays = [Play(title=f"reproduction {number}", plan=planning(number),
+    plays = [Play(title=f"reproduction {number}", plan=partial(plan_of, first, number),
                   folder=parent / f"{first.run.folder.name}-{number:0{len(str(runs))}d}")
              for number in range(1, runs + 1)]
     with Screen(total=runs) as screen:
@@ -184,13 +181,14 @@ def play_attempts(first: First, runs: int, parent: Path) -> list[tuple[int, RunR
     return [(number, one.result) for number, one in enumerate(played, 1) if one.result is not None]
 
 
-def spec_of_reproduction(first: First, folder: Path, number: int) -> RunSpec:
-    """A reproduction: the first one's cluster and load, and the link to it."""
+def plan_of(first: First, number: int, folder: Path) -> RunPlan:
+    """The plan of a reproduction: the first one's cluster and load, and the link to it."""
     spec, about = first.saved.spec, first.run.about()
-    return replace(
+    return planned(replace(
         spec, cluster=catalog.present_name(spec.cluster), out=folder,
         asked={key: about[key] for key in ASKED if isinstance(about.get(key), str)},
-        reproduces={"folder": str(first.run.folder), "id": first.saved.run_id, "run": number})
+        reproduces={"folder": str(first.run.folder), "id": first.saved.run_id, "run": number}),
+        first.schedule)
 
 
 def judged(first: First, made: Sequence[tuple[int, RunResult]]) -> tuple[First, list[Attempt]]:
@@ -308,16 +306,16 @@ def faults_table(first: First, attempts: Sequence[Attempt]) -> str:
     rows = []
     for one in first.shown_anchors:
         then, now = " ".join(one.then.nodes), " ".join(one.now.nodes)
-        asked = moment_text(one.then.moment)
+        asked = "at once" if one.then.moment is None else one.then.moment.text()
         before = first.anchors[one.position - 1].then if one.position else None
-        if one.then.moment is None and before is not None and before.f == "wait":
-            asked = f"once {moment_text(before.moment)}"
+        if one.then.moment is None and before is not None and before.f == "wait" and before.moment:
+            asked = f"once {before.moment.text()}"
         found = distances(first, [one], attempts)
         near, acks = nearness(found), sorted(acks for _, acks in found)
         rows.append((
             str(one.position), f"{one.then.f} {then}".rstrip() + (f" as {now}" if now != then else ""),
             asked, struck_text(one.strike, first.basis),
-            "as asked" if one.by == "asked" else f"{moment_text(one.now.moment)} ({one.why})",
+            "as asked" if one.by == "asked" or not one.now.moment else f"{one.now.moment.text()} ({one.why})",
             f"{len(found)}/{len(attempts)}",
             "{late_ms_median:.1f} ({late_ms_worst:.1f})".format_map(near) if "late_ms_worst" in near else "-",
             f"{statistics.median_low(acks):+d} ({max(acks, key=abs):+d})" if acks else "-"))
@@ -336,26 +334,6 @@ def struck_text(strike: Strike | None, basis: AnchorBasis) -> str:
     parts += [f"leader {leader}"] if leader else []
     parts += [f"ISR {' '.join(isr)}"] if isr is not None else []
     return ", ".join(parts)
-
-
-def moment_text(moment: Moment | None) -> str:
-    """A moment for the table: `ack 5 of p0 + 1.0 ms`; a state as in steps."""
-    match moment:
-        case None:
-            return "at once"
-        case Time():
-            text = f"{moment.time / 1e9:.3f} s"
-        case After():
-            text = f"{moment.after_ns / 1e6:.0f} ms after"
-        case Ack():
-            text = moment.asked().removeprefix("asked at ")
-        case Failpoint():
-            text = f"{moment.node} at {moment.name}"
-        case InTurn() | FirstOf():
-            text = (", then " if isinstance(moment, InTurn) else " or ").join(map(moment_text, moment.of))
-        case _:
-            text = moment.words()
-    return text + (f" + {moment.then_ns / 1e6:.1f} ms" if moment.then_ns else "")
 
 
 def run_line(first: First, attempt: Attempt) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS, QUALITIES, registered_fault
-from floodmark.harness.run_location import read_at_most
+from floodmark.harness.run_location import read_text
 from floodmark.harness.schedule import fields as read_as
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.failpoints import ACTIONS, BROKER_SCOPE_ACTIONS, DELAY, POINTS, SCOPES
@@ -33,15 +33,7 @@ def load(path: Path, *, nodes: Sequence[str] | None = None,
          partitions: Sequence[int] | None = None) -> Schedule:
     """Load a schedule from a file: a JSON array of entries, or TOML with `[[schedule]]` tables (by
     suffix)."""
-    try:
-        with path.open("rb") as file:  # it may be a pipe, so the size is limited
-            data = read_at_most(file, BYTES_AT_MOST)
-        if data is None:
-            raise UsageError(f"the schedule {path} is larger than {BYTES_AT_MOST >> 20} MiB")
-        text = data.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"the schedule {path} cannot be read: {why}") from error
+    text = read_text(path, "the schedule", at_most=BYTES_AT_MOST)
     try:
         value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
@@ -86,9 +78,10 @@ def _refuse_what_cannot_be(schedule: Schedule, places: Sequence[str]) -> None:
         for part in () if entry.moment is None else entry.moment.parts():
             if isinstance(part, Failpoint) and not any(
                     _may_be(part.node, node) and part.may_be(point) for node, point in arms):
-                there = ", ".join(_point_text(*arm) for arm in arms) or "nothing"
+                there = ", ".join(f"{point['name']} at {node}" + "".join(
+                    f" {key} {point[key]}" for key in CONDITIONS if key in point) for node, point in arms)
                 refuse(f"{at}: moment", f"waits for {part.name} at {part.node}, which no earlier entry has "
-                                        f"armed so; armed before: {there}")
+                                        f"armed so; armed before: {there or 'nothing'}")
         if entry.f == "arm":
             arms += ((node, entry.args["point"]) for node in entry.nodes)
         for value in (one["value"] for one in entry.args.get("sends", ())):
@@ -101,11 +94,6 @@ def _may_be(asked: str, armed: str) -> bool:
     """Whether these can be one node. A role can mean any broker."""
     return asked == armed or (bool({asked, armed} & (ROLES - {CONTROLLER}))
                               and CONTROLLER not in (asked, armed))
-
-
-def _point_text(node: str, point: Mapping[str, Any]) -> str:
-    where = "".join(f" {key} {point[key]}" for key in CONDITIONS if key in point)
-    return f"{point['name']} at {node}{where}"
 
 
 # -- one entry ----------------------------------------------------------------------------------------------
@@ -193,12 +181,11 @@ def _keep(at: str, value: object, known: Known) -> dict[str, int]:
     return {key: read_as.number(f"{at}.{key}", leo, known) for key, leo in kept.items()}
 
 
-def _micro_send(at: str, value: object, known: Known) -> dict[str, int]:
-    return fields_of(at, value, _MICRO_SEND, known, needs=[*_MICRO_SEND])
-
-
 def _sends(at: str, value: object, known: Known) -> list[dict[str, int]]:
-    sends: list[dict[str, int]] = read_as.several(_micro_send, "micro-sends")(at, value, known)
+    def read(at: str, value: object, known: Known) -> dict[str, int]:
+        return fields_of(at, value, _MICRO_SEND, known, needs=[*_MICRO_SEND])
+
+    sends: list[dict[str, int]] = read_as.several(read, "micro-sends")(at, value, known)
     if len({one["partition"] for one in sends}) > 1:
         refuse(at, "name several partitions: an op sends to one")
     return sends

@@ -42,8 +42,11 @@ class ActiveFaults:
             arms = (Armed(node=node, point=point or {}, began_ns=began_ns) for node in nodes)
             return replace(self, armed=(*self.armed, *arms))
         if f == "release":
-            return replace(self, armed=tuple(
-                replace(one, live=one.live and not (one.node in nodes and _disarms(one.point, point or {})))
+            named = {key: value for key, value in (point or {}).items() if key != "keep"}
+            certain = not (point or {}).get("keep") and "through_epoch" not in named
+            return replace(self, armed=tuple(replace(one, live=one.live and not (
+                certain and one.node in nodes and all(one.point.get(key, value) == value
+                                                      for key, value in named.items())))
                 for one in self.armed))
         if f in MENDING:
             return replace(self, lasting=tuple(
@@ -80,13 +83,6 @@ class ActiveFaults:
     def describe(self) -> tuple[str, ...]:
         """The lasting faults in words: `kill n1`, `cut halves`."""
         return tuple(f"{f} {node}" for f, node in self.lasting)
-
-
-def _disarms(armed: Mapping[str, Any], released: Mapping[str, Any]) -> bool:
-    """Whether this release certainly disarms it: not one with `keep` or `through_epoch`."""
-    if released.get("keep") or "through_epoch" in released:
-        return False
-    return all(armed.get(key, value) == value for key, value in released.items() if key != "keep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,6 +202,6 @@ def test_a_machine_without_room_shows_its_needs(monkeypatch: pytest.MonkeyPatch,
     rows = {row.item: row for row in doctor.machine_rows(tmp_path)}
 
     assert lacking(list(rows.values()), "local") == ["memory", "disk", "broker"]
-    assert rows["memory"].detail == "300 MiB available"
+    assert rows["memory"].detail == "315 MB available"
     assert "--out" in rows["disk"].todo
     assert rows["ports"].can

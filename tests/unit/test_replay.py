@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
+from floodmark.harness.commands.reproduce import plan_of, read_first
 from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.op import NEMESIS, Op, Send, Type
@@ -58,7 +58,7 @@ def test_the_settings_of_the_cluster_and_the_load_are_taken_over() -> None:
 def test_a_run_without_a_trace_is_reproduced_without_one(tmp_path: Path, trace: bool) -> None:
     plan = planned(RunSpec(seed=1, trace=trace, out=tmp_path / "run"), ask_broker=False)
     create(plan.folder, _initial_about(plan)).history_path.touch()
-    assert spec_of_reproduction(read_first(plan.folder, None), tmp_path / "again", 1).trace == trace
+    assert plan_of(read_first(plan.folder, None), 1, tmp_path / "again").spec.trace == trace
 
 
 def test_kafkas_features_and_topics_are_set_again() -> None:

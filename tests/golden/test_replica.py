@@ -5,15 +5,13 @@ state where it changed, `!` that the event is illegal and has changed nothing. `
 those; then read the diff. What comes of the rules in a cluster: tests/teeth.
 """
 
-from ast import literal_eval
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from golden_text import GOLDEN, as_written
-from msgspec.structs import asdict
+from machine_text import happened_as_written, line_text, shown
+from msgspec.structs import replace
 
-from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.errors import IllegalEvent
 from floodmark.broker.protocol.messages import (
     AlterPartitionResponse,
@@ -29,7 +27,6 @@ from floodmark.broker.protocol.messages import (
     ListOffsets,
     LogEndsRequest,
     LogEndsResponse,
-    Message,
     OffsetsForLeaderEpoch,
     Produce,
     ProposeIsr,
@@ -41,9 +38,7 @@ from floodmark.broker.storage.log_recovery import mend_epochs
 from floodmark.broker.testing.bugs import rules_for
 from floodmark.broker.testing.trace_events import replica_lines, take_snapshot
 
-OUTPUT = ("= ", "~ ", "> ", ". ", "! ")
 ALIVE = {1: 11, 2: 12, 3: 13}
-ERRORS = {code: name for name, code in vars(errors).items() if isinstance(code, int)}
 
 
 def frame(base: int, epoch: int = -1, last: int | None = None, producer: tuple[int, int, int] = (-1, -1, -1)
@@ -112,7 +107,7 @@ class Stage:
                                      batches=tuple(frame(*one) for one in batches))
             case EndOffsetRequest():
                 if epoch is not None:
-                    asked = EndOffsetRequest(**{**asdict(asked), "leader_epoch": epoch})
+                    asked = replace(asked, leader_epoch=epoch)
                 return EndOffsetResponse(**plain, asked=asked, end=ended(end))
         assert isinstance(asked, LogEndsRequest)
         return LogEndsResponse(**plain, asked=asked, log_start=start, log_end=end)
@@ -142,65 +137,27 @@ class Stage:
             self.proposals += [effect] if isinstance(effect, ProposeIsr) else []
             yield f"= {shown(effect)}"
         for line in replica_lines(before, event, effects, take_snapshot(one)):
-            yield "~ " + " ".join([line["event"], *fields({**line, "event": None})])
+            yield f"~ {line_text(line)}"
         if self.state() != state:
             yield f". {self.state()}"
 
 
-def shown(value: Any) -> str:
-    match value:
-        case Batch():
-            return f"{value.base_offset}-{value.last_offset}e{value.epoch}"
-        case EpochEnd():
-            return f"{value.epoch}:{value.end_offset}"
-        case Message():
-            given = {**asdict(value), "acks": None, "epochs": None}
-            given["token"] = given.get("token") if str(given.get("token")).startswith("p") else None
-            return " ".join([type(value).__name__, *fields(given)])
-        case dict():
-            return ":".join(map(shown, value.values()))
-        case tuple() | list():
-            return f"[{' '.join(map(shown, value))}]"
-    return str(value).replace(" ", "_")
+class Player:
+    """Plays the events of one story after another."""
 
-
-def fields(given: dict[str, Any]) -> Iterator[str]:
-    for name, value in given.items():
-        if value is not None:
-            yield f"{name}={ERRORS.get(value, value) if name == 'error' else shown(value)}"
-
-
-def words_of(line: str) -> tuple[str, list[Any], dict[str, Any]]:
-    """An event and its arguments, as Python writes them without blanks; a word is text."""
-    def value(text: str) -> Any:
-        try:
-            return literal_eval(text)
-        except ValueError:
-            return text.replace("+", " ")
-
-    name, *words = line.split()
-    named = [word.partition("=")[::2] for word in words if "=" in word]
-    return name, [value(one) for one in words if "=" not in one], {key: value(one) for key, one in named}
-
-
-def told(lines: list[str]) -> Iterator[str]:
     stage = Stage()
-    for line in lines:
-        yield line
-        if line and not line.startswith(("#", "==")):
-            name, given, named = words_of(line)
-            if name == "replica":
-                stage = Stage(*given, **named)
-                yield f". {stage.state()}"
-            else:
-                act: Callable[..., ReplicaEvent] = getattr(stage, name)
-                yield from stage.happens(act(*given, **named))
-            if stage.replica.next_request() != stage.asked:
-                stage.before, stage.asked = stage.asked, stage.replica.next_request()
-                yield f"> {shown(stage.asked)}"
+
+    def happens(self, name: str, *given: Any, **named: Any) -> Iterator[str]:
+        if name == "replica":
+            self.stage = Stage(*given, **named)
+            yield f". {self.stage.state()}"
+        else:
+            yield from self.stage.happens(getattr(self.stage, name)(*given, **named))
+        stage = self.stage
+        if stage.replica.next_request() != stage.asked:
+            stage.before, stage.asked = stage.asked, stage.replica.next_request()
+            yield f"> {shown(stage.asked)}"
 
 
 def test_what_a_replica_does(request: pytest.FixtureRequest) -> None:
-    lines = [line for line in (GOLDEN / "replica.txt").read_text().splitlines()
-             if not line.startswith(OUTPUT)]
-    as_written("replica.txt", "".join(f"{line}\n" for line in told(lines)), request)
+    happened_as_written("replica.txt", Player().happens, request)

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.spark
 
 # `make teeth` plays all look-alikes.
 ROWS = {part.title: part for part in (*ALL, *look_alikes()[::8])}
-# In no run a finding: an ISR has a member that cannot be elected (test_controller.py); a retry comes six
-# batches late, or a consumer resets its position, which our clients do not do (tests/golden/replica.txt).
+# In no run a finding: an ISR has a member that cannot be elected (golden/controller.txt); a retry comes six
+# batches late, or a consumer resets its position, which our clients do not do (golden/replica.txt).
 IN_NO_RUN = {"alter_no_fence", "stale_isr_batch", "seq_gap_ok", "oor_above_hw"}
 
 

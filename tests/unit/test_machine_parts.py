@@ -1,12 +1,15 @@
-"""Parts of a broker alone: the purgatory, the words of an event, the clock of the controller."""
+"""Parts of a broker alone: purgatory, words of an event, the controller's clock, elections on request."""
 
 import dataclasses
 
 import pytest
 
 from floodmark.broker.protocol import messages
+from floodmark.broker.protocol.messages import Elect
 from floodmark.broker.protocol.purgatory import DelayedFetchPurgatory
 from floodmark.broker.server.controller_clock import ControllerClock
+from floodmark.broker.server.controller_server import parse_election
+from floodmark.broker.testing.control_socket import ControlError
 
 
 def parked() -> DelayedFetchPurgatory:
@@ -78,3 +81,13 @@ def test_a_long_gap_is_counted_as_the_limit() -> None:
 
     assert [clock.now_ms() for _ in range(3)] == [100, 300, 350]
     assert clock.away_ms == 59_800
+
+
+def test_an_election_as_the_control_socket_requests_it() -> None:
+    """Without a leader the controller chooses; an invalid request is refused with the expected form."""
+    request = {"topic": "t", "partition": 0}
+    assert parse_election(request, 5) == Elect(now_ms=5, token=None, partitions=(("t", 0),), unclean=False)
+    assert parse_election({**request, "leader": 2, "unclean": True}, 5).leader == 2
+    for wrong in ({"topic": 1}, {"partition": "0"}, {"leader": None}, {"unclean": "yes"}):
+        with pytest.raises(ControlError, match="elect wants"):
+            parse_election({**request, **wrong}, 5)

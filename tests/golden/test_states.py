@@ -1,0 +1,134 @@
+"""Moments, roles and faults in force at one look at a cluster: states.txt.
+
+`look` changes a healthy cluster of three nodes (partition 1 is led by n2, with n1); `struck` is what a
+schedule has done. Every other line is a state, a moment, `role NAME`, `described` or `in force`, and below it
+is what comes of it: `=`; for a moment that has not come, likely reasons (`>`), each with the step that helps.
+`pytest --rewrite` writes those; then read the diff.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from golden_text import GOLDEN, as_written
+from looks import NODES
+from looks import replica as healthy
+
+from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.schedule.moments import Moment, WhenState, read_moment
+from floodmark.harness.schedule.stage import ActiveFaults, Stage, resolve
+from floodmark.harness.schedule.views import Met, PartitionView, View
+from floodmark.nemesis.moment_watch import describe_partition, guess_reasons
+from floodmark.nemesis.scenario import shipped
+from floodmark.nemesis.steps import read_step
+
+REPLICAS = {0: NODES, 1: ("n2", "n1")}
+HW_BELOW_LEO: dict[str, Any] = {"leo": 6, "hw": 5, "checkpointed_hw": 3}
+
+
+def names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(",")) if text != "nobody" else ()
+
+
+class Look:
+    """A view of the cluster, and what has struck it."""
+
+    def __init__(self) -> None:
+        self.faults, self.replicas, self.held = ActiveFaults(), dict(REPLICAS), list[Met]()
+        self.change("")
+
+    def change(self, words: str) -> None:
+        """From the healthy one."""
+        given = dict(word.split("=") for word in words.split())
+        isr, leader = names(given.pop("isr", ",".join(NODES))), given.pop("leader", "n1")
+        leader_now = None if leader == "nobody" else leader
+        running, unfenced = (frozenset(names(given.pop(name, ",".join(NODES))))
+                             for name in ("running", "unfenced"))
+        silent = names(given.pop("silent", "nobody"))
+        seen = {(node, 0): healthy(node, epoch=2, leader=leader_now, isr=isr, **HW_BELOW_LEO)
+                for node in NODES}
+        seen |= {(node, 1): healthy(node, partition=1, epoch=1, leader="n2", isr=("n2", "n1"), **HW_BELOW_LEO)
+                 for node in ("n1", "n2")}
+        for word, value in given.items():
+            node, name = word.split(".")
+            seen[node, 0] = replace(seen[node, 0], **{name: json.loads(value)})
+        self.view = View(
+            time_ns=0, running=running, unfenced=unfenced,
+            replicas={key: one for key, one in seen.items() if key[0] not in silent and key[0] in running},
+            partitions={
+                0: PartitionView(partition=0, leader=leader_now, epoch=2, isr=isr, partition_epoch=3),
+                1: PartitionView(partition=1, leader="n2", epoch=1, isr=("n2", "n1"), partition_epoch=0)})
+
+    def strike(self, words: str) -> None:
+        """As one step after another."""
+        self.faults = ActiveFaults()
+        for step in filter(None, words.split("; ")):
+            for entry in read_step(step):
+                self.faults = self.faults.after(entry["f"], entry.get("nodes", [entry.get("kind", "links")]),
+                                                point=entry.get("point"))
+
+    def told(self, line: str) -> Iterator[str]:
+        stage = Stage(replicas=self.replicas, faults=self.faults)
+        name, _, rest = line.partition(" ")
+        match name:
+            case "look":
+                self.change(rest)
+            case "struck":
+                self.strike(rest)
+            case "besides":
+                self.replicas = {**REPLICAS, **{int(key): ("n1",) for key in rest.split()}}
+            case "held":
+                node, point = rest.split()
+                self.held = [Met(node=node, name=point, action="hold", time_ns=1, held=True)]
+            case "role":
+                roles, _, partition = rest.partition(" of ")
+                found = resolve(roles.split(), int(partition or 0), self.view, stage)
+                yield f"= {'nobody' if found is None else ' '.join(found)}"
+            case "described":
+                yield from (f"= {one}" for one in describe_partition(0, self.view, stage, acks=1))
+            case "in":  # force
+                crash = "; a crash may come" if stage.faults.may_crash else ""
+                yield f"= {', '.join(stage.faults.describe()) or 'nothing'}{crash}"
+            case _:
+                yield from self.moment(line, stage)
+                self.held = []
+
+    def moment(self, line: str, stage: Stage) -> Iterator[str]:
+        moment = moment_of(line) if not line.startswith("{") else read_moment(json.loads(line))
+        if not line.startswith("{") and "partition" not in line:
+            assert (moment.text(), moment_of(moment.text())) == (line, moment)
+        holds = isinstance(moment, WhenState) and moment.state.holds(self.view, stage)
+        yield "= yes" if holds else "= no"
+        if not holds:
+            yield from (f"> {one}" for one in guess_reasons(moment, [0], self.view, stage, self.held))
+
+
+def moment_of(text: str) -> Moment:
+    return read_moment(read_step(f"wait {text}")[0]["moment"])
+
+
+def test_what_a_look_shows(request: pytest.FixtureRequest) -> None:
+    look, now = Look(), ""
+    for line in (GOLDEN / "states.txt").read_text().splitlines():
+        if not line.startswith(("= ", "> ")):
+            told = [] if line.startswith("#") else look.told(line)
+            now += "".join(f"{one}\n" for one in (line, *told))
+    as_written("states.txt", now, request)
+
+
+def test_every_moment_of_the_shipped_scenarios_is_parsed_back_from_its_text() -> None:
+    moments = [entry.moment for one in shipped(scenario_words()) for entry in one.schedule
+               if entry.moment is not None]
+    assert len(moments) > 100
+    for given in moments:
+        assert moment_of(given.text().replace(" partition 1", "")) == read_moment(
+            without_partitions(given.to_json())), given
+
+
+def without_partitions(given: Any) -> Any:
+    """The same moment of partition 0, as in a step that names no partition."""
+    if isinstance(given, dict):
+        return {key: 0 if key == "partition" else without_partitions(value) for key, value in given.items()}
+    return list(map(without_partitions, given)) if isinstance(given, list | tuple) else given

@@ -1,21 +1,29 @@
-"""A partition's log on a real disk: its folder, its reads, what is refused, what a recovery keeps.
-(tests/property/test_disk.py holds appends, rolls, truncations and restarts against a model.)"""
+"""A partition's log on a real disk: its folder, its reads, what is refused, what is left after damage.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+Appends, rolls, truncations, kills and power cuts are held against a model in tests/property/test_disk.py;
+what the known storage bugs do, the scenarios show.
+"""
+
+import errno
+import os
 from pathlib import Path
 
 import pytest
-from disk import TOPIC_ID, Disk, batch
+from disk import TOPIC_ID, Disk, batch, files_no_larger_than
 
 from floodmark.broker.protocol.messages import Batch
-from floodmark.broker.storage.checkpoint_files import read_epoch_checkpoint
+from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
+from floodmark.broker.storage.checkpoint_files import CheckpointError, read_epoch_checkpoint
 from floodmark.broker.storage.local_log import LocalLog
-from floodmark.broker.storage.log_directory import LogDirectory
+from floodmark.broker.storage.log_directory import DiskError, LogDirectory
 from floodmark.broker.testing.bugs import rules_for
 from floodmark.broker.wire.record_batch import parse_batches
 
 SIZE = len(batch(0).data)  # of a batch of one record, as these tests write them
+
+
+def singles(first: int, end: int, epoch: int = 0) -> list[Batch]:
+    return [batch(offset, epoch=epoch) for offset in range(first, end)]
 
 
 def test_a_new_log_is_a_directory_as_in_kafka(tmp_path: Path) -> None:
@@ -92,88 +100,190 @@ def test_flush_messages_decides_after_how_many_records_an_append_is_durable(
     assert disk.log.recovery_point == flushed
 
 
-# -- what the known storage bugs do to a log, and a correct recovery does not ----------------------------
+# -- recovery --------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def opened(folder: Path, *bugs: str) -> Iterator[LocalLog]:
-    """Log 0 of a directory, in a broker with these bugs, which is killed afterwards."""
-    files = LogDirectory.open(folder, None)
-    log = LocalLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("kip-320", bugs))
-    try:
-        yield log
-    finally:
-        log.close()
-        files.close()
+def test_a_log_cut_at_every_byte_of_its_last_two_batches_keeps_every_whole_one(tmp_path: Path) -> None:
+    """Whatever length a torn write leaves, recovery keeps the whole batches and reports what it cut off."""
+    disk = Disk(tmp_path, account=False)
+    batches = [batch(0, 2), batch(2, 3, payload=b"yy" * 30), batch(5, 1, payload=b"z" * 50)]
+    disk.log.append(batches)
+    disk.kill()
+    [path] = disk.segments()
+    whole = path.read_bytes()
+    ends = [len(batches[0].data), len(batches[0].data) + len(batches[1].data), len(whole)]
+    for length in range(ends[0], len(whole) + 1):
+        path.write_bytes(whole[:length])
+        disk.start()
+        kept = sum(end <= length for end in ends)
+        assert disk.log.recovered.leo == batches[kept - 1].last_offset + 1
+        assert disk.content() == whole[:ends[kept - 1]]
+        assert (disk.log.recovered.cut is None) == (length in ends)
+        disk.kill()
 
 
-def end(folder: Path, *bugs: str) -> int:
-    """The LEO that a restart finds."""
-    with opened(folder, *bugs) as log:
-        return log.leo
+@pytest.mark.parametrize("tail", [b"\0" * 100, b"\xff" * 100, b"\0" * 7, bytes(range(256))])
+def test_rubbish_behind_the_last_batch_is_cut_off(tmp_path: Path, tail: bytes) -> None:
+    disk = Disk(tmp_path)
+    disk.log.append(singles(0, 3))
+    disk.kill()
+    with disk.segments()[0].open("ab") as file:
+        file.write(tail)
+
+    disk.start()
+
+    assert disk.log.leo == 3
+    assert f"{len(tail)} of {3 * SIZE + len(tail)} bytes cut off" in (disk.log.recovered.cut or "")
+    disk.log.append([batch(3)])
+    assert disk.read_all() == b"".join(one.data for one in singles(0, 4))
 
 
-def left(folder: Path, *batches: Batch) -> Path:
-    """The one segment of a log with these batches whose broker was killed."""
-    with opened(folder) as log:
-        log.append(batches)
-    (path,) = (folder / "log-0").glob("*.log")
-    return path
+def test_a_flipped_bit_anywhere_costs_that_batch_and_all_after_it(tmp_path: Path) -> None:
+    """The leader epoch is the one field that neither the CRC nor the order of offsets checks."""
+    disk = Disk(tmp_path, account=False)
+    disk.log.append(singles(0, 3))
+    disk.kill()
+    [path] = disk.segments()
+    whole = path.read_bytes()
+    for position in range(SIZE, 2 * SIZE):
+        if 12 <= position - SIZE < 16:
+            continue
+        broken = bytearray(whole)
+        broken[position] ^= 0x10
+        path.write_bytes(broken)
+        disk.start()
+        assert (disk.log.leo, disk.content()) == (1, whole[:SIZE])
+        disk.kill()
 
 
-@pytest.mark.parametrize(("bug", "damage", "sound", "bad"), [
-    ("recover_no_crc", "torn", 2, 3),  # it counts as a record although half of it is missing
-    ("recover_no_crc", "flipped", 1, 3),  # and so is what follows it
-    ("recover_no_crc", "half a header", 0, 0),
-    ("recover_drop_segment", "torn", 2, 0),  # the two good ones before it are gone too
-    *((bug, None, 3, 3) for bug in ("recover_no_crc", "recover_drop_segment", "epochfile_not_rebuilt")),
+def test_a_bad_batch_in_an_early_segment_drops_the_later_ones(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, segment_bytes=3 * SIZE)
+    disk.log.append(singles(0, 8))
+    disk.kill()
+    broken = bytearray(disk.segments()[1].read_bytes())
+    broken[SIZE + 30] ^= 1
+    disk.segments()[1].write_bytes(broken)
+
+    disk.start()
+
+    assert (disk.log.leo, [int(path.stem) for path in disk.segments()]) == (4, [0, 3])
+    assert "segments dropped: 00000000000000000006.log" in (disk.log.recovered.cut or "")
+    disk.log.append(singles(4, 9))
+    assert disk.read_all() == b"".join(one.data for one in singles(0, 9))
+
+
+def test_a_missing_segment_ends_the_log_before_it(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, segment_bytes=3 * SIZE)
+    disk.log.append(singles(0, 8))
+    disk.kill()
+    disk.segments()[1].unlink()
+
+    disk.start()
+
+    assert (disk.log.leo, [int(path.stem) for path in disk.segments()]) == (3, [0])
+
+
+@pytest.mark.parametrize(("saved", "repaired"), [
+    ([(0, 0), (2, 2)], [(0, 0), (2, 2)]),  # as it was left
+    ([(0, 0), (2, 2), (5, 4)], [(0, 0), (2, 2), (5, 4)]),  # elected, nothing written
+    ([(0, 0), (2, 2), (5, 9)], [(0, 0), (2, 2)]),  # its records are lost
+    ([(0, 0)], [(0, 0), (2, 2)]),  # the file is older than the batches
+    ([], [(0, 0), (2, 2)]),
+    ([(0, 0), (1, 1), (2, 3)], [(0, 0), (2, 2)]),  # another history
+    ([(0, 0), (2, 2), (1, 4)], [(0, 0), (2, 2)]),  # an older epoch at the end means nothing
 ])
-def test_what_a_recovery_keeps_of_a_damaged_segment(
-        tmp_path: Path, bug: str, damage: str | None, sound: int, bad: int) -> None:
-    """The log goes on from there."""
-    for name, bugs, leo in (("sound", (), sound), ("bad", (bug,), bad)):
-        path = left(tmp_path / name, batch(0), batch(1), batch(2, payload=b"z" * 90))
-        content = bytearray(path.read_bytes())
-        content[len(batch(0).data) * 2 - 1] ^= damage == "flipped"
-        path.write_bytes(content[:{"torn": -40, "half a header": 20}.get(damage or "")])
-        with opened(tmp_path / name, *bugs) as log:
-            assert log.leo == leo
-            log.append([batch(leo)])
-            assert log.leo == leo + 1
+def test_the_epoch_file_is_repaired_from_the_batches(tmp_path: Path, saved: list[tuple[int, int]],
+                                                     repaired: list[tuple[int, int]]) -> None:
+    disk = Disk(tmp_path)
+    disk.log.append([batch(0, 2), batch(2, 2, epoch=2)])
+    disk.log.save_epochs(saved)
+
+    disk.restart()
+
+    assert disk.log.recovered.epochs == tuple(repaired)
+    assert read_epoch_checkpoint(disk.folder / "leader-epoch-checkpoint") == tuple(repaired)
+    machine = Replica(me=1, config=ReplicaConfig(), rules=rules_for("kip-320", ()), recovered=RecoveredState(
+        log_start=disk.log.log_start, batches=disk.log.recovered.batches, epochs=disk.log.recovered.epochs))
+    assert machine.epochs == tuple(repaired)
+    (disk.folder / "leader-epoch-checkpoint").write_bytes(b"")  # as Kafka leaves one on a full disk
+    disk.restart()
+    assert disk.log.recovered.epochs == ((0, 0), (2, 2))
 
 
-def test_the_last_good_batch_is_cut_off(tmp_path: Path) -> None:
-    """recover_drop_last_batch: one more at each start, although nothing was torn, until none is left."""
-    left(tmp_path, batch(0), batch(1))
-    assert [end(tmp_path) for _ in range(2)] == [2, 2]
-    assert [end(tmp_path, "recover_drop_last_batch") for _ in range(3)] == [1, 0, 0]
-    left(tmp_path / "again", batch(0), batch(1))
-    with opened(tmp_path / "again", "recover_drop_last_batch") as log:
-        assert (log.recovered.leo, len(log.recovered.batches)) == (1, 1)
-        log.append([batch(1)])
-    assert end(tmp_path / "again") == 2
+def test_a_generation_without_epochs_keeps_no_epoch_file(tmp_path: Path) -> None:
+    files = LogDirectory.open(tmp_path / "n1", None)
+    log = LocalLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("high-watermark"))
+    log.append([batch(0, epoch=3)])
+    log.close()
+
+    log = LocalLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("high-watermark"))
+
+    assert log.recovered.epochs == ()
+    assert not (tmp_path / "n1" / "log-0" / "leader-epoch-checkpoint").exists()
 
 
-def test_epochs_of_records_that_are_gone_stay(tmp_path: Path) -> None:
-    """epochfile_not_rebuilt: the checkpoint has an epoch that begins beyond the log's end."""
-    saved = ((0, 0), (1, 2))
-    for name, bugs, epochs in (("sound", (), saved[:1]), ("bad", ("epochfile_not_rebuilt",), saved)):
-        path = left(tmp_path / name, batch(0), batch(1))
-        with opened(tmp_path / name) as log:
-            log.save_epochs(saved)
-            log.append([batch(2, epoch=1)])
-        path.write_bytes(path.read_bytes()[: len(batch(0).data)])
-        with opened(tmp_path / name, *bugs) as log:
-            assert log.recovered.epochs == epochs
-        assert read_epoch_checkpoint(tmp_path / name / "log-0" / "leader-epoch-checkpoint") == epochs
+def test_the_directory_of_another_topic_of_that_name_is_refused(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.log.close()
+
+    with pytest.raises(CheckpointError, match="the log of another topic"):
+        LocalLog.open(disk.files, "log", 0, topic_id="ff" * 16)
 
 
-def test_offsets_that_go_backwards_are_written(tmp_path: Path) -> None:
-    """append_no_base_check: a correct log refuses them, and a correct recovery truncates them."""
-    left(tmp_path, batch(0), batch(1), batch(2))
-    with opened(tmp_path) as log, pytest.raises(ValueError, match="not 3"):
-        log.append([batch(1, 5)])
-    with opened(tmp_path, "append_no_base_check") as log:
-        log.append([batch(1, 5)])
-        assert log.leo == 6
-    assert end(tmp_path) == 3
+# -- disk errors and killed processes -----------------------------------------------------------------
+
+
+def test_a_full_disk_is_reported_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    """Half of the batch is written; nothing of that half may stay."""
+    disk = Disk(tmp_path)
+    disk.log.append(singles(0, 3))
+
+    with files_no_larger_than(3 * SIZE + SIZE // 2), pytest.raises(DiskError, match=r"to .*\.log: no room"):
+        disk.log.append([batch(3)])
+
+    assert (disk.log.leo, len(disk.content())) == (3, 3 * SIZE)
+    disk.restart()
+    assert (disk.log.leo, disk.log.recovered.cut) == (3, None)
+    disk.log.append([batch(3)])
+
+
+def test_a_full_disk_in_the_middle_of_several_segments_leaves_whole_batches(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, segment_bytes=3 * SIZE)
+
+    with files_no_larger_than(2 * SIZE + 10), pytest.raises(DiskError):
+        disk.log.append([batch(0), batch(1), *[batch(at, payload=b"x" * 100) for at in range(2, 9)]])
+
+    disk.restart()
+    assert disk.log.recovered.cut is None
+    assert disk.read_all() == b"".join(one.data for one in singles(0, 2))
+
+
+def test_a_second_process_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+
+    with pytest.raises(DiskError, match="in use by another process"):
+        LogDirectory.open(disk.log_dir, None)
+
+    disk.kill()
+    disk.start()
+
+
+def test_a_path_that_cannot_be_a_directory_is_named_in_the_error(tmp_path: Path) -> None:
+    (tmp_path / "n1").write_text("a file")
+
+    with pytest.raises(DiskError, match=r"cannot open .*n1"):
+        LogDirectory.open(tmp_path / "n1", None)
+
+
+def test_a_disk_error_other_than_no_room_is_reported_as_it_is(tmp_path: Path,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(tmp_path)
+    disk.log.append([batch(0)])
+
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("floodmark.broker.storage.log_directory.os.fdatasync", broken)
+    with pytest.raises(DiskError, match=r"cannot fsync .*0\.log: Input/output error"):
+        disk.log.flush()
+    assert disk.log.recovery_point == 0

@@ -1,21 +1,91 @@
-"""`floodmark campaign`: a small night, killed and resumed; known findings; bad plans."""
+"""`floodmark campaign`: a small night, killed and resumed; known findings; bad plans; a full disk."""
 
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from xml.etree import ElementTree
 
 import orjson
 import pytest
-from campaign_nights import PLAN, SEED, WAIT_S, assert_runs_as_drawn, begun, killed_when, statuses
-from command_line import floodmark
+from command_line import floodmark, verdict
+from namesakes import planted
 from nights import CRASH, night, written
-from run_processes import processes_of, wait_until
+from run_processes import marked, processes_of, wait_until
 
-from floodmark.harness.campaign.ledger import Ledger
-from floodmark.harness.campaign.state import JUDGED, RECORDED, state_of
+from floodmark.harness.campaign import ledger as ledgers
+from floodmark.harness.campaign.plan import draws, read
+from floodmark.harness.campaign.state import BEGUN, JUDGED, RECORDED, State, state_of
 
 RUNS = 3
+FULL_RUNS = 2
+GATED = """
+[[workload]]
+rate = 200
+[gates]
+min_acked = 1000000000
+max_unavailable_s = 60
+"""
+DISK_BYTES = 600 << 20  # a campaign needs 256 MB for a run before it has measured one
+WAIT_S = 180.0
+SEED = 7
+# Each run takes as long as the scenario does; the first of two runs is invalid, the second valid.
+PLAN = """
+for = "10min"
+duration = 1
+reproduce = 1
+at_once = 2
+[[system]]
+rules = "high-watermark"
+[[system]]
+rules = "kip-320"
+[[nemesis]]
+scenario = "double-failover"
+"""
+
+
+def statuses(folder: Path) -> list[str]:
+    """Of the campaign's runs, in order."""
+    return [run.status for run in state_of(folder).runs()]
+
+
+def assert_runs_as_drawn(state: State, plan: str, runs: int) -> None:
+    """Each run has the case and the seed that plan and seed give it: no run is missing or there twice."""
+    assert [(run.number, run.case, run.seed) for run in state.runs()] == [
+        (draw.number, draw.case, draw.seed) for draw in islice(draws(read(plan, "plan").cases, SEED), runs)]
+
+
+def begun(tmp_path: Path, *words: object) -> subprocess.Popen[str]:
+    """Starts `floodmark campaign ...` in a folder with modules of our names, which must not be imported."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir(exist_ok=True)
+    planted(tmp_path)
+    environment = {**marked(tmp_path), "TMPDIR": str(temporary)}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "floodmark.harness", "campaign", *map(str, words)],
+        env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(tmp_path: Path, *words: object) -> tuple[int, str, str]:
+    """Runs a campaign to its end; returns its exit code and output. Checks that no process of it goes on."""
+    with begun(tmp_path, *words) as process:
+        said, complained = process.communicate(timeout=WAIT_S)
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
+    return process.returncode, said, complained
+
+
+def killed_when(tmp_path: Path, ripe: Callable[[], bool], *words: object) -> None:
+    """Kills the campaign by SIGKILL when the condition holds, and checks that no process of it goes on."""
+    with begun(tmp_path, *words) as process:
+        wait_until("the instant to kill at", lambda: ripe() or process.poll() is not None, WAIT_S)
+        assert process.poll() is None, process.communicate()
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=WAIT_S)
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +99,9 @@ def monday(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "--seed", SEED, "--runs", RUNS, "--ledger", ledger)
     killed_when(tmp_path, lambda: any((folder / "runs").glob("00002*/history.jsonl")), *resume)
     killed_when(tmp_path, lambda: statuses(folder).count(RECORDED) > 1, *resume)
-    with begun(tmp_path, *resume) as process:
-        said, complained = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 1, (said, complained)  # the old protocol loses acked writes
+    code, said, complained = ended(tmp_path, *resume)
+    assert code == 1, (said, complained)  # the old protocol loses acked writes
     assert said.splitlines()[-2:] == [f"  page       {folder / 'index.html'}", str(folder)]
-    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
     return folder
 
 
@@ -141,7 +209,7 @@ def test_a_ledger_of_a_newer_version_keeps_a_campaign_from_going_on_and_spoils_n
     tmp_path: Path
 ) -> None:
     state = night((CRASH, "valid", ()), why=None)
-    folder = written(tmp_path / "night", state, Ledger(), plan="for = '1h'")
+    folder = written(tmp_path / "night", state, ledgers.Ledger(), plan="for = '1h'")
     (tmp_path / "ledger.json").write_text('{"format": 2}')
     answer = floodmark("campaign", "resume", folder)
     assert answer.code == 4, answer
@@ -208,3 +276,79 @@ def test_each_run_is_judged_and_brings_the_signatures_of_its_system(tuesday: Pat
         "high-watermark", "kip-320+ack_on_append"}
     shrunk_and_measured(tuesday.parent, tuesday)
     known_then_nothing_new(tuesday, tuesday.parent / "ledger.json")
+
+
+# -- a full disk -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for one run and no more."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", folder],
+                             check=False, capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"a full disk needs a file system of its own, and none can be mounted here: "
+                    f"{mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def full_from(tmp_path: Path, ripe: Callable[[], bool], ballast: Path, *words: object) -> tuple[int, str]:
+    """Exit code and complaint of a campaign whose disk is full from that moment on."""
+    with begun(tmp_path, *words) as process, ballast.open("ab", buffering=0) as file:
+        wait_until("the instant to fill the disk at", lambda: ripe() or process.poll() is not None, WAIT_S)
+
+        def full() -> bool:
+            with suppress(OSError):
+                while process.poll() is None:
+                    file.write(bytes(1 << 20))
+            return process.poll() is not None
+
+        wait_until("the campaign to stop", full, WAIT_S)
+        _, complained = process.communicate()
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
+    return process.returncode, complained
+
+
+@pytest.mark.cluster
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_full_disk_stops_the_campaign_and_spoils_nothing(tmp_path: Path, small_disk: Path) -> None:
+    """Under load; resumed while still full; while judging; at the end each run is judged once. Both runs
+    break a gate of the plan: the campaign fails, and they stay complete."""
+    plan = PLAN.replace('scenario = "double-failover"', 'nemesis = "none"\nsystems = ["kip-320"]') + GATED
+    (tmp_path / "plan.toml").write_text(plan)
+    folder, ballast = small_disk / "night", small_disk / "ballast"
+    words: tuple[object, ...] = ("run", "plan.toml", "--out", folder, "--seed", SEED, "--runs", FULL_RUNS)
+    for ripe, says in (
+        (lambda: any((folder / "runs").glob("00002*/history.jsonl")), "is full"),
+        (lambda: False, ""),  # still full
+        (lambda: len(statuses(folder)) == FULL_RUNS and BEGUN not in statuses(folder), "No space left"),
+    ):
+        if says == "No space left":
+            ballast.unlink()
+        code, complained = full_from(tmp_path, ripe, ballast, *words)
+        assert code == 4, complained
+        for part in (says, f"floodmark campaign resume {folder}"):
+            assert part in complained
+        assert "Traceback" not in complained
+        words = ("resume", folder)
+    assert [run.why for run in state_of(folder).runs()] == [None] * FULL_RUNS  # none of them has failed
+    ledgers.load(small_disk / "ledger.json")
+
+    ballast.unlink()
+    code, said, complained = ended(tmp_path, "resume", folder)
+    assert code == 1, (said, complained)
+    assert said.count("writes were acked, at least 1,000,000,000 are required") >= 1, said
+    state = state_of(folder)
+    assert_runs_as_drawn(state, plan, FULL_RUNS)
+    for run in state.runs():
+        assert run.judged is not None
+        assert (run.judged["kind"], [row["gate"] for row in run.judged["gates"]]) == ("gate", ["min_acked"])
+        assert run.judged["measures"] == {"max_unavailable_s": None, "max_recovery_s": None}
+        assert verdict(folder / run.folder)["valid"] is True
+        assert (folder / run.folder / "history.jsonl").exists()

@@ -1,10 +1,19 @@
-"""The files for CI servers in harness/campaign/README.md: their script lines run as written, with a small
-campaign, in an empty folder and an environment of its own."""
+"""floodmark as a user has it: a wheel, installed by pip into an environment that has no floodmark; there the
+script lines of the files for CI servers in harness/campaign/README.md run as written, in an empty folder.
+
+floodmark's dependencies are not fetched again, because they are half a gigabyte: the new environment finds
+them where this one has them. test_declared.py checks that all of them are declared.
+"""
 
 import os
 import shlex
+import shutil
 import subprocess
+import sys
+import sysconfig
 import tomllib
+import venv
+import zipfile
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,17 +22,85 @@ import orjson
 import pytest
 import yaml
 from command_line import floodmark
-from installed import environment_in, wheel_in
-from namesakes import COMPLAINT, planted
-from readme import block
+from namesakes import COMPLAINT, OURS, planted
+from readme import ROOT, block
 
 from floodmark.harness.campaign.plan import preset_text, presets, read
 from floodmark.harness.cluster.own.fault_commands import read_fault_commands
 from floodmark.harness.commands import run as run_command
 
+FOLDERS = {".tree/main": ".", "harness": "harness", "nemesis": "nemesis", "checkers": "checkers",
+           "workloads": "workloads", "docker/broker": "broker"}  # and where they are in the package
 GITHUB, GITLAB = "# .github/workflows/floodmark.yml", "# .gitlab-ci.yml"
 OWN, FAULTS = "# the steps for a cluster by compose", "# floodmark-faults.toml"
 LINES_S = 600.0
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, without the files of other builds."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, folder / "copy" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, folder / "copy")
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation",
+                    "--disable-pip-version-check", "--wheel-dir", folder, folder / "copy"], check=True,
+                   timeout=120)
+    (found,) = folder.glob("floodmark-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a new environment, after the files' own line has installed floodmark there."""
+    home = tmp_path_factory.mktemp("environment")
+    venv.create(home, with_pip=True)
+    programs, here = home / "bin", sysconfig.get_path("purelib")
+    # A folder that a .pth file adds comes last, and its own .pth files are not read: so the editable
+    # floodmark of this environment is not found.
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(f"{here}\n")
+    folder = tmp_path_factory.mktemp("install")
+    answer = ran(github_step("install"), folder, programs, FLOODMARK=str(wheel), PIP_NO_DEPS="1")
+    assert answer.returncode == 0, answer.stderr
+    assert (programs / "floodmark").exists()
+    return programs
+
+
+def test_all_files_of_the_packages_are_in_it(wheel: Path) -> None:
+    """And floodmark is its only package."""
+    there = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    left_out = {"prepare.sh"}  # it sets up a checkout
+    ours = {str(Path("floodmark", name, file.relative_to(ROOT / folder)))
+            for folder, name in FOLDERS.items() for file in (ROOT / folder).rglob("*")
+            if file.is_file() and file.suffix != ".pyc" and file.name not in left_out
+            and (file.suffix != ".md" or file.parent.name == "templates")}
+    assert there == ours
+
+
+@pytest.mark.long
+def test_its_package_is_a_command(installed: Path, tmp_path: Path) -> None:
+    """As the script: `python -m floodmark`."""
+    command, python = installed / "floodmark", installed / "python"
+    answers = [subprocess.run([*words, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                              check=False) for words in ([command], [python, "-m", "floodmark"])]
+    assert [(one.returncode, one.stdout) for one in answers] == [(0, answers[0].stdout)] * 2
+
+
+def test_no_module_is_loaded_under_two_names() -> None:
+    """Neither here nor in a command that is started at the root of a checkout, where the folders are."""
+    code = ("import runpy, sys\nsys.argv = ['floodmark', 'scenario', 'list']\n"
+            "try:\n    runpy.run_module('floodmark.harness', run_name='__main__')\n"
+            "finally:\n    print('loaded', *sys.modules)\n")
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60,
+                         check=False)
+    loaded = ran.stdout.rpartition("loaded")[2].split()
+    assert "floodmark.harness.cli" in loaded, ran.stdout + ran.stderr
+    assert [name for name in (*loaded, *sys.modules) if name.split(".")[0] in OURS] == []
+
+
+# -- the files for CI servers ------------------------------------------------------------------------------
 
 
 def github() -> dict[str, Any]:
@@ -39,22 +116,6 @@ def gitlab() -> dict[str, Any]:
 def github_step(name: str) -> str:
     (step,) = [step for step in github()["steps"] if step.get("name") == name]
     return str(step["run"])
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return wheel_in(tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a new environment, after the files' own line has installed floodmark there."""
-    programs = environment_in(tmp_path_factory.mktemp("environment"), with_pip=True).parent
-    folder = tmp_path_factory.mktemp("install")
-    answer = ran(github_step("install"), folder, programs, FLOODMARK=str(wheel), PIP_NO_DEPS="1")
-    assert answer.returncode == 0, answer.stderr
-    assert (programs / "floodmark").exists()
-    return programs
 
 
 def ran(lines: str, folder: Path, programs: Path, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -1,7 +1,7 @@
 """Apache Kafka's own processes and tools, for tests that compare with it or need what its jars do.
 
 KafkaBrokers is Kafka in KRaft mode, a controller and brokers, with the methods of RealBrokers and the
-settings of the reference broker that it is compared with (beside_kafka.py); no ELR (KIP-966), which that
+settings of the reference broker that it is compared with (test_beside_kafka.py); no ELR (KIP-966), which that
 broker lacks.
 """
 

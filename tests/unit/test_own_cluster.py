@@ -5,17 +5,19 @@ import json
 import re
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
+from golden_text import GOLDEN, answered_as_written
 from hypothesis import given
 from hypothesis import strategies as st
 from run_processes import state_of, wait_until
 
 from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
-from floodmark.harness.client.security import Security, read_client_config
+from floodmark.harness.client.security import read_client_config
 from floodmark.harness.cluster.own.cluster import (
     MS_NS,
     Ahead,
@@ -117,24 +119,6 @@ def test_no_node_is_started_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     asyncio.run(interrupted())
 
     assert count.read_text() == "x\n"
-
-
-@pytest.mark.parametrize(("text", "why"), [
-    ("kill = 3", "has kill; there are"),
-    ("timeout_s = 0", "timeout_s is a number"),
-    ("timeout_s = true", "timeout_s is a number"),
-    ("[commands]\nslay = ['x']", "has slay; the commands are kill, start"),
-    ("[nodes.n1]\nkill = 'pkill -9 kafka'", "no list of arguments"),
-    ("[nodes.n1]\nkill = []", "no list of arguments"),
-    ("[nodes]\nn1 = 3", r"\[nodes.n1\] is no table"),
-    ("[nodes", "is no TOML"),
-    ("[nodes.clients]\ncut = ['c']", r"\[nodes.clients\] has cut; it takes both cut and heal"),
-    ("[nodes.controller]\nkill = ['k']", "has kill; it takes both cut and heal, and no other"),
-])
-def test_a_malformed_command_file_is_refused(tmp_path: Path, text: str, why: str) -> None:
-    (tmp_path / "f.toml").write_text(text)
-    with pytest.raises(UsageError, match=why):
-        read_fault_commands(tmp_path / "f.toml")
 
 
 def test_only_what_every_node_has_commands_for_is_offered(tmp_path: Path) -> None:
@@ -298,50 +282,30 @@ def test_the_highest_epoch_wins_and_among_equals_the_leaders_own_metadata() -> N
     assert _latest({"n1": old}, ("u", 0), names) is None
 
 
-# -- addresses and client settings ------------------------------------------------------------------------
+# -- what its owner writes ----------------------------------------------------------------------------------
 
-def test_addresses_are_parsed() -> None:
-    assert addresses_of("a:1, b ,[::1]:3,") == (("a", 1), ("b", 9092), ("::1", 3))
-    for words in ("", "a:b", "user:pass@host:9092", "http://host:9092", ":9092", "a:70000"):
-        with pytest.raises(UsageError) as refused:
-            addresses_of(words)
-        assert "pass@" not in str(refused.value)
-    assert "ports from 1 to 65535" in str(refused.value)
-
-
-def config(folder: Path, text: str) -> Security:
-    (folder / "client.properties").write_text(text)
-    return read_client_config(folder / "client.properties")
-
-
-@pytest.mark.parametrize("login", [
-    f"sasl.username=me\nsasl.password={PASSWORD}\n",
-    "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
-    f'   username="me" password="{PASSWORD}";\n',
-])
-def test_both_forms_of_a_login_are_read_and_neither_is_shown(tmp_path: Path, login: str) -> None:
-    read = config(tmp_path, f"# ours\nsecurity.protocol = SASL_PLAINTEXT\nsasl.mechanism: PLAIN\n{login}"
-                            "request.timeout.ms=5000\n")
-
-    assert (read.username, read.password, read.ignored) == ("me", PASSWORD, ("request.timeout.ms",))
-    assert PASSWORD not in repr(read)
-    assert read.library_settings()["sasl.password"] == PASSWORD
+def read_of_owner(folder: Path, line: str) -> str:
+    """Commands, client settings (none of whose passwords is shown), addresses."""
+    kind, _, text = line.partition(" ")
+    file = folder / {"commands": "f.toml"}.get(kind, "client.properties")
+    file.write_text(text.replace("\\n", "\n").replace("PASSWORD", PASSWORD))
+    try:
+        match kind:
+            case "addresses":
+                return f"= {addresses_of(text)}"
+            case "commands":
+                read_fault_commands(file)
+                return "="
+        read = read_client_config(file)
+        read.dial()
+        settings = read.library_settings()
+        assert PASSWORD not in repr(read)
+        return f"= {settings.pop('sasl.password') == PASSWORD} {settings} ignored {read.ignored}"
+    except UsageError as error:
+        told = str(error).replace(str(folder), "FOLDER").replace("\n", " ")
+        return f"! {told}".partition(" TOML: ")[0]
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("security.protocol=TLS", "not one of PLAINTEXT, SSL"),
-    (f"security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\nsasl.password={PASSWORD}",
-     "sasl.mechanism is not one of"),
-    (f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.password={PASSWORD}", "are missing"),
-    (f"security.protocol=SSL\nssl.truststore.location=/x.jks\nssl.truststore.password={PASSWORD}",
-     "does not support ssl.truststore.password"),
-    ("security.protocol=SSL\nssl.truststore.location=/x.jks", "export it as PEM"),
-    (f"sasl.password {PASSWORD}", "line 1, is not KEY=VALUE"),
-    (f"security.protocol=SSL\nssl.ca.location=/none.pem\nssl.key.password={PASSWORD}\n", r"none\.pem"),
-])
-def test_unsupported_settings_are_refused_without_showing_their_values(
-        tmp_path: Path, text: str, why: str) -> None:
-    with pytest.raises(UsageError, match=why) as refused:
-        config(tmp_path, text).dial()
-
-    assert PASSWORD not in str(refused.value)
+def test_what_an_owner_writes_is_read_or_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    answered_as_written("own_cluster.txt", partial(read_of_owner, tmp_path), request)
+    assert PASSWORD not in (GOLDEN / "own_cluster.txt").read_text()

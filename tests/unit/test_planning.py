@@ -1,9 +1,10 @@
-"""The planned schedule of a run: what strikes, what is left out, and why nothing may strike."""
+"""The planned schedule of a run: what strikes or is left out (planning.txt), and why nothing may strike."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from golden_text import answered_as_written
 
 from floodmark.harness import catalog
 from floodmark.harness.commands.run import (
@@ -32,52 +33,21 @@ def acts(made: PlannedSchedule) -> set[str]:
     return {entry.f for entry in made.schedule} - ACTS
 
 
-def test_a_run_too_short_for_its_nemesis_is_reported() -> None:
-    made = plan("crash", duration_s=2.0)
-    assert made.schedule == ()
-    assert made.unstruck == (
-        "--nemesis crash: a run of 2 s is too short: the first act comes after 1 to 2 s, and its "
-        "faults are mended 1 s before the end: give a longer --duration")
+def shown(line: str) -> str:
+    """A nemesis with options; the acts of its schedule, what is remarked, and why nothing strikes."""
+    words, *options = line.split()
+    given = {name: {"yes": True, "no": False}.get(value, int(value) if value.isdigit() else value)
+             for name, value in (option.split("=") for option in options)}
+    try:
+        made = plan("" if words == "-" else words, **given)
+    except UsageError as error:
+        return f"! {error}"
+    told = [" ".join(sorted(acts(made))) or "nothing", *made.remarks]
+    return f"= {'; '.join([*told, *filter(None, [made.unstruck])])}"
 
 
-@pytest.mark.parametrize("words", ["none", ""])
-def test_without_a_nemesis_nothing_is_reported_as_unstruck(words: str) -> None:
-    assert plan(words, duration_s=2.0).unstruck is None
-
-
-def test_a_schedule_that_strikes_has_no_remark() -> None:
-    made = plan("crash")
-    assert acts(made) == {"kill", "start"}
-    assert (made.unstruck, made.remarks) == (None, ())
-
-
-def test_a_nemesis_left_out_by_the_budget_is_the_reason_if_it_is_the_only_one() -> None:
-    """An ack on one copy may be lost by a power cut. With crash beside it something strikes."""
-    alone, beside = plan("power", least_isr=1), plan("power,crash", least_isr=1)
-    assert alone.unstruck is not None
-    assert "power is left out: with min.insync.replicas=1 an ack may rest on the one copy" in alone.unstruck
-    assert (alone.schedule, beside.unstruck) == ((), None)
-    assert "power_cut" not in acts(beside)
-    assert [remark.split(":")[0] for remark in beside.remarks] == ["power is left out"]
-    assert "power_cut" in acts(plan("power", least_isr=1, overspend=True))
-
-
-def test_all_leaves_out_cuts_where_links_are_direct() -> None:
-    """With a remark. Containers cut in another way; links that were not chosen become proxied."""
-    made = plan("all", duration_s=300.0, links="direct")
-    assert made.remarks == ("cut is left out: direct links cannot be cut (--links proxied can)",)
-    assert acts(made) >= {"kill", "pause"}
-    assert not acts(made) & {"cut", "heal"}
-    for links in (None, "proxied"):
-        made = plan("all", duration_s=300.0, links=links)
-        assert "cut" in acts(made)
-        assert made.remarks == ()
-
-
-@pytest.mark.parametrize("words", ["cut", "partition", "crash,cut", "all,cut"])
-def test_a_named_cut_is_refused_where_links_are_direct(words: str) -> None:
-    with pytest.raises(UsageError, match="--nemesis cut needs links that can be cut"):
-        plan(words, links="direct")
+def test_what_is_planned(request: pytest.FixtureRequest) -> None:
+    answered_as_written("planning.txt", shown, request)
 
 
 def test_a_schedule_that_cuts_is_refused_where_links_are_direct(tmp_path: Path) -> None:
@@ -91,7 +61,7 @@ def test_a_schedule_that_cuts_is_refused_where_links_are_direct(tmp_path: Path) 
 
 
 def test_failpoints_without_a_trace_are_refused(tmp_path: Path) -> None:
-    """Before anything is started; `all` leaves out moments, the only nemesis that arms failpoints."""
+    """Before anything is started."""
     file = tmp_path / "schedule.json"
     file.write_text('[{"f":"wait","moment":{"at":"time","time":1}},'
                     '{"f":"arm","nodes":["n1"],"point":{"name":"L.acked","action":"report"}}]')
@@ -100,14 +70,6 @@ def test_failpoints_without_a_trace_are_refused(tmp_path: Path) -> None:
     "observed in the trace: leave out --no-trace"):
         planned(replace(options, trace=False))
     assert planned(options).schedule[1].f == "arm"
-    for words in ("moments", "all,moments"):
-        with pytest.raises(UsageError, match=r"--nemesis moments arms failpoints, .* or leave out moments"):
-            plan(words, trace=False)
-    made = plan("all", duration_s=300.0, trace=False)
-    assert [remark.split(":")[0] for remark in made.remarks] == ["moments is left out"]
-    assert "arm" in acts(plan("all", duration_s=300.0))
-    assert "arm" not in acts(made)
-    assert "kill" in acts(made)
     assert not (tmp_path / "run").exists()
 
 
@@ -125,7 +87,6 @@ def test_moments_strike_where_brokers_have_failpoints() -> None:
         random_schedule(replace(context, spec=replace(context.spec, nemesis="moments")))
     with pytest.raises(UsageError, match="the somebodys cluster has no moments here"):
         catalog.nemeses("moments", "somebodys")
-    assert {"arm", "release"} <= acts(plan("moments", duration_s=60.0))
 
 
 def test_a_wait_for_a_failpoint_or_a_state_has_a_time_limit() -> None:
@@ -135,11 +96,6 @@ def test_a_wait_for_a_failpoint_or_a_state_has_a_time_limit() -> None:
     assert waits
     assert all([type(part) for part in moment.of][1:] == [Time] for moment in waits)
     assert {moment.of[0].at for moment in waits} == {"failpoint", "state"}
-
-
-def test_a_direct_link_is_not_cut_by_any_nemesis() -> None:
-    assert not acts(plan("controller,moments", duration_s=900.0, links="direct")) & {"cut", "heal"}
-    assert "cut" in acts(plan("controller,moments", duration_s=900.0))
 
 
 def test_kafka_may_lose_by_a_power_cut_what_it_should_have_flushed() -> None:

@@ -157,12 +157,11 @@ class Recorder:
 
 def encode_op(op: Op) -> bytes:
     """Encode an op as a line of format 1, with its LF."""
-    return orjson.dumps(op, default=_known_fields, option=(
+    def known_fields(value: Any) -> dict[str, Any]:
+        return {name: known for name in value.__slots__ if (known := getattr(value, name)) is not None}
+
+    return orjson.dumps(op, default=known_fields, option=(
         orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS))
-
-
-def _known_fields(value: Any) -> dict[str, Any]:
-    return {name: known for name in value.__slots__ if (known := getattr(value, name)) is not None}
 
 
 # -- reading back -------------------------------------------------------------------------------------------

@@ -76,12 +76,6 @@ def one_way(random: Random, nodes: Sequence[str]) -> Grudge:
     return {lonely: sorted(others)} if others else {}
 
 
-def clients_only(random: Random, nodes: Sequence[str]) -> Grudge:
-    """The clients and one node do not hear each other; the nodes all do."""
-    node = random.choice(sorted(nodes))
-    return {CLIENTS: [node], node: [CLIENTS]}
-
-
 def at_random(random: Random, nodes: Sequence[str]) -> Grudge:
     """Each node hears each other with a probability of one half, and at least one link is cut."""
     ordered = sorted(nodes)
@@ -95,7 +89,8 @@ def at_random(random: Random, nodes: Sequence[str]) -> Grudge:
 # By the word for it in a schedule (`kind`).
 KINDS: dict[str, Callable[[Random, Sequence[str]], Grudge]] = {
     "one-node": one_node, "halves": halves, "bridge": bridge, "majorities-ring": majorities_ring,
-    "one-way": one_way, "clients": clients_only, "random": at_random,
+    "one-way": one_way, "random": at_random,
+    "clients": lambda random, nodes: apart([CLIENTS], [random.choice(sorted(nodes))]),
 }
 
 

@@ -88,17 +88,13 @@ def refusals(entry: Entry, cluster: Cluster) -> Iterator[str]:
     if (entry.f == "disk" and args.get("kind") in DISKS_DAMAGED[1:]
             and method_for(cluster, "bad_disk") is None):
         yield f"its disks can only be {DISKS_DAMAGED[0]}: {why_not(cluster, needed_for('bad_disk'))}"
-    for part in () if entry.moment is None else entry.moment.parts():
-        yield from part.refusals(_why_untraced(cluster), cluster.not_shown)
-
-
-def _why_untraced(cluster: Cluster) -> str | None:
-    """Why one leader's acks cannot be counted; None: they can."""
-    traces = ability(cluster, Traces)
+    traces, untraced = ability(cluster, Traces), None  # why one leader's acks cannot be counted
     if traces is None:
-        return why_not(cluster, Traces)
-    lacks = traces.traced_events is not None and "ack" not in traces.traced_events
-    return "this system's trace has no ack" if lacks else None
+        untraced = why_not(cluster, Traces)
+    elif traces.traced_events is not None and "ack" not in traces.traced_events:
+        untraced = "this system's trace has no ack"
+    for part in () if entry.moment is None else entry.moment.parts():
+        yield from part.refusals(untraced, cluster.not_shown)
 
 
 # -- strikes ------------------------------------------------------------------------------------------------

@@ -68,8 +68,11 @@ class LogSession:
         match intent.f:
             case "send":
                 self._sends_left -= 1
-                return self._weaken_ack(intent, await self._client.send(
-                    intent.sends, node=intent.node, acks=intent.acks, patience_s=intent.patience_s))
+                outcome = await self._client.send(
+                    intent.sends, node=intent.node, acks=intent.acks, patience_s=intent.patience_s)
+                # The run's guarantee does not cover an ack that is weaker than it.
+                weaker = intent.acks is not None and _ACKS_STRENGTH[intent.acks] < _ACKS_STRENGTH[self._acks]
+                return replace(outcome, type=Type.INFO) if weaker and outcome.type is Type.OK else outcome
             case "poll":
                 if intent.offset is not None:
                     self._client.seek(intent.partitions, intent.offset)
@@ -83,11 +86,6 @@ class LogSession:
 
     async def close(self) -> None:
         await self._client.close()
-
-    def _weaken_ack(self, intent: Intent, outcome: Outcome) -> Outcome:
-        """Turn an ack with weaker acks than the run's into an info: the run's guarantee does not cover it."""
-        weaker = intent.acks is not None and _ACKS_STRENGTH[intent.acks] < _ACKS_STRENGTH[self._acks]
-        return replace(outcome, type=Type.INFO) if weaker and outcome.type is Type.OK else outcome
 
 
 class LogWorkload:

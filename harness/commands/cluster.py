@@ -197,15 +197,18 @@ class ClusterServer:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers one terminal's requests until it closes the connection."""
         with contextlib.suppress(ConnectionError):
-            while (line := await next_line(reader)) != b"":
+            while line := await next_line(reader):
                 writer.write(json.dumps(await self._reply(line)).encode() + b"\n")
         writer.close()
 
-    async def _reply(self, line: bytes | None) -> Mapping[str, Any]:
+    async def _reply(self, line: bytes) -> Mapping[str, Any]:
         """The answer to a line, whatever it is."""
         number = None
         try:
-            request = request_of(line)
+            try:
+                request = msgspec.json.decode(line, type=Request)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise UsageError(f"the request is not valid: {error}") from None
             number = request.id
             return {"id": number, "ok": await self.carry_out(request)}
         except FloodmarkError as error:
@@ -317,20 +320,12 @@ class ClusterServer:
         return Entry(f="cut", args={"grudge": unheard, "reset": request.reset}), done
 
 
-async def next_line(reader: asyncio.StreamReader) -> bytes | None:
-    """The next line; empty at the end, None for one that is too long."""
+async def next_line(reader: asyncio.StreamReader) -> bytes:
+    """The next line; empty at the end, blank if it is too long."""
     try:
         return await reader.readline()
     except ValueError:
-        return None
-
-
-def request_of(line: bytes | None) -> Request:
-    """The request; UsageError for a line that is none."""
-    try:
-        return msgspec.json.decode(line or b"", type=Request)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"the request is not valid: {error}") from None
+        return b"\n"
 
 
 def describe_cluster(cluster: Cluster, look: View, faults: ActiveFaults) -> dict[str, Any]:
@@ -470,11 +465,6 @@ def strike(folder: Path | None, f: str, nodes: Sequence[str] = (), **besides: An
 cut = partial(strike, f="cut")
 
 
-def up(cluster: Cluster, folder: Path) -> int:
-    """Runs the cluster until Ctrl-C or SIGTERM. folder: its data."""
-    return run_loop(_up(cluster, folder), signals=())
-
-
 async def _up(cluster: Cluster, folder: Path) -> int:
     serving = asyncio.create_task(_serve(cluster, folder))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -532,20 +522,20 @@ def bring_up(spec: RunSpec, *, first_port: int | None) -> int:
             topic_config=pairs(spec.topic_config, "-t"), trace=False)  # not judged, and may be up for long
         addressed(brought)
         refuse_config(brought)
-        return up(brought, folder)
+        return run_loop(_up(brought, folder), signals=())
 
 
 def main() -> int:
     """Runs a test suite's cluster."""
     spec = decoded(orjson.loads(sys.stdin.buffer.readline()))
-    threading.Thread(target=_exit_when_stdin_ends, daemon=True).start()
+
+    def exit_when_stdin_ends() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=exit_when_stdin_ends, daemon=True).start()
     return code_of(lambda: bring_up(spec, first_port=None))
-
-
-def _exit_when_stdin_ends() -> None:
-    while os.read(0, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

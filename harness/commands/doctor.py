@@ -158,13 +158,20 @@ Found = tuple[bool | None, str, str]  # whether it can (None: unknown), what was
 def machine_rows(folder: Path) -> list[Row]:
     """The rows about this machine, which every cluster needs. folder: where runs would be stored."""
     system = f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} processors"
+    memory, free = psutil.virtual_memory().available, shutil.disk_usage(folder).free
     checks: dict[str, Callable[[], Found]] = {
         "system": lambda: (sys.platform == "linux", system,
                            "clusters run only on Linux; saved runs can be judged anywhere"),
         "Python": lambda: (sys.version_info >= PYTHON_AT_LEAST,
                            f"{platform.python_version()} at {sys.executable}", "3.11 or newer is needed"),
-        "memory": _memory, "disk": lambda: _disk(folder), "loopback": _loopback, "ports": _ports,
-        "judge": _java, "broker": _broker}
+        "memory": lambda: (memory >= MEMORY_AT_LEAST, f"{size_text(memory)} available",
+                           f"end something: {size_text(MEMORY_AT_LEAST)} is needed for brokers and judge"),
+        "disk": lambda: (free >= DISK_AT_LEAST, f"{size_text(free)} free at {folder}", "make room, or use "
+                         f"--out elsewhere: {size_text(DISK_AT_LEAST)} is needed for a run"),
+        "loopback": _loopback, "ports": _ports,
+        "judge": lambda: (True, "Java {1} at {0}, Spark ".format(*catalog.can_judge())
+                          + metadata.version("pyspark"), ""),
+        "broker": _broker}
     rows = []
     for item, check in checks.items():
         try:
@@ -174,18 +181,6 @@ def machine_rows(folder: Path) -> list[Row]:
         rows.append(Row(part="this machine", item=item, can=can, detail=detail, todo=todo,
                         needed_by=() if can is None else ALL))
     return rows
-
-
-def _memory() -> Found:
-    available = psutil.virtual_memory().available
-    return (available >= MEMORY_AT_LEAST, f"{size_text(available)} available",
-            f"end something: {size_text(MEMORY_AT_LEAST)} is needed for brokers and judge")
-
-
-def _disk(folder: Path) -> Found:
-    free = shutil.disk_usage(folder).free
-    return (free >= DISK_AT_LEAST, f"{size_text(free)} free at {folder}",
-            f"make room, or use --out elsewhere: {size_text(DISK_AT_LEAST)} is needed for a run")
 
 
 def _loopback() -> Found:
@@ -201,11 +196,6 @@ def _loopback() -> Found:
 def _ports() -> Found:
     with closing(Ports()) as ports:
         return True, f"free ones between {LOWEST} and {HIGHEST}, such as {ports.choose()}", ""
-
-
-def _java() -> Found:
-    java, version = catalog.can_judge()
-    return True, f"Java {version} at {java}, Spark {metadata.version('pyspark')}", ""
 
 
 def _broker() -> Found:

@@ -49,16 +49,13 @@ def runs_in(folder: Place) -> list[Place]:
     if is_run(folder):
         return [folder]
     try:
-        return [run for inside in folders_in(folder) for run in runs_in(inside)]
+        inside: Sequence[Place] = sorted(
+            path for path in (folder.iterdir() if folder.is_dir() else ()) if path.is_dir()
+            and not path.is_symlink() and not path.name.startswith(".")) if isinstance(folder, Path) else (
+            cast(Far, folder / "*").glob_folders())
+        return [run for one in inside for run in runs_in(one)]
     except PermissionError:
         return [folder]
-
-
-def folders_in(folder: Place) -> Sequence[Place]:
-    if isinstance(folder, Path):
-        return sorted(path for path in (folder.iterdir() if folder.is_dir() else ())
-                      if path.is_dir() and not path.is_symlink() and not path.name.startswith("."))
-    return cast(Far, folder / "*").glob_folders()
 
 
 def named_by(argument: str, workers: Workers) -> Sequence[Place]:
@@ -87,14 +84,10 @@ def distinct(folders: Iterable[P]) -> tuple[P, ...]:
     """The first name of each folder. UsageError for a name that cannot be in a report."""
     known: dict[P, P] = {}
     for folder in folders:
-        refuse_other_bytes(folder)
+        try:
+            str(folder).encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"{str(folder)!a} has a name that is no UTF-8: rename it") from error
         known.setdefault(folder.resolve(), folder)
     return tuple(known.values())
 
-
-def refuse_other_bytes(folder: Place) -> None:
-    """Raises UsageError for a name that is no UTF-8: it cannot be in a report or in verdict.json."""
-    try:
-        str(folder).encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(f"{str(folder)!a} has a name that is no UTF-8: rename it") from error

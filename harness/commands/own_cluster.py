@@ -8,7 +8,6 @@ Rules
 
 import asyncio
 import secrets
-from collections.abc import Mapping
 from dataclasses import replace
 
 import click
@@ -76,15 +75,10 @@ def planned_on_own(spec: RunSpec) -> RunPlan:
         click.echo(remark, err=True)
     plan = plan_on(cluster, specs, strikes, replace(spec, links=DIRECT), run_id=run_id,
                    library=security.library_settings())
-    patience_s = max(map(patience_of, found.settings))
-    return replace(plan, settle_timeout_s=max(plan.settle_timeout_s, 2 * patience_s))
-
-
-def patience_of(settings: Mapping[str, str]) -> float:
-    """The longest time after which a broker takes another for lost, or a replica for one that lags; Kafka's
-    default where that is not shown."""
-    shown = [settings.get(_LAG, _LAG_MS), *(settings[key] for key in _SESSIONS if key in settings)]
-    return max(int(time_ms if time_ms.isdecimal() else _LAG_MS) for time_ms in shown) / 1000
+    # The longest time after which a broker takes another for lost, or a replica for one that lags.
+    patience_ms = max(int(time_ms if time_ms.isdecimal() else _LAG_MS) for settings in found.settings
+                      for time_ms in (settings.get(_LAG, _LAG_MS), *map(settings.get, _SESSIONS)) if time_ms)
+    return replace(plan, settle_timeout_s=max(plan.settle_timeout_s, 2 * patience_ms / 1000))
 
 
 def why_not(cluster: Cluster, nemesis: str, context: PlanningContext) -> str | None:

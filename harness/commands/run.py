@@ -56,6 +56,7 @@ from floodmark.nemesis.registered_nemeses import draws
 
 SIMULATED_RATE = 100.0  # ops a second, of virtual time
 CUT, MOMENTS = "cut", "moments"
+FORMAT = "message.format.version"
 UNTRACED = "they are observed in the trace: leave out --no-trace"
 
 
@@ -137,7 +138,13 @@ def planned(spec: RunSpec, schedule: Schedule | None = None, *, ask_broker: bool
         spec = replace(spec, links=DIRECT)
     elif spec.links is None:  # proxied only if the schedule needs it
         spec = replace(spec, links=PROXIED if any(entry.f == CUT for entry in schedule) else DIRECT)
-    refuse_impossible(schedule, spec)
+    for position, entry in enumerate(schedule):
+        if entry.f == CUT and not can_cut(spec):
+            raise UsageError(f"entry {position} of the schedule is a cut, and direct links cannot be cut: "
+                             "use --links proxied, or leave --links out")
+        # What a broker met is lost when it ends there: another end by SIGKILL would look like the armed one.
+        if entry.f == "arm" and not spec.trace:
+            raise UsageError(f"entry {position} of the schedule arms a failpoint, and {UNTRACED}")
     for remark in strikes.remarks:
         click.echo(remark, err=True)
     assert spec.out is not None, "with_seed gives it a folder"
@@ -168,7 +175,13 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
     addressed = ability(cluster, Addressed)
     simulated = ability(cluster, Simulates) is not None  # then the seed determines everything
     run_id = run_id or (Random(spec.seed).randbytes(8).hex() if simulated else secrets.token_hex(8))
-    specs = tuple(replace(one, headers=has_headers(cluster, one.topic)) for one in specs)
+    # Message formats before 0.11 have no headers.
+    brokers, system = next(iter(cluster.config.values()), {}), cluster.system
+    formats = {one.topic: str({
+        FORMAT: brokers.get(f"log.{FORMAT}", ""), **system.get("topic_config", {}),
+        **system.get("topics", {}).get(one.topic, {})}[FORMAT]) for one in specs}
+    specs = tuple(replace(one, headers=not formats[one.topic].startswith(("0.8", "0.9", "0.10")))
+                  for one in specs)
     settings = WorkloadSettings(
         run_id=run_id, seed=spec.seed, partitions=specs, clients=catalog.clients(cluster),
         addresses=None if addressed is None or simulated else addressed.addresses, acks=spec.acks,
@@ -182,14 +195,6 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
         workload=catalog.workload(spec.workload, settings),
         schedule_runner=catalog.schedule_runner(cluster, specs, strikes.schedule),
         schedule=strikes.schedule, unstruck=strikes.unstruck)
-
-
-def has_headers(cluster: Cluster, topic: str) -> bool:
-    """Whether records of this topic can have headers: message formats before 0.11 have none."""
-    brokers = next(iter(cluster.config.values()), {})
-    keys = {"message.format.version": brokers.get("log.message.format.version", ""),
-            **cluster.system.get("topic_config", {}), **cluster.system.get("topics", {}).get(topic, {})}
-    return not str(keys["message.format.version"]).startswith(("0.8", "0.9", "0.10"))
 
 
 # -- its schedule -----------------------------------------------------------------------------------------
@@ -276,17 +281,6 @@ def left_out(context: PlanningContext) -> Iterator[tuple[str, str, str | None]]:
     if not spec.trace:
         yield (MOMENTS, f"it arms failpoints, and {UNTRACED}",
                f"--nemesis {MOMENTS} arms failpoints, and {UNTRACED}, or leave out {MOMENTS}")
-
-
-def refuse_impossible(schedule: Schedule, spec: RunSpec) -> None:
-    """Raises UsageError for a cut where links cannot be cut, and for a failpoint without a trace: what a
-    broker met is lost when it ends there, and another end by SIGKILL would look like the armed one."""
-    for position, entry in enumerate(schedule):
-        if entry.f == CUT and not can_cut(spec):
-            raise UsageError(f"entry {position} of the schedule is a cut, and direct links cannot be cut: "
-                             "use --links proxied, or leave --links out")
-        if entry.f == "arm" and not spec.trace:
-            raise UsageError(f"entry {position} of the schedule arms a failpoint, and {UNTRACED}")
 
 
 def can_cut(spec: RunSpec) -> bool:

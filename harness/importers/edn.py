@@ -112,12 +112,6 @@ def tag_of(text: str) -> str:
     return text
 
 
-def string_of(text: str) -> str:
-    if not _STRING.fullmatch(text):
-        raise WrongForm("the string that begins here does not end")
-    return _join_surrogates(_ESCAPE.sub(_unescaped, text[1:-1])) if "\\" in text else text[1:-1]
-
-
 def _unescaped(escape: re.Match[str]) -> str:
     if len(escape[1]) == 5:
         return chr(int(escape[1][1:], 16))
@@ -354,7 +348,9 @@ class _Reader:
         if first == b";":
             return _NO_FORM
         if first == b'"':
-            return string_of(text)
+            if not _STRING.fullmatch(text):
+                raise WrongForm("the string that begins here does not end")
+            return _join_surrogates(_ESCAPE.sub(_unescaped, text[1:-1])) if "\\" in text else text[1:-1]
         if first == b"#":
             if len(self._marks) > DEEPEST:
                 raise WrongForm(f"more than {DEEPEST} nested tags")

@@ -74,12 +74,6 @@ class Reach:
     sent: dict[int, int] = field(default_factory=dict)  # the last line about a send, by partition
     finals: dict[int, Final] = field(default_factory=dict)  # by the process's number
 
-    def was_acked(self, partition: int, offset: int | None, value: int) -> None:
-        if offset is None:
-            self.unplaced[value] = partition
-        elif offset > self.acked.get(partition, -1):
-            self.acked[partition] = offset
-
     def was_read(self, process: int, partition: int, offset: int) -> None:
         if offset > self.read.get(partition, -1):
             self.read[partition] = offset
@@ -102,13 +96,10 @@ class Reach:
     def final_reads(self) -> tuple[list[int], list[int]]:
         """The processes of the final polls, and the partitions that they read to the end."""
         ends = [(process, partition) for process, final in self.finals.items()
-                for partition in final.partitions if self._is_final(final, partition)]
+                for partition in final.partitions - self.blind
+                if final.line > self.sent.get(partition, -1) and final.reached.get(partition, -1) >= max(
+                    self.acked.get(partition, -1), self.read.get(partition, -1))]
         return sorted({process for process, _ in ends}), sorted({partition for _, partition in ends})
-
-    def _is_final(self, final: Final, partition: int) -> bool:
-        end = max(self.acked.get(partition, -1), self.read.get(partition, -1))
-        return (partition not in self.blind and final.line > self.sent.get(partition, -1)
-                and final.reached.get(partition, -1) >= end)
 
 
 class OpenOp(NamedTuple):
@@ -275,8 +266,11 @@ class Converter:
         self.lines.write(time, number, kind, converted.f, rest | self._from(op))
         for send in rest.get("sends", ()):
             self.reach.sent[send["partition"]] = self.lines.count
-            if kind == "ok":
-                self.reach.was_acked(send["partition"], send.get("offset"), send["value"])
+            if kind == "ok" and "offset" in send:
+                self.reach.acked[send["partition"]] = max(
+                    send["offset"], self.reach.acked.get(send["partition"], -1))
+            elif kind == "ok":
+                self.reach.unplaced[send["value"]] = send["partition"]
         for read in (read for part in (rest.get("reads", ()), *converted.apart) for read in part):
             self.reach.was_read(number, read["partition"], read["offset"])
             self.positioned.setdefault(process, set()).add(read["partition"])

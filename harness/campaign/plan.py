@@ -62,11 +62,10 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from floodmark.harness import catalog
-from floodmark.harness.campaign.quantities import seconds, size_bytes
 from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import CLUSTER, WORKLOAD
 from floodmark.harness.run_location import read_text
-from floodmark.harness.spec import DRAWN, TYPES, RunSpec, converted, field_value
+from floodmark.harness.spec import DRAWN, TYPES, RunSpec, converted, field_value, seconds, size_bytes
 from floodmark.harness.toml_file import TomlFile
 
 PRESETS = Path(__file__).with_name("presets")

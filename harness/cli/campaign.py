@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from floodmark.harness.campaign.plan import KAFKA_VERSION, preset_text, presets
-from floodmark.harness.cli.options import RUN_FOLDER, Time, calls, exits, file_option
+from floodmark.harness.cli.options import RUN_FOLDER, Time, calls, exits, file_option, out_option
 
 PLAN_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 LEDGER_FILE = click.Path(path_type=Path, dir_okay=False)
@@ -32,8 +32,7 @@ def campaign() -> None:
 @kafka_version_option
 @click.option("--for", "budget_s", metavar="TIME", type=Time(), show_default="what the plan says",
               help="The time for everything: 90s, 20min, 4h.")
-@click.option("--out", type=RUN_FOLDER, show_default="histories/runs/campaign-TIME",
-              help="The campaign's folder, absent or empty.")
+@out_option("histories/runs/campaign-TIME", "The campaign's folder")
 @click.option("--seed", type=int, show_default="drawn", help="The same plan and seed give the same runs.")
 @click.option("--runs", type=click.IntRange(1), show_default="as many as there is time for",
               envvar="FLOODMARK_RUNS",

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from floodmark.harness import catalog
-from floodmark.harness.cli.options import RUN_FOLDER, calls, exits, spec_options
+from floodmark.harness.cli.options import RUN_FOLDER, calls, exits, out_option, spec_options
 from floodmark.harness.faults import COMMANDS, FAULTS
 from floodmark.harness.spec import CLUSTER_OPTIONS, RunSpec
 
@@ -22,8 +22,7 @@ def cluster() -> None:
 
 @cluster.command("up")
 @spec_options(*CLUSTER_OPTIONS)
-@click.option("--out", type=RUN_FOLDER, show_default="temporary",
-              help="The folder for its data, absent or empty.")
+@out_option("temporary", "The folder for its data")
 @click.option("--port", type=click.IntRange(1024, 65535), show_default="whatever is free",
               help="The first broker's port; the others follow.")
 @exits

@@ -16,6 +16,7 @@ from floodmark.harness.cli.options import (
     file_option,
     findings,
     judge_options,
+    out_option,
     refuse_misplaced,
     report_options,
     set_by_hand,
@@ -92,8 +93,7 @@ def rejudge() -> None:
 @click.option("--runs", type=click.IntRange(1), default=5, show_default=True, help="Reproductions.")
 @click.option("--finding", metavar="NAME", show_default="the worst", shell_complete=findings,
               help="The finding to look for.")
-@click.option("--out", type=RUN_FOLDER, show_default="histories/runs/reproduce-TIME",
-              help="The parent of the runs' folders, absent or empty.")
+@out_option("histories/runs/reproduce-TIME", "The parent of the runs' folders")
 @file_option("--json", "json_file", "Write the result to FILE.")
 @calls("reproduce:reproduce")
 def reproduce() -> None:
@@ -168,8 +168,7 @@ def explain() -> None:
 
 @main.command()
 @spec_options("cluster", "kafka")
-@click.option("--out", type=RUN_FOLDER, show_default="histories/runs/demo-TIME",
-              help="The parent of the demo's run folders, absent or empty.")
+@out_option("histories/runs/demo-TIME", "The parent of the demo's run folders")
 @calls("scenario:run_demo")
 def demo() -> None:
     """See Kafka's historical disasters happen and be caught, and leader epochs prevent them."""
@@ -185,8 +184,7 @@ def import_() -> None:
 
 @import_.command("jepsen")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--out", type=RUN_FOLDER, show_default="histories/runs/TIME-jepsen",
-              help="The run's folder, absent or empty.")
+@out_option("histories/runs/TIME-jepsen", "The run's folder")
 @click.option("-c", "--config", multiple=True, metavar="KEY=VALUE",
               show_default="what Jepsen's own checker expects of every cluster",
               help="The guarantees, by Kafka keys (repeatable): acks=1, "
@@ -238,8 +236,7 @@ def scenario_show() -> None:
 @spec_options("cluster", "kafka")
 @click.option("--at-once", type=click.IntRange(1, 8), default=2, show_default=True,
               help="How many clusters run at the same time.")
-@click.option("--out", type=RUN_FOLDER, show_default="histories/runs/scenario-TIME",
-              help="The parent of the run folders, absent or empty.")
+@out_option("histories/runs/scenario-TIME", "The parent of the run folders")
 @calls("scenario:run_scenarios")
 def scenario_run() -> None:
     """Play scenario NAME (or zoo number, or FILE.toml) and compare what is found with what is expected.

@@ -11,12 +11,11 @@ from click.core import ParameterSource
 from msgspec import inspect
 
 from floodmark.harness import catalog, faults
-from floodmark.harness.campaign.quantities import seconds
 from floodmark.harness.commands import error_exits
 from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD, registered
 from floodmark.harness.spark_options import workers
-from floodmark.harness.spec import OPTIONS, TIME, TYPES, USUAL, Option, RunSpec, is_small, type_of
+from floodmark.harness.spec import OPTIONS, TIME, TYPES, USUAL, Option, RunSpec, is_small, seconds, type_of
 
 RUN_FOLDER = click.Path(path_type=Path)
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -216,6 +215,11 @@ def findings(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
 def file_option(name: str, parameter: str, does: str, **settings: Any) -> Decorator:
     """An option that names a file to write."""
     return click.option(name, parameter, metavar="FILE", type=WrittenFile(), help=does, **settings)
+
+
+def out_option(usual: str, what: str) -> Decorator:
+    """The option that names a folder to make."""
+    return click.option("--out", type=RUN_FOLDER, show_default=usual, help=f"{what}, absent or empty.")
 
 
 def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,15 +21,14 @@ from floodmark.harness.commands.campaign_processes import serve
 from floodmark.harness.commands.reproduce import plan_of as plan_of_reproduction
 from floodmark.harness.commands.reproduce import read_first
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import Part, single
-from floodmark.harness.commands.scenario import spec_of as spec_of_part
+from floodmark.harness.commands.scenario import part_of
+from floodmark.harness.commands.scenario import plan_of as plan_of_part
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.forked_child import result_of_child
 from floodmark.harness.pipeline import Play, has_died
 from floodmark.harness.protocols import Cluster, ReportsMemory, ability
 from floodmark.harness.run import sync_run
 from floodmark.harness.spec import RunPlan, RunSpec
-from floodmark.nemesis.expectations import Row
 from floodmark.nemesis.scenario import Scenario
 
 SAMPLE_S = 1.0
@@ -78,15 +77,8 @@ def plan_of_case(case: RunSpec, seed: int, folder: Path, *, ask_broker: bool = T
                  ) -> tuple[RunPlan, Scenario | None]:
     if case.scenario is None:
         return planned(replace(case, seed=seed, out=folder), ask_broker=ask_broker), None
-    scenario = single(case.scenario)
-    spec = scenario_spec(case, scenario, folder)
-    return planned(spec, scenario.schedule, ask_broker=ask_broker), scenario
-
-
-def scenario_spec(case: RunSpec, scenario: Scenario, folder: Path) -> RunSpec:
-    """The run of a scenario on the case's rules; it has its own cluster and steps, and no seed changes it."""
-    row = Row(rules=case.rules, bugs=case.bugs, config=dict(setting.split("=", 1) for setting in case.config))
-    return replace(spec_of_part(Part(scenario=scenario, row=row), case.cluster, folder), kafka=case.kafka)
+    part = part_of(case)  # it has its own cluster and steps, and no seed changes it
+    return plan_of_part(part, case.cluster, folder, ask_broker=ask_broker), part.scenario
 
 
 # -- memory -------------------------------------------------------------------------------------------------

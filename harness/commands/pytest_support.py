@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partialmethod
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,10 @@ import click
 import orjson
 
 from floodmark.harness import catalog
-from floodmark.harness.commands.campaign_play import scenario_spec
 from floodmark.harness.commands.cluster import ask_cluster
 from floodmark.harness.commands.drawn_settings import with_drawn_settings
 from floodmark.harness.commands.run import planned, schedule_of
-from floodmark.harness.commands.scenario import single
+from floodmark.harness.commands.scenario import part_of, plan_of
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import TRIES, Play, gate, has_died, judge, play_one, say, tidy
 from floodmark.harness.report.gate_outcomes import Outcome, outcome_of
@@ -150,9 +149,9 @@ def with_drawn(spec: RunSpec, seed: int) -> RunSpec:
 def scenario_play(folder: Path, keywords: Keywords) -> Play:
     """A run of the scenario, which is repeated until every moment came."""
     case = decoded_keywords("floodmark_run(scenario=...)", keywords, SCENARIO_KEYWORDS)
-    scenario = single(str(case.scenario))
-    return Play(title=scenario.name, folder=folder, scenario=scenario, tries=TRIES, repeats_failures=False,
-                plan=lambda where: planned(scenario_spec(case, scenario, where), scenario.schedule))
+    part = part_of(case)
+    return Play(title=part.scenario.name, folder=folder, scenario=part.scenario, tries=TRIES,
+                repeats_failures=False, plan=partial(plan_of, part, case.cluster))
 
 
 def made(play: Play) -> Path:

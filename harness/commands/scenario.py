@@ -140,13 +140,14 @@ def named(name: str) -> tuple[Scenario, ...]:
     return found
 
 
-def single(name: str) -> Scenario:
-    """The one scenario that this names; UsageError if it names several."""
-    one, *others = named(name)
+def part_of(case: RunSpec) -> Part:
+    """The one scenario that a spec names, on the spec's rules. UsageError if it names several."""
+    one, *others = named(str(case.scenario))
     if others:
         names = ", ".join(each.name for each in (one, *others))
-        raise UsageError(f"{name} is {1 + len(others)} scenarios, and one is needed: {names}")
-    return one
+        raise UsageError(f"{case.scenario} is {1 + len(others)} scenarios, and one is needed: {names}")
+    row = Row(rules=case.rules, bugs=case.bugs, config=pairs(case.config))
+    return Part(scenario=one, row=row, kafka=case.kafka)
 
 
 # -- run ------------------------------------------------------------------------------------------------
@@ -221,7 +222,16 @@ def rows_of(one: Scenario, rules: str | None, *, sample: bool, system: str | Non
 
 
 def plan_of(part: Part, cluster: str, folder: Path, *, ask_broker: bool = True) -> RunPlan:
-    return planned(spec_of(part, cluster, folder), part.scenario.schedule, ask_broker=ask_broker)
+    """A part's run: the scenario's, on the rules of the row."""
+    spec, row = part.scenario.spec, part.row
+    config = {**pairs(spec.config), **config_on(row.config, system_of(part.kafka))}
+    if row.switches:
+        config["floodmark.switches"] = ",".join(row.switches)
+    return planned(replace(
+        spec, cluster=cluster, kafka=part.kafka, rules=row.rules, bugs=row.bugs, config=key_values(config),
+        topics={f"{TOPIC}-{key}": keys for key, keys in enumerate(row.topics) if keys},
+        asked={SCENARIO: part.scenario.name, ROW: row.label}, out=folder),
+        part.scenario.schedule, ask_broker=ask_broker)
 
 
 def plays_of(parts: Sequence[Part], cluster: str, parent: Path) -> list[Play]:
@@ -237,18 +247,6 @@ def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int) -> 
     if any(played.interrupted for played in plays):
         raise FloodmarkError("interrupted: the scenarios were not played to the end")
     return plays
-
-
-def spec_of(part: Part, cluster: str, folder: Path) -> RunSpec:
-    """A part's run: the scenario's, on the rules of the row."""
-    spec, row = part.scenario.spec, part.row
-    config = {**pairs(spec.config), **config_on(row.config, system_of(part.kafka))}
-    if row.switches:
-        config["floodmark.switches"] = ",".join(row.switches)
-    return replace(
-        spec, cluster=cluster, kafka=part.kafka, rules=row.rules, bugs=row.bugs, config=key_values(config),
-        topics={f"{TOPIC}-{key}": keys for key, keys in enumerate(row.topics) if keys},
-        asked={SCENARIO: part.scenario.name, ROW: row.label}, out=folder)
 
 
 def system_of(kafka: str | None) -> str:

@@ -11,7 +11,9 @@ from click.testing import CliRunner
 from command_line import GOLDEN
 
 from floodmark.checkers.read.folder import open_folder
+from floodmark.checkers.text.blame_words import blame_in, knows_blame
 from floodmark.harness.cli import main
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.safe_text import harmless, harmless_data, is_plain
 from floodmark.harness.report.saved_verdict import read_verdict
 from floodmark.harness.run import Run
@@ -132,6 +134,30 @@ def test_a_saved_verdict_of_another_shape_is_refused(folder: Path) -> None:
     for odd in ({"names": "unseen", "reason": "x"}, {"names": [5], "reason": "x"}):
         path.write_text(json.dumps({**good, "unknown": [odd]}))
         assert "is no verdict of format 1" in output_of("show", folder)
+
+
+def saved(folder: Path, **example: object) -> Run:
+    found = {"name": "lost-write", "class": "bug", "permitted_by": None, "count": 1, "examples": [example]}
+    (folder / "verdict.json").write_text(json.dumps({"format": 1, "valid": False, "findings": [found]}))
+    return Run(folder=folder)
+
+
+@pytest.mark.parametrize(("blame", "known"), [
+    ("n2, which truncated its log to 1.", True), ("nobody can tell: no line shows a step.", False)])
+def test_a_saved_verdict_of_an_earlier_version_has_the_blame_in_its_text(
+        tmp_path: Path, blame: str, known: bool) -> None:
+    """It is shown like others."""
+    [example] = read_verdict(saved(tmp_path, text=f"Lost. To blame: {blame}"))["findings"][0]["examples"]
+    assert (example["text"], knows_blame(example)) == ("Lost.", known)
+    assert blame_in(example) == f"To blame: {blame}"
+
+
+@pytest.mark.parametrize("blame", [
+    "n2", {"text": "n2."}, {"text": 2, "known": True}, {"text": "n2.", "known": "no"},
+    {"text": "n2.", "known": True, "shown_by": {"node": "n1"}}])
+def test_a_saved_verdict_with_a_mistyped_blame_is_refused(tmp_path: Path, blame: object) -> None:
+    with pytest.raises(FloodmarkError, match="judge again"):
+        read_verdict(saved(tmp_path, text="A record is lost.", blame=blame))
 
 
 # -- names --------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
-"""Damaged folders do not affect those that are judged beside them; dumps may be Parquet."""
+"""Damaged folders do not affect those that are judged beside them; dumps may be Parquet, and damaged."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -8,29 +7,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from folders import Tale
+from no_spark import NoSpark
 from traced_story import Story
 
 from floodmark.checkers.judge.job import SparkJudge
+from floodmark.checkers.judge.layout import RunWork
+from floodmark.checkers.judge.passes import judged_by_many
 from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.read.folder import open_folder
+from floodmark.harness.parquet_dump import write_parquet
 from floodmark.harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark
-BREACHED = names.unknown_if(names.If.BREACHED)
 
 
-def as_parquet(folder: Path, node: str) -> None:
-    """The dump of this node as Parquet instead."""
+def in_parquet(folder: Path, node: str = "n2", *, alone: bool = True) -> Path:
+    """The dump of this node, as Parquet too, or instead."""
     lines = folder / "logs" / f"{node}.jsonl"
-    rows = [json.loads(line) for line in lines.read_text().splitlines()]
-    flags = ("crc_ok", "aborted")
-    names_of_columns = ("node", "partition", "offset", "epoch", "value", "crc")
-    table = pa.table(
-        {name: pa.array([row.get(name) for row in rows], None if name == "node" else pa.int64())
-         for name in names_of_columns}
-        | {name: pa.array([row.get(name) for row in rows], pa.bool_()) for name in flags}
-    )  # fmt: skip
-    pq.write_table(table, folder / "logs" / f"{node}.parquet")
-    lines.unlink()
+    copy = write_parquet(lines)
+    if alone:
+        lines.unlink()
+    return copy
+
+
+def with_zeroed_pages(copy: Path) -> None:
+    """Everything between the first four bytes and the footer, whose length precedes the last four."""
+    content = bytearray(copy.read_bytes())
+    ends = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    content[4:ends] = bytes(ends - 4)
+    copy.write_bytes(content)
 
 
 def damaged_folders(root: Path) -> dict[str, Path]:
@@ -51,17 +56,23 @@ def damaged_folders(root: Path) -> dict[str, Path]:
 
 def parquet(root: Path) -> dict[str, Path]:
     """Parquet dumps only; one file that only begins and ends as Parquet; one whose footer has one wrong bit,
-    which Parquet's reader in Java refuses."""
-    readable = Tale().acked(1, 2).send(4, 5, at=[2]).write(root / "parquet")
+    which Parquet's reader in Java refuses; offsets as doubles; pages of zeros, alone and beside the lines; no
+    values."""
+    names = ("parquet", "no-parquet", "footer", "doubles", "zeroed", "beside", "valueless")
+    folders = {name: Tale().acked(1, 2).send(4, 5, at=[2]).write(root / name) for name in names}
     for node in ("n1", "n2", "n3"):
-        as_parquet(readable, node)
-    no_parquet, footer = (Tale().acked(1, 2).write(root / name) for name in ("no-parquet", "footer"))
-    for folder in (no_parquet, footer):
-        (folder / "logs" / "n2.jsonl").unlink()
-    (no_parquet / "logs" / "n2.parquet").write_bytes(b"PAR1 is no Parquet PAR1")
-    shutil.copy(Path(__file__).with_name("footer_of_a_dump.parquet"), footer / "logs" / "n2.parquet")
-    assert pq.read_table(footer / "logs" / "n2.parquet").num_rows == 2
-    return {"parquet": readable, "no-parquet": no_parquet, "footer": footer}
+        in_parquet(folders["parquet"], node)
+    copies = {name: in_parquet(folders[name], alone=name != "beside") for name in names[1:]}
+    copies["no-parquet"].write_bytes(b"PAR1 is no Parquet PAR1")
+    shutil.copy(Path(__file__).with_name("footer_of_a_dump.parquet"), copies["footer"])
+    assert pq.read_table(copies["footer"]).num_rows == 2
+    table = pq.read_table(copies["doubles"])
+    doubles = table["offset"].cast(pa.float64())
+    pq.write_table(table.set_column(table.column_names.index("offset"), "offset", doubles), copies["doubles"])
+    pq.write_table(pq.read_table(copies["valueless"]).drop_columns(["value"]), copies["valueless"])
+    with_zeroed_pages(copies["zeroed"])
+    with_zeroed_pages(copies["beside"])
+    return folders
 
 
 def not_utf8(root: Path) -> dict[str, Path]:
@@ -78,13 +89,18 @@ def not_utf8(root: Path) -> dict[str, Path]:
     return folders
 
 
-@pytest.fixture(scope="module", name="beside")
+@pytest.fixture(scope="module", name="judged")
 def judged_in_one_call(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
     """All of these, and a readable one among them."""
-    root = tmp_path_factory.mktemp("beside")
+    root = tmp_path_factory.mktemp("judged")
     good = Tale().acked(1).send(2, 5, at=[1]).write(root / "good [1] *,{a}")
     folders = {**damaged_folders(root), "good": good, **parquet(root), **not_utf8(root)}
-    return dict(zip(folders, SparkJudge().judge(list(folders.values())), strict=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("floodmark.checkers.read.folder.PARQUET_FROM_BYTES", 0)
+        assert open_folder(folders["beside"]).dumps["n2"].name == "n2.parquet"
+        (by_many,) = judged_by_many(NoSpark(), [RunWork.of(0, open_folder(folders["beside"]))]).values()
+        verdicts = SparkJudge().judge(list(folders.values()))
+    return {**dict(zip(folders, verdicts, strict=True)), "by many": by_many}
 
 
 def lost_one(verdict: Verdict) -> bool:
@@ -92,24 +108,36 @@ def lost_one(verdict: Verdict) -> bool:
     return verdict.valid is False and found == [("lost-write", 1)]
 
 
-def test_a_damaged_folder_does_not_affect_others(beside: dict[str, Verdict]) -> None:
-    damaged = ("bare", "older", "strange", "heap", "no-parquet")
-    assert {beside[name].valid for name in damaged} == {"unknown"}
-    assert set(names.MADE) < set(beside["bare"].unknown[0].names)
-    assert lost_one(beside["good"])
+def test_a_damaged_folder_does_not_affect_others(judged: dict[str, Verdict]) -> None:
+    damaged = ("bare", "older", "strange", "heap")
+    assert {judged[name].valid for name in damaged} == {"unknown"}
+    assert set(names.MADE) < set(judged["bare"].unknown[0].names)
+    assert lost_one(judged["good"])
 
 
-def test_dumps_may_be_parquet(beside: dict[str, Verdict]) -> None:
-    """And a footer that Arrow can read is no damage."""
-    assert lost_one(beside["parquet"])
-    assert beside["parquet"].unknown == ()
-    assert beside["parquet"].counts["records"] == {"n1": 2, "n2": 2, "n3": 2}
-    assert (beside["footer"].valid, beside["footer"].counts["records"]["n2"]) == (True, 2)
+def test_dumps_may_be_parquet(judged: dict[str, Verdict]) -> None:
+    """And a footer that Arrow can read is no damage. Lines beside a damaged copy are used, by one task and by
+    many."""
+    for name in ("parquet", "footer", "beside", "by many"):
+        assert (lost_one(judged[name]), judged[name].unknown) == (True, ()), name
+        assert judged[name].counts["records"] == {"n1": 2, "n2": 2, "n3": 2}
 
 
-def test_bytes_that_are_not_utf8_make_a_line_unreadable(beside: dict[str, Verdict]) -> None:
+@pytest.mark.parametrize(("name", "reason"), [
+    ("doubles", "its column offset is of type double"), ("zeroed", ""), ("no-parquet", ""),
+    ("valueless", "it has no column value")])
+def test_a_damaged_dump_makes_only_its_own_checks_unknown(
+        judged: dict[str, Verdict], name: str, reason: str) -> None:
+    """What needs no dump of that node is judged."""
+    (unknown,) = judged[name].unknown
+    assert unknown.reason.startswith("logs/n2.parquet cannot be read: ")
+    assert reason in unknown.reason
+    assert {"diverged", "malformed-log"} <= {*unknown.names}
+    assert lost_one(judged[name])
+
+
+def test_bytes_that_are_not_utf8_make_a_line_unreadable(judged: dict[str, Verdict]) -> None:
     """It may have been another word."""
-    unknown_names = [{name for unknown in beside[folder].unknown for name in unknown.names}
-            for folder in ("clients", "brokers")]
-
-    assert unknown_names == [{*BREACHED}, {*names.OF_THE_TRACE}]
+    unknown_names = [{name for unknown in judged[folder].unknown for name in unknown.names}
+                     for folder in ("clients", "brokers")]
+    assert unknown_names == [{*names.unknown_if(names.If.BREACHED)}, {*names.OF_THE_TRACE}]

@@ -140,68 +140,79 @@ def test_runs_that_fail_only_as_a_bag_are_judged(
 
 
 @pytest.mark.spark
-def test_the_driver_fails_on_a_run(folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it opens the folder, and where it cuts the files. The file of an earlier failure is removed."""
+def test_the_driver_fails_on_a_run(
+    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it opens the folder, where it cuts the files, and where it finds that there is nothing to judge.
+    The file of an earlier failure is removed."""
     monkeypatch.setattr(job, "open_folder", failing_on({"bad"}, job.open_folder))
     monkeypatch.setattr(layout, "ranges_of", failing_on({"good-too"}, layout.ranges_of))
+    monkeypatch.setattr(verdicts, "not_judged", failing)
+    (strange := tmp_path / "strange").mkdir()
+    (strange / "run.json").write_text("{}")
     (folders[0] / ERROR_FILE).write_text("of last week")
-    answer = floodmark("check", *folders, "--allow-unknown")
+    answer = floodmark("check", *folders, strange, "--allow-unknown")
 
     assert answer.code == 4
     assert str(folders[1] / ERROR_FILE) in answer.err
     is_judged(folders[0])
-    for folder in folders[1:]:
+    for folder in (*folders[1:], strange):
         is_refused(folder, f"RuntimeError: {INJECTED}")
 
 
 @pytest.mark.spark
 def test_the_driver_fails_on_all_of_them_together_and_on_none_alone(
-    folders: list[Path], monkeypatch: pytest.MonkeyPatch
+    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where nothing can be written (both files' paths are folders), the traceback is in a temporary file."""
     whole = many_runs.bags_of
 
     def not_two(works: Sequence[Any], *more: int) -> Any:
         return failing() if len(works) > 1 else whole(works, *more)
 
     monkeypatch.setattr(many_runs, "bags_of", not_two)
-    assert floodmark("check", *folders[:2]).code == 4
-    for folder in folders[:2]:
-        is_refused(folder, f"RuntimeError: {INJECTED}")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in (ERROR_FILE, "verdict.json"):
+        (folders[1] / name).mkdir()
+    answer = floodmark("check", *folders[:2])
+    assert (answer.code, "cannot write" in answer.err) == (4, True)
+    is_refused(folders[0], f"RuntimeError: {INJECTED}")
+    [kept] = tmp_path.glob("floodmark-judge-error-*.txt")
+    assert str(kept) in answer.err
+    assert INJECTED in kept.read_text()
 
 
-def killed_by(act: Callable[[], object]) -> Callable[[Any], Any]:
-    """A task's work, which does this to the worker that gets the bad run. Spark sends it by value."""
+def ended_by(act: Callable[[str], object]) -> Callable[[Any], Any]:
+    """A task's work, which does this for each run that it gets, by its name. Spark sends it by value."""
 
     def judged(bag: Any) -> Any:
         from floodmark.checkers.judge import passes
 
-        if any(work.folder.path.name == "bad" for work in bag):
-            act()
+        for work in bag:
+            act(work.folder.path.name)
         return [*passes.judged_bag(bag).items()]
 
     return judged
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("killed", [True, False])
-def test_a_task_ends_when_memory_runs_out(
-    folders: list[Path], monkeypatch: pytest.MonkeyPatch, *, killed: bool
-) -> None:
+def test_a_task_ends_when_memory_runs_out(folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """By the kernel, or by itself."""
 
-    def end() -> None:
+    def end(run: str) -> None:
         import os
         import signal
 
-        if killed:
+        if run == "bad":
             os.kill(os.getpid(), signal.SIGKILL)
-        raise MemoryError("of this task")
+        if run == "good-too":
+            raise MemoryError("of this task")
 
-    monkeypatch.setattr(many_runs, "judged_bag", killed_by(end))
+    monkeypatch.setattr(many_runs, "judged_bag", ended_by(end))
     assert floodmark("check", *folders).code == 4
-    is_refused(folders[1], "Python worker exited unexpectedly" if killed else "MemoryError: of this task")
     is_judged(folders[0])
-    is_judged(folders[2])
+    is_refused(folders[1], "Python worker exited unexpectedly")
+    is_refused(folders[2], "MemoryError: of this task")
 
 
 @pytest.mark.spark
@@ -233,48 +244,17 @@ def test_a_jvm_that_dies_fails_only_the_run_that_kills_it(
 ) -> None:
     """Another run of the call is judged by a later JVM."""
 
-    def kill_the_jvm() -> None:
+    def kill_the_jvm(run: str) -> None:
         import os
         import signal
 
+        if run != "bad":
+            return
         daemon = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(daemon, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(many_runs, "judged_bag", killed_by(kill_the_jvm))
+    monkeypatch.setattr(many_runs, "judged_bag", ended_by(kill_the_jvm))
     assert floodmark("check", *folders[:2]).code == 4
     is_judged(folders[0])
     is_refused(folders[1], "", beginning="the judge failed: Spark's JVM died: ")
-
-
-# -- what is no run, and what cannot be written -------------------------------------------------------------
-
-
-@pytest.mark.spark
-def test_a_folder_that_is_not_to_be_judged_fails_alone(
-    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Spark does not get it."""
-    (strange := tmp_path / "strange").mkdir()
-    (strange / "run.json").write_text("{}")
-    monkeypatch.setattr(verdicts, "not_judged", failing)
-    assert floodmark("check", folders[0], strange).code == 4
-    is_judged(folders[0])
-    is_refused(strange, f"RuntimeError: {INJECTED}")
-
-
-@pytest.mark.spark
-def test_where_nothing_can_be_written_the_traceback_is_in_a_temporary_file(
-    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both files' paths are folders."""
-    (folders[0] / ERROR_FILE).mkdir()
-    (folders[0] / "verdict.json").mkdir()
-    monkeypatch.setattr(many_runs, "bags_of", failing)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    answer = floodmark("check", folders[0])
-    [kept] = tmp_path.glob("floodmark-judge-error-*.txt")
-    assert answer.code == 4
-    assert str(kept) in answer.err
-    assert INJECTED in kept.read_text()
-    assert "cannot write" in answer.err

@@ -1,0 +1,94 @@
+"""What `import jepsen` makes of a history: the ops of jepsen.txt, and below `--` what is in the folder.
+
+An op is `[PROCESS] TYPE F VALUE`, then other fields as they stand; `sent VALUE@OFFSET`, `polled READS` and
+`assigned KEYS` are an invocation and its ok completion. What begins with `{` is EDN, and `options` are those
+of the command. An op of the folder has its items as PARTITION:VALUE@OFFSET, the line it was, the time where
+that is not its line's, and its fault; then come the lines that the history should have, and what was left out
+or changed.
+`pytest --rewrite` writes what now comes out: then read the diff.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jepsen_text import Imported, imported
+
+from floodmark.harness.op import Op
+
+FILE = Path(__file__).parent / "jepsen.txt"
+CASES = {title: rest.split("--\n") for title, _, rest in (
+    part.partition("\n") for part in FILE.read_text().removeprefix("== ").split("\n== "))}
+
+
+def ops_of(line: str) -> Iterator[str]:
+    process, word, value = re.fullmatch(r"(\d+ |:\w+ |)(\w+) (.*)", line).groups()  # type: ignore[union-attr]
+    given = f":process {process.strip() or 0}"
+    value, comma, more = value.partition(", :")
+    match word:
+        case "sent":
+            sent, _, offset = value.partition("@")
+            yield f"{given}, :type :invoke, :f :send, :value [[:send 0 {sent}]]"
+            yield f"{given}, :type :ok, :f :send, :value [[:send 0 [{offset} {sent}]]]"
+        case "polled":
+            yield f"{given}, :type :invoke, :f :poll, :value [[:poll]]"
+            yield f"{given}, :type :ok, :f :poll, :value [[:poll {value}]]{comma}{more}"
+        case "assigned" | "subscribed":
+            f = {"assigned": "assign", "subscribed": "subscribe"}[word]
+            yield from (f"{given}, :type :{kind}, :f :{f}, :value {value}{comma}{more}"
+                        for kind in ("invoke", "ok"))
+        case _:
+            f, _, value = value.partition(" ")
+            yield f"{given}, :type :{word}, :f :{f}" + (f", :value {value}{comma}{more}" if value else "")
+
+
+def op_text(op: Op, at: int) -> str:
+    items = [f"{one.partition}:{one.value}" + ("" if one.offset is None else f"@{one.offset}")
+             for one in (*(op.sends or ()), *(op.reads or ()))]
+    keys = [f"of {' '.join(map(str, op.partitions))}"] if op.partitions is not None else []
+    late = [f"at {op.time / 1000:g}"] if op.time != at * 1000 else []
+    fault = [json.dumps(op.fault)] if op.fault else []
+    return " ".join(filter(None, (
+        f"{op.process}", op.type.value, op.f, *keys, *items, op.error, *late, *fault)))
+
+
+def told(run: Imported, numbers: list[int]) -> Iterator[str]:
+    for op, at in zip(run.ops, numbers, strict=True):
+        yield op_text(op, at)
+    about, origin = run.about, run.origin
+    topics = {number: one["topic"] for number, one in about["partitions"].items() if one["topic"] != number}
+    if topics:
+        yield "keys: " + ", ".join(f"{number} is {topic}" for number, topic in topics.items())
+    if about["history_lines"] != len(run.ops):
+        yield f"lines: {about['history_lines']}"
+    if about["nodes"]:
+        yield f"nodes: {' '.join(about['nodes'])}"
+    if origin["odd_values"]:
+        yield from (run.folder / origin["odd_values"]).read_text().splitlines()
+    for what in ("left_out", "changed"):
+        yield from (f"{what}: {count} x {label}" for label, count in origin[what].items())
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_what_is_made_of_a_history(title: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    given, *written = CASES[title]
+    options: dict[str, list[str]] = {}
+    lines = list[str]()
+    for line in given.splitlines():
+        if line.startswith("options "):
+            options = {key: [value] for key, value in (one.split("=") for one in line.split()[1:])}
+        elif not line.startswith("#"):
+            lines += [line] if line.startswith("{") else ops_of(line)
+    text = "\n".join(line if line.startswith("{") else f"{{:index {at}, :time {at * 1000}, {line}}}"
+                     for at, line in enumerate(lines))
+    run = imported(tmp_path, text, **options)
+    numbers = [run.line(index).get("jepsen", index) for index in range(len(run.ops))]
+    now = "".join(f"{line}\n" for line in told(run, numbers))
+    if request.config.getoption("--rewrite"):
+        CASES[title] = [given, now]
+        FILE.write_text("".join(f"== {name}\n" + "--\n".join(part.strip() + "\n" for part in parts)
+                                for name, parts in CASES.items()))
+        written = [now]
+    assert [part.strip() for part in written] == [now.strip()]

@@ -10,6 +10,7 @@ import orjson
 from floodmark.harness.campaign.ledger import Ledger, Night, save, with_findings
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import DATABASE, State, state_of
+from floodmark.harness.commands.campaign_run import with_gates
 from floodmark.harness.report.night import Results, results_of
 from floodmark.harness.spec import RunSpec
 
@@ -63,12 +64,18 @@ def nights() -> Iterator[tuple[str, State, Ledger]]:
     at(early, 100.0).end_session("the disk is full: make room", early=True)
     yield "new, stuck, unknown and not made", night(
         (CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CRASH, "invalid", (LOST,)),
-        (CUT, "stuck", (HUNG,)), (CUT, "unknown", ()), (CUT, "not made", ())), Ledger()
+        (CUT, "stuck", (HUNG,)), (CUT, "unknown", ()), (CUT, "failed in the harness", ()),
+        (CUT, "not made", ()), judged={"why": "the trace has a broken line"}), Ledger()
+    gates = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0, "min_acked": 100.0}
+    measured = {"kind": "valid", "acked": 99, "measures": {"max_unavailable_s": 12.34, "max_recovery_s": 0.5}}
+    yield "gates are broken", night((CRASH, "gate", ()), judged={
+        "gates": with_gates(measured, gates, CRASH)["gates"]}), Ledger()
     yield "seen before, known, permitted; of another system", night(
         (CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)), (CUT, "valid", (ALLOWED,))), known
     yield "all that was known is gone", night((CRASH, "valid", ())), before
     yield "nothing", night((CRASH, "valid", ())), Ledger()
     yield "no run was made", night(), Ledger()
+    yield "no run was made yet", night((CRASH, "not made", ()), why=None), Ledger()
     yield "ended early", early, Ledger()
 
 

@@ -1,15 +1,17 @@
-"""A campaign's plan: what it accepts, what it refuses and at which line; the order of runs."""
+"""A campaign's plan: what it accepts, what it refuses and at which line; the order of runs; its gates."""
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import floodmark
 from golden_text import answered_as_written
 
+from floodmark.harness import catalog
 from floodmark.harness.campaign.plan import (
     PRESETS,
     SEEDS,
@@ -23,6 +25,8 @@ from floodmark.harness.campaign.plan import (
     read,
     seed_of,
 )
+from floodmark.harness.commands.campaign_judge import figures
+from floodmark.harness.commands.campaign_run import with_gates
 from floodmark.harness.errors import UsageError
 from floodmark.harness.spec import RunSpec
 
@@ -178,3 +182,41 @@ def test_an_exception_agrees_by_all_its_keys_whatever_their_form(exception: str)
 def test_a_quantity_beyond_all_numbers_is_none(line: str) -> None:
     with pytest.raises(UsageError, match=r"plan.toml:1: .* is not a (size|time)"):
         read(line, "plan.toml")
+
+
+# -- gates --------------------------------------------------------------------------------------------------
+
+GATES = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0, "min_acked": 100.0}
+KIP_320, SCENARIO = RunSpec(rules="kip-320"), RunSpec(rules="kip-320", scenario="double-failover")
+
+
+@pytest.mark.parametrize(("case", "changes", "kind", "broken"), [
+    (KIP_320, {}, "valid", []),  # exactly at the limits
+    (KIP_320, {"acked": 99}, "gate", ["min_acked"]),
+    (KIP_320, {"measures": {"max_unavailable_s": 10.001}}, "gate", ["max_unavailable_s"]),
+    (KIP_320, {"measures": {"max_recovery_s": 2.001}}, "gate", ["max_recovery_s"]),
+    (KIP_320, {"acked": 0, "measures": {"max_unavailable_s": 11, "max_recovery_s": 3}}, "gate", [*GATES]),
+    (KIP_320, {"measures": {"max_unavailable_s": None, "max_recovery_s": None}}, "valid", []),  # no fault
+    (KIP_320, {"kind": "invalid", "acked": 99}, "invalid", ["min_acked"]),
+    # Nothing was acked because nothing was judged, or the run ended early: that is 4, and not 1.
+    *((KIP_320, {"kind": kind, "acked": 0, "harness": True}, kind, [])
+      for kind in ("failed in the harness", "interrupted")),
+    (SCENARIO, {"acked": 1}, "valid", []),  # its load is not asked for
+], ids=repr)
+def test_a_valid_run_that_breaks_a_gate_is_of_the_kind_gate(
+        case: RunSpec, changes: Mapping[str, Any], kind: str, broken: list[str]) -> None:
+    answer = {"kind": "valid", "acked": 100, **changes,
+              "measures": {"max_unavailable_s": 10.0, "max_recovery_s": 2.0, **changes.get("measures", {})}}
+    found = with_gates(answer, GATES, case)
+    assert (found["kind"], [row["gate"] for row in found["gates"]]) == (kind, broken)
+
+
+def test_a_run_that_could_not_be_measured_is_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails(folders: object) -> None:
+        raise RuntimeError("the JVM is gone\nat some line")
+
+    monkeypatch.setattr(catalog, "measure", fails)
+    (unmeasured,) = figures([tmp_path])
+    assert unmeasured == {"unmeasured": "RuntimeError: the JVM is gone"}
+    for gates, kind in ((GATES, "unknown"), ({"min_acked": 100.0}, "valid"), ({}, "valid")):
+        assert with_gates({"kind": "valid", "acked": 100, **unmeasured}, gates, KIP_320)["kind"] == kind

@@ -74,17 +74,6 @@ def test_a_report_has_failures_exactly_if_the_exit_code_is_not_0(first: str, sec
     assert (failed > 0) == (night_results.exit_code != 0)
 
 
-def test_a_campaign_without_a_run_exits_4_once_it_has_ended() -> None:
-    assert not results(night((CRASH, "not made", ()), why=None)).trouble
-    assert not results(night(why=None)).trouble
-    state = night()
-    assert results(state).exit_code == 4
-    assert outcome(cases(results(state))["floodmark.campaign: the campaign came to its end"]) == (
-        "error", "no run was made (the time is over)")
-    assert outcome(cases(results(night((CRASH, "valid", ()))))[
-        "floodmark.campaign: the campaign came to its end"])[0] is None
-
-
 # -- the page -----------------------------------------------------------------------------------------------
 
 
@@ -133,14 +122,3 @@ def test_a_report_that_cannot_be_written_is_no_success(
     (tmp_path / "file").touch()
     assert campaign.resume_campaign(folder, junit_file=tmp_path / "file" / "junit.xml") == 4
     assert "junit.xml" in capsys.readouterr().err
-
-
-REASON = "the trace has a broken line"
-
-
-@pytest.mark.parametrize("kind", ["unknown", "failed in the harness", "stuck"])
-def test_a_run_without_a_violation_gives_its_reason_in_every_report(kind: str) -> None:
-    night_results = results(night((CRASH, kind, (HUNG,) if kind == "stuck" else ()), judged={"why": REASON}))
-    pages = (night_markdown(night_results).decode(), night_junit(night_results, NOW).decode())
-    for report in (summary(night_results), *pages):
-        assert REASON in report

@@ -1,52 +1,16 @@
 """The judge's output: verdict.json, explanations, sentences of findings, and the error without Java."""
 
-import json
 from pathlib import Path
 
 import finding_tables
 import pytest
 
-from floodmark.checkers.judge import report
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.laws.permits import PERMITTED_BY
 from floodmark.checkers.spark import session
 from floodmark.checkers.text import explain
 from floodmark.checkers.text.words import text_of
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.verdict import Finding, Unknown, Verdict
-
-EXAMPLE = {"partition": 0, "offset": 5, "value": 17, "how": "gone", "ops": [0, 1], "text": "It was acked."}
-VERDICT = Verdict(
-    valid=False,
-    findings=(
-        Finding(name="lost-write", klass="bug", permitted_by=None, count=7, examples=(EXAMPLE,) * 5),
-        Finding(name="duplicate", klass="permitted", permitted_by="retries", count=1, examples=(EXAMPLE,)),
-    ),
-    unknown=(Unknown(names=("unseen",), reason="no final reads of partition 0"),),
-    counts={"ops": 5, "ok": 2, "fail": 0, "info": 0, "acked": 1, "torn": 0, "records": {"n1": 6}},
-    timings_s={"spark_start": 4.1},
-)
-
-
-def test_verdict_json_has_the_format_s_keys(tmp_path: Path) -> None:
-    """And no temporary file is left beside it."""
-    report.write_verdict(tmp_path, VERDICT)
-
-    written = json.loads((tmp_path / "verdict.json").read_text())
-    assert [path.name for path in tmp_path.iterdir()] == ["verdict.json"]
-    assert {"format", "valid", "findings", "unknown", "not_made", "counts", "timings_s"} == set(written)
-    assert (
-        written["format"],
-        written["valid"],
-        written["unknown"][0],
-    ) == (1, False, {"names": ["unseen"], "reason": "no final reads of partition 0"})
-    assert (written["findings"][0]) == {
-        "name": "lost-write",
-        "class": "bug",
-        "permitted_by": None,
-        "count": 7,
-        "examples": [EXAMPLE] * 5,
-    }
 
 
 def test_every_finding_that_is_made_is_explained() -> None:
@@ -130,25 +94,6 @@ def test_every_finding_has_a_sentence(name: str) -> None:
 
         assert ("n2" if name == names.BROKER_DIED else "3") in text  # the node, else the partition
         assert text.endswith(".")
-
-
-def test_without_java_the_message_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """No traceback: a FloodmarkError with the package's name."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    with pytest.raises(FloodmarkError, match="openjdk-17"):
-        session.find_java()
-
-
-def test_a_java_home_without_java_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The error names the path."""
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-
-    with pytest.raises(FloodmarkError, match=str(tmp_path)):
-        session.find_java()
 
 
 @pytest.mark.parametrize(

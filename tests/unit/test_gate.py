@@ -179,12 +179,6 @@ def test_the_worst_of_any_set_of_codes_masks_no_failure() -> None:
     assert worst([]) == EXIT_VALID
 
 
-def saved(folder: Path, **about: object) -> Path:
-    folder.mkdir()
-    (folder / "run.json").write_text(json.dumps({"format": 1, "nodes": ["n1"], "ended": "done", **about}))
-    return folder
-
-
 # -- the options --------------------------------------------------------------------------------------------
 
 
@@ -211,14 +205,6 @@ def test_run_and_check_go_through_the_same_gate_and_rejudge_writes_no_reports(
     assert gates["run"] == gates["check"] == pipeline.Gate(
         policy=policy, json_file=Path("all"), junit_file=Path("junit.xml"), markdown_file=Path("summary.md"))
     assert gates["rejudge"] == pipeline.Gate(policy=policy, json_file=Path("all"))
-
-
-@pytest.mark.parametrize("words", [
-    ("check", "histories/golden/*"), ("rejudge", "histories/golden/*")], ids=" ".join)
-def test_invalid_arguments_are_a_usage_error_before_any_work(here: Path, words: tuple[str, ...]) -> None:
-    answer = floodmark(*words)
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("floodmark: ")
 
 
 def test_a_name_that_was_withdrawn_may_still_be_allowed() -> None:

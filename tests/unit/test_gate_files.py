@@ -278,15 +278,6 @@ def test_a_report_that_cannot_be_written_fails_the_harness_and_keeps_the_other(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "runs", "summary.md"]
 
 
-def test_a_verdict_that_cannot_be_saved_is_an_error_of_that_run(runs: Path, tmp_path: Path) -> None:
-    (runs / "valid" / "verdict.json").mkdir()
-    assert check.check_folders([runs / "valid", runs / "permitted"],
-                               gate(junit_file=tmp_path / "junit.xml")) == 4
-    cases = cases_of((tmp_path / "junit.xml").read_bytes())
-    assert outcome_in(cases["valid"]) == ("error", "harness")
-    assert outcome_in(cases["permitted"]) is None
-
-
 def test_files_are_written_before_anything_is_printed(
         runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`floodmark check ... | head` gets its report too."""

@@ -226,20 +226,26 @@ async def canned_broker() -> AsyncIterator[CannedBroker]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@asynccontextmanager
+async def talking(**changes: Any) -> AsyncIterator[tuple[CannedBroker, Client]]:
+    """A broker and a client of it. Partition 7 of the history is partition 0 of the topic."""
+    async with canned_broker() as broker:
+        settings = ClientSettings(**{
+            "run_id": RUN, "keys": {7: (TOPIC, 0)}, "pause_s": (0.0, 0.0), "request_timeout_s": 5.0,
+            **changes})
+        client = Client(settings, lambda: {node: ("127.0.0.1", port) for node, port in {
+            "n1": broker.port, **broker.beside}.items()}, Random(1))
+        try:
+            yield broker, client
+        finally:
+            await client.close()
+
+
 def run_story(story: Callable[[CannedBroker, Client], Awaitable[Any]], **changes: Any) -> Any:
-    """What the story returns, told with a broker and a client of it. Partition 7 of the history is
-    partition 0 of the topic."""
+    """What the story returns, told with these."""
     async def run() -> Any:
-        async with canned_broker() as broker:
-            settings = ClientSettings(**{
-                "run_id": RUN, "keys": {7: (TOPIC, 0)}, "pause_s": (0.0, 0.0), "request_timeout_s": 5.0,
-                **changes})
-            client = Client(settings, lambda: {node: ("127.0.0.1", port) for node, port in {
-                "n1": broker.port, **broker.beside}.items()}, Random(1))
-            try:
-                return await story(broker, client)
-            finally:
-                await client.close()
+        async with talking(**changes) as (broker, client):
+            return await story(broker, client)
 
     return asyncio.run(run())
 

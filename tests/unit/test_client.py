@@ -1,7 +1,8 @@
 """The client of record and a broker of canned answers on a real socket: requests and outcomes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from canned_broker import (
     Produced,
     run_story,
     stamped,
+    talking,
 )
 from canned_broker import canned_broker as canned
 
@@ -35,8 +37,8 @@ Answers = list[Fetched | Act]
 
 # -- sends --------------------------------------------------------------------------------------------------
 
-def test_an_acked_send_is_ok_with_its_offsets_and_the_request_has_its_values() -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
+async def test_an_acked_send_is_ok_with_its_offsets_and_the_request_has_its_values() -> None:
+    async with talking() as (broker, client):
         broker.produce = [Produced(base_offset=40)]
         outcome = await client.send(SENDS)
         [request] = broker.of(PRODUCE)
@@ -48,8 +50,6 @@ def test_an_acked_send_is_ok_with_its_offsets_and_the_request_has_its_values() -
         assert (outcome.type, [(send.partition, send.value, send.offset) for send in outcome.sends]) == (
             Type.OK, [(7, 17, 40), (7, 18, 41)])
 
-    run_story(story)
-
 
 @pytest.mark.parametrize(("answer", "expected"), [
     (Produced(error=6, base_offset=-1), Type.FAIL),
@@ -57,18 +57,16 @@ def test_an_acked_send_is_ok_with_its_offsets_and_the_request_has_its_values() -
     (Act.DROP, Type.INFO),
     (Act.GARBAGE, Type.INFO),
 ])
-def test_a_send_is_attempted_once_whatever_the_answer(answer: Produced | Act, expected: Type) -> None:
+async def test_a_send_is_attempted_once_whatever_the_answer(answer: Produced | Act, expected: Type) -> None:
     """What each error proves: test_classify.py."""
-    async def story(broker: CannedBroker, client: Client) -> None:
+    async with talking() as (broker, client):
         broker.produce = [answer]
         assert (await client.send(SENDS)).type is expected
         assert len(broker.of(PRODUCE)) == 1
 
-    run_story(story)
 
-
-def test_a_send_without_an_answer_in_time_is_info_and_its_connection_is_given_up() -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
+async def test_a_send_without_an_answer_in_time_is_info_and_its_connection_is_given_up() -> None:
+    async with talking(request_timeout_s=0.2) as (broker, client):
         broker.produce = [Act.STALL, Produced(base_offset=3)]
         outcome = await client.send(SENDS)
         assert (outcome.type, outcome.error) == (Type.INFO, "TIMEOUT")
@@ -76,15 +74,17 @@ def test_a_send_without_an_answer_in_time_is_info_and_its_connection_is_given_up
         assert (await client.send(SENDS)).type is Type.OK
         assert broker.connections > before
 
-    run_story(story, request_timeout_s=0.2)
-
 
 @pytest.mark.parametrize(("trouble", "error"), [
     ("a proxy before a dead broker", "CONNECTION"), ("a closed port", "CONNECTION"),
     ("no leader", "LEADER_NOT_AVAILABLE"), ("no batches of format 2", "UNSUPPORTED_VERSION")])
-def test_where_nothing_can_be_sent_it_is_a_definite_failure(trouble: str, error: str) -> None:
+async def test_where_nothing_can_be_sent_it_is_a_definite_failure(trouble: str, error: str) -> None:
     """A proxy accepts, and closes before the handshake. Metadata is requested once per op."""
-    async def story(broker: CannedBroker, client: Client) -> None:
+    async def outcome_of(client: Client) -> tuple[Type, str | None]:
+        outcome = await client.send(SENDS)
+        return outcome.type, outcome.error
+
+    async with talking() as (broker, client):
         async with canned() as dead:
             dead.greets = False
             if trouble == "no leader":
@@ -99,41 +99,30 @@ def test_where_nothing_can_be_sent_it_is_a_definite_failure(trouble: str, error:
         assert broker.of(PRODUCE) == dead.of(PRODUCE) == []
         assert trouble != "no leader" or len(broker.of(METADATA)) == 2
 
-    async def outcome_of(client: Client) -> tuple[Type, str | None]:
-        outcome = await client.send(SENDS)
-        return outcome.type, outcome.error
 
-    run_story(story)
-
-
-def test_after_a_refusal_metadata_is_requested_again_and_the_new_leader_gets_the_next_send() -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
-        async with canned() as other:
-            broker.ports = {2: other.port}
-            other.ports = {1: broker.port, 2: other.port}
-            broker.metadata = [Led(leader=1, epoch=4), Led(leader=2, epoch=5)]
-            other.metadata = [Led(leader=2, epoch=5)]
-            broker.produce = [Produced(error=6, base_offset=-1)]
-            assert [(await client.send(SENDS)).type for _ in range(2)] == [Type.FAIL, Type.OK]
-            assert len(other.of(PRODUCE)) == 1
-
-    run_story(story)
+async def test_after_a_refusal_metadata_is_requested_again_and_the_new_leader_gets_the_next_send() -> None:
+    async with talking() as (broker, client), canned() as other:
+        broker.ports = {2: other.port}
+        other.ports = {1: broker.port, 2: other.port}
+        broker.metadata = [Led(leader=1, epoch=4), Led(leader=2, epoch=5)]
+        other.metadata = [Led(leader=2, epoch=5)]
+        broker.produce = [Produced(error=6, base_offset=-1)]
+        assert [(await client.send(SENDS)).type for _ in range(2)] == [Type.FAIL, Type.OK]
+        assert len(other.of(PRODUCE)) == 1
 
 
-def test_a_lower_leader_epoch_than_seen_is_never_followed() -> None:
+async def test_a_lower_leader_epoch_than_seen_is_never_followed() -> None:
     """A broker with old metadata cannot send a process back to a zombie leader."""
-    async def story(broker: CannedBroker, client: Client) -> None:
+    async with talking() as (broker, client):
         broker.metadata = [Led(leader=1, epoch=5), Led(leader=1, epoch=4)]
         broker.produce = [Produced(error=6, base_offset=-1)]
         assert [(await client.send(SENDS)).error for _ in range(2)] == [
             "NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE"]
         assert len(broker.of(PRODUCE)) == 1
 
-    run_story(story)
 
-
-def test_a_send_with_acks_0_is_never_answered_and_is_info() -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
+async def test_a_send_with_acks_0_is_never_answered_and_is_info() -> None:
+    async with talking(acks='0') as (broker, client):
         outcome = await client.send(SENDS)
         await client.close()
         async with asyncio.timeout(5):
@@ -141,11 +130,9 @@ def test_a_send_with_acks_0_is_never_answered_and_is_info() -> None:
                 await asyncio.sleep(0)
         assert (broker.of(PRODUCE)[0].acks, outcome.type, outcome.error) == (0, Type.INFO, None)
 
-    run_story(story, acks="0")
 
-
-def test_an_older_broker_gets_requests_in_versions_it_serves() -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
+async def test_an_older_broker_gets_requests_in_versions_it_serves() -> None:
+    async with talking() as (broker, client):
         broker.served = {PRODUCE: (0, 5), FETCH: (0, 6), LIST_OFFSETS: (0, 2), METADATA: (0, 4)}
         broker.produce, broker.ends = [Produced(base_offset=2)], [Ended(offset=9)]
         broker.fetch = [Fetched(records=stamped([17], 0, 0))]
@@ -155,8 +142,6 @@ def test_an_older_broker_gets_requests_in_versions_it_serves() -> None:
         assert (await client.list_offsets([7])).offsets == (LogOffset(7, 9),)
         assert [(api, version) for api, version, _ in broker.asked] == [
             (METADATA, 4), (PRODUCE, 5), (FETCH, 6), (LIST_OFFSETS, 2)]
-
-    run_story(story)
 
 
 # -- reads --------------------------------------------------------------------------------------------------
@@ -232,13 +217,13 @@ def damaged(data: bytes, at: int, byte: int) -> bytes:
 
 
 @pytest.mark.parametrize(("at", "byte", "why"), [(-1, 0xEE, "checksum"), (16, 9, "magic"), (11, 3, "length")])
-def test_a_first_batch_that_cannot_be_read_is_tried_three_times_and_then_passed(
+async def test_a_first_batch_that_cannot_be_read_is_tried_three_times_and_then_passed(
         at: int, byte: int, why: str) -> None:
     """On new connections. Only the batch's length leads to the one behind it: a wrong one leads nowhere."""
     first = stamped([10, 11], 0, 0)
     first = damaged(first, at % len(first), byte)
 
-    async def story(broker: CannedBroker, client: Client) -> None:
+    async with talking() as (broker, client):
         broker.fetch = [Fetched(hw=3, records=first + stamped([12], 2, 0))] * 3 + [
             Fetched(hw=3, records=stamped([12], 2, 0))]
         client.assign([7])
@@ -253,8 +238,6 @@ def test_a_first_batch_that_cannot_be_read_is_tried_three_times_and_then_passed(
         assert [read.value for read in outcome.reads] == [12]
         offsets = [request.topics[0].partitions[0].fetch_offset for request in broker.of(FETCH)]
         assert offsets == [0, 0, 0, 0 if why == "length" else 2]
-
-    run_story(story)
 
 
 def test_a_later_batch_that_cannot_be_read_hides_none_before_it_and_a_good_answer_in_between_is_no_damage(
@@ -275,9 +258,9 @@ def test_a_later_batch_that_cannot_be_read_hides_none_before_it_and_a_good_answe
 
 
 @pytest.mark.parametrize("starts", [False, True])
-def test_list_offsets_sends_the_epoch_and_is_ok_only_if_answered(starts: bool) -> None:
+async def test_list_offsets_sends_the_epoch_and_is_ok_only_if_answered(starts: bool) -> None:
     """The beginnings too, where the settings say so; those that no broker tells are left out."""
-    async def story(broker: CannedBroker, client: Client) -> None:
+    async with talking(lists_starts=starts) as (broker, client):
         broker.metadata = [Led(epoch=3)]
         first = [Ended(offset=4)] if starts else []
         unknown = Ended(error=78, offset=-1)
@@ -292,36 +275,30 @@ def test_list_offsets_sends_the_epoch_and_is_ok_only_if_answered(starts: bool) -
         assert {one.current_leader_epoch for one in requested} == {3}
         assert [one.timestamp for one in requested] == [-1, -1, -2, -1, -2] if starts else [-1, -1, -1]
 
-    run_story(story, lists_starts=starts)
-
 
 # -- scripted requests to a given node, whoever leads ----------------------------------------------------
 
 
-def to_n2(story: Callable[[CannedBroker, Client], Awaitable[None]]) -> None:
+@asynccontextmanager
+async def asking_n2() -> AsyncIterator[tuple[CannedBroker, Client]]:
     """n1 leads, according to its metadata, and is asked nothing; n2 gets the requests."""
-    async def told(leader: CannedBroker, client: Client) -> None:
-        async with canned() as target:
-            leader.beside = {"n2": target.port}
-            await story(target, client)
-            assert leader.asked == []
-
-    run_story(told)
+    async with talking() as (leader, client), canned() as target:
+        leader.beside = {"n2": target.port}
+        yield target, client
+        assert leader.asked == []
 
 
-def test_a_send_to_a_given_node_goes_there_once_and_is_classified_as_usual() -> None:
+async def test_a_send_to_a_given_node_goes_there_once_and_is_classified_as_usual() -> None:
     """No metadata is requested: that is how a stale client behaves."""
-    async def story(target: CannedBroker, client: Client) -> None:
+    async with asking_n2() as (target, client):
         target.produce = [Produced(error=6, base_offset=4)]
         assert (await client.send(SENDS, node="n2", acks="1")).type is Type.INFO
         assert [(api, request.acks) for api, _, request in target.asked] == [(PRODUCE, 1)]
 
-    to_n2(story)
 
-
-def test_reads_from_a_given_node_begin_at_the_offset_of_the_seek() -> None:
+async def test_reads_from_a_given_node_begin_at_the_offset_of_the_seek() -> None:
     """Without a leader epoch, because none was fetched: a zombie answers."""
-    async def story(target: CannedBroker, client: Client) -> None:
+    async with asking_n2() as (target, client):
         client.assign([7])
         client.seek([7], 5)
         await client.poll(node="n2")
@@ -332,14 +309,12 @@ def test_reads_from_a_given_node_begin_at_the_offset_of_the_seek() -> None:
         assert (partition.fetch_offset, partition.current_leader_epoch) == (5, -1)
         assert listed.topics[0].partitions[0].current_leader_epoch == -1
 
-    to_n2(story)
-
 
 @pytest.mark.parametrize("reads", [False, True])
-def test_an_end_offset_by_an_old_leader_is_none_after_a_later_epoch(reads: bool) -> None:
+async def test_an_end_offset_by_an_old_leader_is_none_after_a_later_epoch(reads: bool) -> None:
     """Of records, or of another answer: a leader that was deposed, and does not know it, tells of an earlier
     time. One of the same epoch, or a later one, counts."""
-    async def story(target: CannedBroker, client: Client) -> None:
+    async with asking_n2() as (target, client):
         target.fetch, client_epoch = [Fetched(records=stamped([10], 0, 2), hw=1)], 0 if reads else 2
         target.ends = [Ended(offset=9, epoch=client_epoch), Ended(offset=3, epoch=1),
                        Ended(offset=9, epoch=2), Ended(offset=8, epoch=3)]
@@ -352,39 +327,32 @@ def test_an_end_offset_by_an_old_leader_is_none_after_a_later_epoch(reads: bool)
             Type.FAIL if reads else Type.OK, Type.FAIL, Type.OK, Type.OK]
         assert (found[1].error, found[3].offsets) == ("UNKNOWN_LEADER_EPOCH", (LogOffset(7, 8, 3),))
 
-    to_n2(story)
 
-
-def test_patience_raises_the_time_outs_of_client_and_broker() -> None:
+async def test_patience_raises_the_time_outs_of_client_and_broker() -> None:
     """The answer may come long after the usual time-out, and the broker waits as much longer."""
-    async def story(broker: CannedBroker, client: Client) -> None:
+    async with talking(request_timeout_s=0.05, produce_timeout_ms=40) as (broker, client):
         broker.produce = [Act.STALL, Produced(base_offset=2)]
         short = await client.send(SENDS)
         long = await client.send(SENDS, patience_s=7.05)
         assert (short.type, short.error, long.type) == (Type.INFO, "TIMEOUT", Type.OK)
         assert [request.timeout_ms for request in broker.of(PRODUCE)] == [40, 7040]
 
-    run_story(story, request_timeout_s=0.05, produce_timeout_ms=40)
-
 
 @pytest.mark.parametrize(("run_acks", "send_acks", "expected"), [
     ("all", None, Type.OK), ("all", "all", Type.OK), ("all", "1", Type.INFO), ("1", "1", Type.OK),
     ("1", "all", Type.OK), ("all", "0", Type.INFO),
 ])
-def test_an_ack_that_means_less_than_the_guarantees_of_the_run_is_no_ok(
+async def test_an_ack_that_means_less_than_the_guarantees_of_the_run_is_no_ok(
         run_acks: str, send_acks: str | None, expected: Type) -> None:
     """The judge assumes that every ok of a run has its guarantees."""
-    async def story() -> None:
-        async with canned() as broker:
-            def addresses() -> dict[str, tuple[str, int]]:
-                return {"n2": ("127.0.0.1", broker.port)}
+    async with canned() as broker:
+        def addresses() -> dict[str, tuple[str, int]]:
+            return {"n2": ("127.0.0.1", broker.port)}
 
-            session = LogSession(WorkloadSettings(
-                run_id=RUN, seed=1, addresses=addresses, acks=run_acks, concurrency=1, first_value=0,
-                clients=wire_clients(addresses),
-                partitions=(PartitionSpec(key=7, topic=TOPIC, partition=0, replicas=("n2",)),)), 3)
-            outcome = await session.apply(Intent(f="send", sends=SENDS, node="n2", acks=send_acks))
-            await session.close()
-            assert outcome.type is expected
-
-    asyncio.run(story())
+        session = LogSession(WorkloadSettings(
+            run_id=RUN, seed=1, addresses=addresses, acks=run_acks, concurrency=1, first_value=0,
+            clients=wire_clients(addresses),
+            partitions=(PartitionSpec(key=7, topic=TOPIC, partition=0, replicas=("n2",)),)), 3)
+        outcome = await session.apply(Intent(f="send", sends=SENDS, node="n2", acks=send_acks))
+        await session.close()
+        assert outcome.type is expected

@@ -264,108 +264,84 @@ def net(lab: FakeLab) -> Rules:
     return Rules(lab)  # type: ignore[arg-type]
 
 
-def test_a_failed_load_is_reported_and_retried(lab: FakeLab, net: Rules) -> None:
+async def test_a_failed_load_is_reported_and_retried(lab: FakeLab, net: Rules) -> None:
     """The other nodes are loaded nevertheless; the wanted rules stay in force until the heal."""
-
-    async def story() -> None:
-        lab.fails = {"n2"}
-        with pytest.raises(FloodmarkError, match="the engine is gone"):
-            await net.cut({"n1": ["n3"], "n2": ["n3"]}, reset=False)
-        assert set(lab.since()) == {"n1", "n2"}
-        assert await net.mend() == ["the network of n2 cannot be healed: the engine is gone"]
-        lab.since()
-        lab.fails = set()
-        assert await net.mend() == []
-        assert [name for name, env in lab.ran if env["RULES"] == EMPTY] == ["n1", "n2", "n2"]
-
-    asyncio.run(story())
+    lab.fails = {"n2"}
+    with pytest.raises(FloodmarkError, match="the engine is gone"):
+        await net.cut({"n1": ["n3"], "n2": ["n3"]}, reset=False)
+    assert set(lab.since()) == {"n1", "n2"}
+    assert await net.mend() == ["the network of n2 cannot be healed: the engine is gone"]
+    lab.since()
+    lab.fails = set()
+    assert await net.mend() == []
+    assert [name for name, env in lab.ran if env["RULES"] == EMPTY] == ["n1", "n2", "n2"]
 
 
-def test_an_error_in_the_output_is_raised_and_residue_reported(lab: FakeLab, net: Rules) -> None:
+async def test_an_error_in_the_output_is_raised_and_residue_reported(lab: FakeLab, net: Rules) -> None:
     """With the node's name; and what the mend has left there."""
-
-    async def story() -> None:
-        lab.more["n2"] = "== failed\ndelay: queue 200: Operation not permitted"
-        with pytest.raises(FloodmarkError, match="the network of n2 cannot be changed: delay: queue 200: Op"):
-            await net.degrade({"n2": ["n1"]}, {"delay_ms": 10})
-        lab.more["n2"] = "== unserved\n100\n== after\nqdisc htb 1: dev eth0 root"
-        assert await net.mend() == [
-            "the network of n2 still has: qdisc htb 1: dev eth0 root",
-            "the program that delays packets in the network of n2 ended before the heal"]
-        lab.more.clear()
-        assert await net.mend() == []
-
-    asyncio.run(story())
-
-
-def test_changed_queues_get_new_numbers_and_unchanged_ones_are_kept(lab: FakeLab, net: Rules) -> None:
-    """With new numbers the new program can serve before the old one ends; a cut leaves it alone."""
-
-    async def story() -> None:
+    lab.more["n2"] = "== failed\ndelay: queue 200: Operation not permitted"
+    with pytest.raises(FloodmarkError, match="the network of n2 cannot be changed: delay: queue 200: Op"):
         await net.degrade({"n2": ["n1"]}, {"delay_ms": 10})
-        probe, first = lab.ran[0][1], lab.ran[1][1]
-        assert probe == {"WAYS": "1"}
-        assert (first["QUEUES"], first["REQUEUE"]) == ("200,delay_ms=10", "1")
-        assert "SERVED" not in first
-        lab.ran.clear()
-        await net.cut({"n2": ["n3"]}, reset=False)
-        env = lab.since()["n2"]
-        assert "REQUEUE" not in env
-        assert "--queue-num 200" in env["RULES"]
-        await net.degrade({"n2": ["n1"]}, {"jitter_ms": 5})
-        env = lab.since()["n2"]
-        assert (env["QUEUES"], env["SERVED"]) == ("100,delay_ms=10,jitter_ms=5", "200")
-        await net.heal()
-        env = lab.since()["n2"]
-        assert "QUEUES" not in env
-        assert (env["REQUEUE"], env["SERVED"]) == ("1", "100")
-
-    asyncio.run(story())
+    lab.more["n2"] = "== unserved\n100\n== after\nqdisc htb 1: dev eth0 root"
+    assert await net.mend() == [
+        "the network of n2 still has: qdisc htb 1: dev eth0 root",
+        "the program that delays packets in the network of n2 ended before the heal"]
+    lab.more.clear()
+    assert await net.mend() == []
 
 
-def test_a_refused_quality_is_not_kept() -> None:
+async def test_changed_queues_get_new_numbers_and_unchanged_ones_are_kept(lab: FakeLab, net: Rules) -> None:
+    """With new numbers the new program can serve before the old one ends; a cut leaves it alone."""
+    await net.degrade({"n2": ["n1"]}, {"delay_ms": 10})
+    probe, first = lab.ran[0][1], lab.ran[1][1]
+    assert probe == {"WAYS": "1"}
+    assert (first["QUEUES"], first["REQUEUE"]) == ("200,delay_ms=10", "1")
+    assert "SERVED" not in first
+    lab.ran.clear()
+    await net.cut({"n2": ["n3"]}, reset=False)
+    env = lab.since()["n2"]
+    assert "REQUEUE" not in env
+    assert "--queue-num 200" in env["RULES"]
+    await net.degrade({"n2": ["n1"]}, {"jitter_ms": 5})
+    env = lab.since()["n2"]
+    assert (env["QUEUES"], env["SERVED"]) == ("100,delay_ms=10,jitter_ms=5", "200")
+    await net.heal()
+    env = lab.since()["n2"]
+    assert "QUEUES" not in env
+    assert (env["REQUEUE"], env["SERVED"]) == ("1", "100")
+
+
+async def test_a_refused_quality_is_not_kept() -> None:
     """The next cut succeeds."""
     lab = FakeLab(ways="statistic")
     net = Rules(lab)  # type: ignore[arg-type]
-
-    async def story() -> None:
-        with pytest.raises(FloodmarkError, match="is impossible here"):
-            await net.degrade({"n2": ["n1"]}, {"delay_ms": 10})
-        lab.since()
-        await net.cut({"n2": ["n1"]}, reset=False)
-        assert "NFQUEUE" not in lab.since()["n2"]["RULES"]
-
-    asyncio.run(story())
+    with pytest.raises(FloodmarkError, match="is impossible here"):
+        await net.degrade({"n2": ["n1"]}, {"delay_ms": 10})
+    lab.since()
+    await net.cut({"n2": ["n1"]}, reset=False)
+    assert "NFQUEUE" not in lab.since()["n2"]["RULES"]
 
 
-def test_resets_are_made_at_both_ends_and_counted_once(lab: FakeLab, net: Rules) -> None:
+async def test_resets_are_made_at_both_ends_and_counted_once(lab: FakeLab, net: Rules) -> None:
     """Each connection is listed at both nodes. One that survives is an error."""
-
-    async def story() -> None:
-        lab.more = {"n1": "== there\nESTAB 0 0 10.9.0.11:40 10.9.0.12:9092\n"
-                          "== reset\nESTAB 0 0 10.9.0.11:40 10.9.0.12:9092\n== kept",
-                    "n2": "== there\n0 0 10.9.0.12:9092 10.9.0.11:40\n== reset\n== kept"}
-        assert await net.reset({"n2": ["n1"]}) == 1
-        assert lab.since() == {"n1": {"RESET": "dst 10.9.0.12"}, "n2": {"RESET": "dst 10.9.0.11"}}
-        stays = "0 0 1.1.1.1:1 2.2.2.2:2"
-        lab.more["n1"] = lab.more["n2"] = f"== there\n{stays}\n== reset\n== kept\n{stays}"
-        with pytest.raises(FloodmarkError, match=r"1\.1\.1\.1:1 - 2\.2\.2\.2:2 could not be reset"):
-            await net.reset({"n2": ["n1"]})
-
-    asyncio.run(story())
+    lab.more = {"n1": "== there\nESTAB 0 0 10.9.0.11:40 10.9.0.12:9092\n"
+                      "== reset\nESTAB 0 0 10.9.0.11:40 10.9.0.12:9092\n== kept",
+                "n2": "== there\n0 0 10.9.0.12:9092 10.9.0.11:40\n== reset\n== kept"}
+    assert await net.reset({"n2": ["n1"]}) == 1
+    assert lab.since() == {"n1": {"RESET": "dst 10.9.0.12"}, "n2": {"RESET": "dst 10.9.0.11"}}
+    stays = "0 0 1.1.1.1:1 2.2.2.2:2"
+    lab.more["n1"] = lab.more["n2"] = f"== there\n{stays}\n== reset\n== kept\n{stays}"
+    with pytest.raises(FloodmarkError, match=r"1\.1\.1\.1:1 - 2\.2\.2\.2:2 could not be reset"):
+        await net.reset({"n2": ["n1"]})
 
 
-def test_a_load_completes_although_its_caller_is_cancelled(lab: FakeLab, net: Rules) -> None:
+async def test_a_load_completes_although_its_caller_is_cancelled(lab: FakeLab, net: Rules) -> None:
     """Otherwise it would undo the mend that follows."""
-
-    async def story() -> None:
-        cut = asyncio.create_task(net.cut({"n2": ["n1"]}, reset=False))
-        while not lab.ran:
-            await asyncio.sleep(0)
-        cut.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await cut
-        assert lab.table["n2"] == ["-A INPUT -s 10.9.0.11 -j DROP"]
-        assert await net.mend() == []
-
-    asyncio.run(story())
+    cut = asyncio.create_task(net.cut({"n2": ["n1"]}, reset=False))
+    while not lab.ran:
+        await asyncio.sleep(0)
+    cut.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cut
+    assert lab.table["n2"] == ["-A INPUT -s 10.9.0.11 -j DROP"]
+    assert await net.mend() == []

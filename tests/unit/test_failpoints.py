@@ -138,79 +138,67 @@ def test_after_a_report_the_next_failpoint_acts() -> None:
     assert traced == [("F.fetch_resp", "report"), ("F.fetch_resp", "drop")]
 
 
-def test_releases() -> None:
+async def test_releases() -> None:
     """Once; by point or all; a release that matches nothing is refused with what is held and armed."""
-
-    async def play() -> None:
-        points, released = Failpoints(), []
-        number = points.arm({"point": "F.appended", "action": "hold", "times": 0})["id"]
-        with pytest.raises(FailpointError, match=f"armed already, as id {number}"):
-            points.arm({"point": "F.appended", "action": "hold", "times": 0})
-        for at in range(3):
-            points.meet(site(partition=at), lambda at=at: released.append(at))
-        assert points.release({"point": "F.appended", "partition": 1, "keep": True}) == {"released": 1}
-        await asyncio.sleep(0)
-        assert released == [1]
-        assert points.armed
-        with pytest.raises(FailpointError, match=r"held: F.appended, F.appended; armed: F.appended"):
-            points.release({"point": "L.acked"})
-        assert points.release({"partition": 0}) == {"released": 1}
-        assert not points.armed
-        assert points.release({}) == {"released": 1}
-        assert points.release({}) == {"released": 0}
-        with pytest.raises(FailpointError, match="held: nothing; armed: nothing"):
-            points.release({"point": "F.appended"})
-        await asyncio.sleep(0)
-        assert released == [1, 0, 2]
-        assert not any(each["held"] for each in points.list_points({})["met"])
-
-    asyncio.run(play())
+    points, released = Failpoints(), []
+    number = points.arm({"point": "F.appended", "action": "hold", "times": 0})["id"]
+    with pytest.raises(FailpointError, match=f"armed already, as id {number}"):
+        points.arm({"point": "F.appended", "action": "hold", "times": 0})
+    for at in range(3):
+        points.meet(site(partition=at), lambda at=at: released.append(at))
+    assert points.release({"point": "F.appended", "partition": 1, "keep": True}) == {"released": 1}
+    await asyncio.sleep(0)
+    assert released == [1]
+    assert points.armed
+    with pytest.raises(FailpointError, match=r"held: F.appended, F.appended; armed: F.appended"):
+        points.release({"point": "L.acked"})
+    assert points.release({"partition": 0}) == {"released": 1}
+    assert not points.armed
+    assert points.release({}) == {"released": 1}
+    assert points.release({}) == {"released": 0}
+    with pytest.raises(FailpointError, match="held: nothing; armed: nothing"):
+        points.release({"point": "F.appended"})
+    await asyncio.sleep(0)
+    assert released == [1, 0, 2]
+    assert not any(each["held"] for each in points.list_points({})["met"])
 
 
-def test_a_delay_ends_by_itself_or_is_released_before() -> None:
+async def test_a_delay_ends_by_itself_or_is_released_before() -> None:
     """The step continues once."""
-
-    async def play() -> None:
-        points, released = Failpoints(), []
-        over = asyncio.Event()
-        points.arm({"point": "F.appended", "action": "delay", "for_ms": 20, "times": 2})
-        assert points.meet(site(partition=0), lambda: released.append("early")) is Fate.HELD
-        assert points.release({"partition": 0, "keep": True}) == {"released": 1}
-        assert points.meet(site(partition=1), over.set) is Fate.HELD
-        async with asyncio.timeout(20):
-            await over.wait()
-        assert released == ["early"]
-        assert points.release({}) == {"released": 0}
-
-    asyncio.run(play())
+    points, released = Failpoints(), []
+    over = asyncio.Event()
+    points.arm({"point": "F.appended", "action": "delay", "for_ms": 20, "times": 2})
+    assert points.meet(site(partition=0), lambda: released.append("early")) is Fate.HELD
+    assert points.release({"partition": 0, "keep": True}) == {"released": 1}
+    assert points.meet(site(partition=1), over.set) is Fate.HELD
+    async with asyncio.timeout(20):
+        await over.wait()
+    assert released == ["early"]
+    assert points.release({}) == {"released": 0}
 
 
-def test_a_held_message_holds_all_later_ones_to_that_peer() -> None:
+async def test_a_held_message_holds_all_later_ones_to_that_peer() -> None:
     """Up to the release, which names its last epoch; messages to other peers pass."""
+    points, released = Failpoints("controller"), []
 
-    async def play() -> None:
-        points, released = Failpoints("controller"), []
+    def publish(peer: int, *epochs: int) -> Fate:
+        at = site("C.elected", peer=peer, epoch=epochs[0])
+        carries = CarriedEpochs(epochs={("t", number): epoch for number, epoch in enumerate(epochs)})
+        return points.meet(at, lambda: released.append((peer, epochs)), carried=carries)
 
-        def publish(peer: int, *epochs: int) -> Fate:
-            at = site("C.elected", peer=peer, epoch=epochs[0])
-            carries = CarriedEpochs(epochs={("t", number): epoch for number, epoch in enumerate(epochs)})
-            return points.meet(at, lambda: released.append((peer, epochs)), carried=carries)
-
-        points.arm({"point": "C.elected", "action": "hold", "epoch": 2, "partition": 0})
-        assert publish(1, 1, 0) is Fate.GO
-        assert publish(1, 2, 0) is Fate.HELD
-        assert publish(2, 2, 0) is Fate.GO  # armed for one step
-        assert [publish(1, 2, 1), publish(1, 3, 1), publish(1, 3, 2)] == [Fate.HELD] * 3
-        through = {"point": "C.elected", "topic": "t", "partition": 0, "through_epoch": 2}
-        assert points.release(through) == {"released": 2}
-        assert points.release(through) == {"released": 0}
-        assert publish(1, 3, 3) is Fate.HELD
-        assert points.release({"point": "C.elected", "partition": 1, "through_epoch": 2}) == {"released": 2}
-        with pytest.raises(FailpointError, match="nothing of that kind"):
-            points.release({"point": "C.elected", "peer": 2})
-        assert points.release({"point": "C.elected", "peer": 1}) == {"released": 1}
-        await asyncio.sleep(0)
-        assert [epochs for _, epochs in released] == [(2, 0), (2, 1), (3, 1), (3, 2), (3, 3)]
-        assert publish(1, 4, 4) is Fate.GO
-
-    asyncio.run(play())
+    points.arm({"point": "C.elected", "action": "hold", "epoch": 2, "partition": 0})
+    assert publish(1, 1, 0) is Fate.GO
+    assert publish(1, 2, 0) is Fate.HELD
+    assert publish(2, 2, 0) is Fate.GO  # armed for one step
+    assert [publish(1, 2, 1), publish(1, 3, 1), publish(1, 3, 2)] == [Fate.HELD] * 3
+    through = {"point": "C.elected", "topic": "t", "partition": 0, "through_epoch": 2}
+    assert points.release(through) == {"released": 2}
+    assert points.release(through) == {"released": 0}
+    assert publish(1, 3, 3) is Fate.HELD
+    assert points.release({"point": "C.elected", "partition": 1, "through_epoch": 2}) == {"released": 2}
+    with pytest.raises(FailpointError, match="nothing of that kind"):
+        points.release({"point": "C.elected", "peer": 2})
+    assert points.release({"point": "C.elected", "peer": 1}) == {"released": 1}
+    await asyncio.sleep(0)
+    assert [epochs for _, epochs in released] == [(2, 0), (2, 1), (3, 1), (3, 2), (3, 3)]
+    assert publish(1, 4, 4) is Fate.GO

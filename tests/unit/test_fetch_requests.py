@@ -81,18 +81,15 @@ class Leader:
         return connection
 
 
-def test_a_fetch_of_several_partitions_misses_no_append(tmp_path: Path) -> None:
+async def test_a_fetch_of_several_partitions_misses_no_append(tmp_path: Path) -> None:
     """A fetch of one partition acks a produce there, whose client at once sends the next one: it is appended
     before the fetch waits, or it wakes it."""
-    async def play() -> None:
-        leader = Leader(tmp_path)
-        PipeliningClient(leader, 2)
+    leader = Leader(tmp_path)
+    PipeliningClient(leader, 2)
 
-        connection = leader.fetch(1, 0)
-        await asyncio.sleep(0)
+    connection = leader.fetch(1, 0)
+    await asyncio.sleep(0)
 
-        assert leader.manager.partitions["t", 0].replica.leo == 2
-        (answer,) = connection.answers
-        assert answer.responses[0].partitions[0].records[:8] == (1).to_bytes(8)
-
-    asyncio.run(play())
+    assert leader.manager.partitions["t", 0].replica.leo == 2
+    (answer,) = connection.answers
+    assert answer.responses[0].partitions[0].records[:8] == (1).to_bytes(8)

@@ -56,30 +56,24 @@ def test_lines_are_exactly_format_1(tmp_path: Path) -> None:
     ]
 
 
-def test_only_an_ok_send_is_an_ack(tmp_path: Path) -> None:
+async def test_only_an_ok_send_is_an_ack(tmp_path: Path) -> None:
     """Moments wait for the k-th ack: an info may be one, and a fail is not."""
-    async def run() -> None:
-        recorder = Recorder(tmp_path / "h")
-        for kind in Type.INFO, Type.FAIL, Type.OK:
-            recorder.complete(recorder.invoke(3, send(17)), Outcome(type=kind))
-            assert recorder.acks(0) == (kind is Type.OK)
-        recorder.close()
-
-    asyncio.run(run())
+    recorder = Recorder(tmp_path / "h")
+    for kind in Type.INFO, Type.FAIL, Type.OK:
+        recorder.complete(recorder.invoke(3, send(17)), Outcome(type=kind))
+        assert recorder.acks(0) == (kind is Type.OK)
+    recorder.close()
 
 
-def test_a_completion_has_the_sends_also_where_the_outcome_has_none(tmp_path: Path) -> None:
-    async def run() -> None:
-        recorder = Recorder(tmp_path / "h")
-        recorder.complete(recorder.invoke(0, send(1)), Outcome(type=Type.FAIL, error="CONNECTION"))
-        recorder.complete(recorder.invoke(0, Intent(f="assign", partitions=(1, 2))), Outcome(type=Type.OK))
-        recorder.complete(recorder.invoke(0, Intent(f="list_offsets", partitions=(1,))),
-                          Outcome(type=Type.OK, offsets=(LogOffset(1, 9, 3),), starts=(LogOffset(1, 2),)))
-        recorder.complete(recorder.invoke(0, Intent(f="poll")), Outcome(type=Type.OK, corrupt=places))
-        recorder.close()
-
+async def test_a_completion_has_the_sends_also_where_the_outcome_has_none(tmp_path: Path) -> None:
     places = (Unreadable(partition=0, offset=7, why="magic"),)
-    asyncio.run(run())
+    recorder = Recorder(tmp_path / "h")
+    recorder.complete(recorder.invoke(0, send(1)), Outcome(type=Type.FAIL, error="CONNECTION"))
+    recorder.complete(recorder.invoke(0, Intent(f="assign", partitions=(1, 2))), Outcome(type=Type.OK))
+    recorder.complete(recorder.invoke(0, Intent(f="list_offsets", partitions=(1,))),
+                      Outcome(type=Type.OK, offsets=(LogOffset(1, 9, 3),), starts=(LogOffset(1, 2),)))
+    recorder.complete(recorder.invoke(0, Intent(f="poll")), Outcome(type=Type.OK, corrupt=places))
+    recorder.close()
     ops = list(read(tmp_path / "h"))
     assert ops[7].corrupt == places
     assert (ops[1].sends, ops[1].error) == ((Send(partition=0, value=1),), "CONNECTION")
@@ -88,90 +82,74 @@ def test_a_completion_has_the_sends_also_where_the_outcome_has_none(tmp_path: Pa
     assert (ops[5].offsets, ops[5].starts) == ((LogOffset(1, 9, 3),), (LogOffset(1, 2),))
 
 
-def test_time_does_not_go_back_when_the_clock_does(tmp_path: Path) -> None:
-    async def run() -> None:
-        clock = ticking(0, 50, 30, 60)
-        recorder = Recorder(tmp_path / "h", clock_ns=lambda: next(clock))
-        for value in range(3):
-            recorder.invoke(value, send(value))
-        recorder.close()
-
-    asyncio.run(run())
+async def test_time_does_not_go_back_when_the_clock_does(tmp_path: Path) -> None:
+    clock = ticking(0, 50, 30, 60)
+    recorder = Recorder(tmp_path / "h", clock_ns=lambda: next(clock))
+    for value in range(3):
+        recorder.invoke(value, send(value))
+    recorder.close()
     assert [op.time for op in read(tmp_path / "h")] == [50, 50, 60]
 
 
-def test_lines_of_one_tick_are_written_together_and_written_waits_for_them(tmp_path: Path) -> None:
-    async def run() -> None:
-        recorder = Recorder(tmp_path / "h")
-        for value in range(20):
-            recorder.invoke(value, send(value))
-        assert (tmp_path / "h").read_bytes() == b""
+async def test_lines_of_one_tick_are_written_together_and_written_waits_for_them(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "h")
+    for value in range(20):
+        recorder.invoke(value, send(value))
+    assert (tmp_path / "h").read_bytes() == b""
+    await recorder.written()
+    assert (tmp_path / "h").read_bytes().count(b"\n") == 20
+    recorder.close()
+
+
+async def test_a_cancelled_wait_does_not_affect_others(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "h")
+
+    async def invoke_and_wait(process: int) -> None:
+        recorder.invoke(process, send(process))
         await recorder.written()
-        assert (tmp_path / "h").read_bytes().count(b"\n") == 20
-        recorder.close()
 
-    asyncio.run(run())
-
-
-def test_a_cancelled_wait_does_not_affect_others(tmp_path: Path) -> None:
-    async def run() -> None:
-        recorder = Recorder(tmp_path / "h")
-
-        async def invoke_and_wait(process: int) -> None:
-            recorder.invoke(process, send(process))
-            await recorder.written()
-
-        waits = [asyncio.ensure_future(invoke_and_wait(process)) for process in range(2)]
-        await asyncio.sleep(0)
-        waits[0].cancel()
-        await asyncio.wait(waits)
-        assert waits[0].cancelled()
-        assert waits[1].exception() is None
-        recorder.close()
-
-    asyncio.run(run())
+    waits = [asyncio.ensure_future(invoke_and_wait(process)) for process in range(2)]
+    await asyncio.sleep(0)
+    waits[0].cancel()
+    await asyncio.wait(waits)
+    assert waits[0].cancelled()
+    assert waits[1].exception() is None
+    recorder.close()
 
 
-def test_an_ack_ends_a_wait_for_it_and_a_failure_does_not(tmp_path: Path) -> None:
-    async def run() -> None:
-        recorder = Recorder(tmp_path / "h")
-        wait = asyncio.ensure_future(recorder.ack_or(60))
-        await asyncio.sleep(0)
-        recorder.complete(recorder.invoke(0, send(0)), Outcome(type=Type.FAIL))
-        await asyncio.sleep(0)
-        assert not wait.done()
-        recorder.complete(recorder.invoke(0, send(1)), Outcome(type=Type.OK))
-        await wait
-        await recorder.ack_or(0)
-        recorder.close()
-
-    asyncio.run(run())
+async def test_an_ack_ends_a_wait_for_it_and_a_failure_does_not(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "h")
+    wait = asyncio.ensure_future(recorder.ack_or(60))
+    await asyncio.sleep(0)
+    recorder.complete(recorder.invoke(0, send(0)), Outcome(type=Type.FAIL))
+    await asyncio.sleep(0)
+    assert not wait.done()
+    recorder.complete(recorder.invoke(0, send(1)), Outcome(type=Type.OK))
+    await wait
+    await recorder.ack_or(0)
+    recorder.close()
 
 
-def test_a_full_disk_ends_the_recording_and_leaves_whole_lines(tmp_path: Path) -> None:
+async def test_a_full_disk_ends_the_recording_and_leaves_whole_lines(tmp_path: Path) -> None:
     """Simulated by the limit on file sizes: first a short write, then an error."""
-
-    async def run() -> None:
-        recorder = Recorder(tmp_path / "h")
-        recorder.invoke(0, send(0))
-        await recorder.written()
-        whole = (tmp_path / "h").stat().st_size
-        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 10, limits[1]))
-        try:
-            recorder.invoke(1, send(1))
-            with pytest.raises(FloodmarkError, match="cannot write the history"):
-                await recorder.written()
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-            signal.signal(signal.SIGXFSZ, handler)
-        with pytest.raises(FloodmarkError):
-            recorder.invoke(2, send(2))
-        with pytest.raises(FloodmarkError):
-            recorder.close()
-
-    asyncio.run(run())
+    recorder = Recorder(tmp_path / "h")
+    recorder.invoke(0, send(0))
+    await recorder.written()
+    whole = (tmp_path / "h").stat().st_size
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 10, limits[1]))
+    try:
+        recorder.invoke(1, send(1))
+        with pytest.raises(FloodmarkError, match="cannot write the history"):
+            await recorder.written()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    with pytest.raises(FloodmarkError):
+        recorder.invoke(2, send(2))
+    with pytest.raises(FloodmarkError):
+        recorder.close()
     assert [op.index for op in read(tmp_path / "h")] == [0]
 
 
@@ -201,36 +179,28 @@ class Reading:
         return None
 
 
-def test_the_line_of_an_invocation_is_written_before_its_session_is_called(tmp_path: Path) -> None:
+async def test_the_line_of_an_invocation_is_written_before_its_session_is_called(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     reading = Reading(path)
-
-    async def run() -> None:
-        recorder = Recorder(path)
-        await ask(reading, 0, send(1), recorder)
-        await ScriptedClients(reading, recorder).send(send(2))  # type: ignore[arg-type]
-        recorder.close()
-
-    asyncio.run(run())
+    recorder = Recorder(path)
+    await ask(reading, 0, send(1), recorder)
+    await ScriptedClients(reading, recorder).send(send(2))  # type: ignore[arg-type]
+    recorder.close()
     assert reading.lines == [1, 3]
 
 
 @pytest.mark.parametrize(("offset", "assigned"), [(None, []), (0, [(), (0,)])])
-def test_a_scripted_consumer_that_seeks_forgets_its_position(
+async def test_a_scripted_consumer_that_seeks_forgets_its_position(
     tmp_path: Path, offset: int | None, assigned: list[tuple[int, ...]]
 ) -> None:
     """In the history, by an assign of nothing: else its next read, of an earlier record, would be taken for
     the cluster's bug. One that goes on keeps its position."""
     path = tmp_path / "history.jsonl"
-
-    async def run() -> None:
-        recorder = Recorder(path)
-        scripted = ScriptedClients(Reading(path), recorder)  # type: ignore[arg-type]
-        for at in (0, offset):
-            await scripted.send(Intent(f="poll", partitions=(0,), offset=at, client=1))
-        recorder.close()
-
-    asyncio.run(run())
+    recorder = Recorder(path)
+    scripted = ScriptedClients(Reading(path), recorder)  # type: ignore[arg-type]
+    for at in (0, offset):
+        await scripted.send(Intent(f="poll", partitions=(0,), offset=at, client=1))
+    recorder.close()
     asked = [op for op in read(path) if op.type is Type.INVOKE]
     assert [op.f for op in asked] == ["assign", "poll", *["assign"] * len(assigned), "poll"]
     assert [op.partitions for op in asked[2:-1]] == assigned

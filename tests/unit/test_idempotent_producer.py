@@ -17,6 +17,7 @@ from canned_broker import (
     Identified,
     Produced,
     run_story,
+    talking,
 )
 from kafka.record.default_records import DefaultRecordBatch
 
@@ -113,15 +114,13 @@ def test_a_batch_out_of_order_behind_acked_ones_only_ends_the_process() -> None:
     assert len(requests) == 5
 
 
-def test_each_partition_has_its_own_sequence_which_goes_on_with_the_next_send() -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
+async def test_each_partition_has_its_own_sequence_which_goes_on_with_the_next_send() -> None:
+    async with talking(in_flight=1, keys={7: (TOPIC, 0), 8: (TOPIC, 1)}) as (broker, client):
         broker.partitions = 2
         for partition, values in ((7, (1, 2)), (8, (3,)), (7, (4,)), (8, (5,))):
             await client.send(tuple(Send(partition=partition, value=value) for value in values))
         assert sent(broker) == [(500, 3, 0, (1, 2)), (500, 3, 0, (3,)), (500, 3, 2, (4,)), (500, 3, 1, (5,))]
         assert len(broker.of(INIT_PRODUCER_ID)) == 1
-
-    run_story(story, in_flight=1, keys={7: (TOPIC, 0), 8: (TOPIC, 1)})
 
 
 @pytest.mark.parametrize("answer", [Act.STALL, Produced(error=19, base_offset=-1)], ids=repr)
@@ -140,14 +139,12 @@ def test_it_gives_up_when_its_time_is_over_unless_it_is_patient(
     ([Identified(error=15, producer_id=-1, epoch=-1), Act.DROP, Identified()], Type.OK, None, 1),
     ([Identified(error=31, producer_id=-1, epoch=-1)], Type.INFO, "CLUSTER_AUTHORIZATION_FAILED", 0),
 ], ids=["later", "refused"])
-def test_nothing_is_sent_before_there_is_a_producer_id(
+async def test_nothing_is_sent_before_there_is_a_producer_id(
         ids: list[Identified | Act], kind: Type, error: str | None, requests: int) -> None:
-    async def story(broker: CannedBroker, client: Client) -> None:
+    async with talking(in_flight=1) as (broker, client):
         broker.ids = ids.copy()
         outcome = await client.send(SENDS)
         assert (outcome.type, outcome.error, len(broker.of(PRODUCE))) == (kind, error, requests)
-
-    run_story(story, in_flight=1)
 
 
 @pytest.mark.parametrize("highest", [0, 1, 2, 4, None])
@@ -167,12 +164,10 @@ def test_an_older_broker_gets_the_request_for_an_id_in_a_version_that_it_serves(
 
 
 @pytest.mark.parametrize("asked", [{"node": "n1"}, {"acks": "1"}], ids=repr)
-def test_it_sends_to_the_leader_alone_with_acks_all(asked: dict[str, Any]) -> None:
-    async def story(_broker: CannedBroker, client: Client) -> None:
+async def test_it_sends_to_the_leader_alone_with_acks_all(asked: dict[str, Any]) -> None:
+    async with talking(in_flight=1) as (_broker, client):
         with pytest.raises(FloodmarkError, match="needs the log workload"):
             await client.send(SENDS, **asked)
-
-    run_story(story, in_flight=1)
 
 
 # -- the connection with several requests open --------------------------------------------------------------

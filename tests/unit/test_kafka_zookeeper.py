@@ -62,60 +62,52 @@ def made(may_connect: threading.Event, monkeypatch: pytest.MonkeyPatch) -> list[
     return made
 
 
-def test_one_session_is_opened_however_many_ask(made: list[Slow], may_connect: threading.Event) -> None:
-    async def story() -> None:
-        client = ZooKeeperClient(("127.0.0.1", 1))
-        asked = [asyncio.ensure_future(client.look(())) for _ in range(3)]
-        await until(lambda: bool(made))
-        may_connect.set()
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        assert {type(answer) for answer in answers} == {ZooKeeperSilent}
-        assert [one.open for one in made] == [True]
-        await client.close()
-        await client.close()
-
-    asyncio.run(story())
+async def test_one_session_is_opened_however_many_ask(made: list[Slow], may_connect: threading.Event) -> None:
+    client = ZooKeeperClient(("127.0.0.1", 1))
+    asked = [asyncio.ensure_future(client.look(())) for _ in range(3)]
+    await until(lambda: bool(made))
+    may_connect.set()
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {ZooKeeperSilent}
+    assert [one.open for one in made] == [True]
+    await client.close()
+    await client.close()
     assert [one.open for one in made] == [False]
 
 
-def test_a_session_that_is_being_opened_is_closed_too(made: list[Slow], may_connect: threading.Event) -> None:
+async def test_a_session_that_is_being_opened_is_closed_too(
+        made: list[Slow], may_connect: threading.Event) -> None:
     """And none is opened afterwards."""
-    async def story() -> None:
-        client = ZooKeeperClient(("127.0.0.1", 1))
-        asked = asyncio.ensure_future(client.look(()))
-        await until(lambda: bool(made) and made[0].connecting.is_set())
-        closing = asyncio.ensure_future(client.close())
-        await asyncio.sleep(0)
-        may_connect.set()
-        with pytest.raises(ZooKeeperSilent):
-            await asked
-        await closing
-        with pytest.raises(ZooKeeperSilent):
-            await client.look(())
-
-    asyncio.run(story())
+    client = ZooKeeperClient(("127.0.0.1", 1))
+    asked = asyncio.ensure_future(client.look(()))
+    await until(lambda: bool(made) and made[0].connecting.is_set())
+    closing = asyncio.ensure_future(client.close())
+    await asyncio.sleep(0)
+    may_connect.set()
+    with pytest.raises(ZooKeeperSilent):
+        await asked
+    await closing
+    with pytest.raises(ZooKeeperSilent):
+        await client.look(())
     assert [one.open for one in made] == [False]
 
 
-def test_a_silent_zookeeper_holds_up_no_other(made: list[Slow], may_connect: threading.Event) -> None:
+async def test_a_silent_zookeeper_holds_up_no_other(made: list[Slow], may_connect: threading.Event) -> None:
     """However many ask it, other threads of the process are there for others."""
-    async def story() -> None:
-        client = ZooKeeperClient(("127.0.0.1", 1))
-        asked = [asyncio.ensure_future(client.look(())) for _ in range(40)]
-        await until(lambda: bool(made) and made[0].connecting.is_set())
-        other = asyncio.ensure_future(asyncio.to_thread(lambda: "answered"))
-        await asyncio.wait([other, *asked], return_when=asyncio.FIRST_COMPLETED)
-        assert other.done()
-        assert not any(one.done() for one in asked)
-        may_connect.set()
-        await asyncio.gather(*asked, return_exceptions=True)
-        await client.close()
-
-    asyncio.run(story())
+    client = ZooKeeperClient(("127.0.0.1", 1))
+    asked = [asyncio.ensure_future(client.look(())) for _ in range(40)]
+    await until(lambda: bool(made) and made[0].connecting.is_set())
+    other = asyncio.ensure_future(asyncio.to_thread(lambda: "answered"))
+    await asyncio.wait([other, *asked], return_when=asyncio.FIRST_COMPLETED)
+    assert other.done()
+    assert not any(one.done() for one in asked)
+    may_connect.set()
+    await asyncio.gather(*asked, return_exceptions=True)
+    await client.close()
 
 
 @pytest.mark.parametrize("silent", [1, 99])
-def test_a_session_is_ended_though_zookeeper_was_silent_once(
+async def test_a_session_is_ended_though_zookeeper_was_silent_once(
         monkeypatch: pytest.MonkeyPatch, silent: int) -> None:
     """Not if it stays silent."""
     asked: list[int] = []
@@ -124,19 +116,15 @@ def test_a_session_is_ended_though_zookeeper_was_silent_once(
         asked.append(session)
         if len(asked) <= silent:
             raise ConnectionLoss
-
-    async def story() -> None:
-        client = ZooKeeperClient(("127.0.0.1", 1))
-        monkeypatch.setattr(client, "_connected", lambda: Registration(owner=7))
-        if silent == 1:
-            assert await client.expire(1)
-        else:
-            with pytest.raises(ZooKeeperSilent, match=r"does not answer \(ConnectionLoss\)"):
-                await client.expire(1)
-        await client.close()
-
     monkeypatch.setattr(zookeeper, "_close_session", close_session)
-    asyncio.run(story())
+    client = ZooKeeperClient(("127.0.0.1", 1))
+    monkeypatch.setattr(client, "_connected", lambda: Registration(owner=7))
+    if silent == 1:
+        assert await client.expire(1)
+    else:
+        with pytest.raises(ZooKeeperSilent, match=r"does not answer \(ConnectionLoss\)"):
+            await client.expire(1)
+    await client.close()
     assert asked == [7] * (2 if silent == 1 else zookeeper.EXPIRE_TRIES)
 
 

@@ -1,7 +1,10 @@
 """Text files of tests/golden: compared with what comes out now, or written anew by `pytest --rewrite`."""
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,3 +24,22 @@ def answered_as_written(name: str, answer: Callable[[str], str], request: pytest
     given = [line for line in (GOLDEN / name).read_text().splitlines() if line[:1] not in ANSWERS]
     now = "".join(f"{line}\n" if line.startswith("#") else f"{line}\n{answer(line)}\n" for line in given)
     as_written(name, now, request)
+
+
+def refused_as_written(
+    kind: str, read: Callable[[Any], object], error: type[Exception], request: pytest.FixtureRequest,
+    hidden: str = "",
+) -> None:
+    """The section of mistakes.txt about this kind: each line is JSON that is refused, with the refusal below
+    it. hidden: what a refusal says of this run alone."""
+    parts = (GOLDEN / "mistakes.txt").read_text().removeprefix("== ").split("\n== ")
+    (at,) = (number for number, part in enumerate(parts) if part.startswith(f"{kind}\n"))
+    now = [kind]
+    for line in parts[at].splitlines()[1:]:
+        if line[:1] not in ANSWERS:
+            with pytest.raises(error) as caught:
+                read(json.loads(line))
+            refusal = re.sub(r" \(.*\)$", "", str(caught.value))  # what Python itself says is its own
+            now += [line, f"! {refusal}".replace(hidden or "\0", "").replace("\n", " | ")]
+    parts[at] = "\n".join(now)
+    as_written("mistakes.txt", "== " + "\n== ".join(part.rstrip("\n") for part in parts) + "\n", request)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from golden_text import refused_as_written
 
 from floodmark.broker.server.config import ConfigError, parse_config
 from floodmark.broker.testing.armed_failpoint import Fate
@@ -37,32 +38,9 @@ def fates(points: Failpoints, *sites: FailpointSite, go_on: Callable[[], None] =
 # -- requests to arm -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        ({"action": "hold"}, "arm wants a point; a broker has: F.appended, F.before_refetch"),
-        ({"point": "F.apended", "action": "hold"}, "no point 'F.apended'; a broker has: F.appended"),
-        ({"point": "C.elected", "action": "hold"}, "no point 'C.elected'; a broker has: F.appended"),
-        ({"point": "F.appended"}, "arm wants an action; at F.appended there are: report, crash"),
-        ({"point": "F.appended", "action": "drop"}, "no action 'drop'; at F.appended there are: report"),
-        ({"point": "F.epoch_req", "action": "duplicate"}, "report, crash, hold, delay, drop$"),
-        ({"point": "L.hw", "action": "hold", "ofset": 1}, "arm knows no ofset; there are: point, action"),
-        ({"point": "L.hw", "action": "hold", "offset": "1"}, "offset is a whole number from 0 up"),
-        ({"point": "L.hw", "action": "hold", "offset": True}, "offset is a whole number from 0 up"),
-        ({"point": "L.hw", "action": "hold", "topic": 1}, "topic is a name, not 1"),
-        ({"point": "L.hw", "action": "hold", "scope": "node"}, "no scope 'node'; there are: partition"),
-        ({"point": "L.hw", "action": "crash", "scope": "broker"}, "scope broker is for hold and delay"),
-        ({"point": "L.hw", "action": "delay"}, "delay wants for_ms, and nothing else does"),
-        ({"point": "L.hw", "action": "hold", "for_ms": 5}, "delay wants for_ms, and nothing else does"),
-        ({"point": "L.hw", "action": "delay", "for_ms": 0}, "for_ms is a whole number from 1 up"),
-    ],
-)  # fmt: skip
-def test_an_invalid_request_is_refused_with_what_is_valid(
-    request_: Mapping[str, Any], message: str
-) -> None:
+def test_an_invalid_request_is_refused_with_what_is_valid(request: pytest.FixtureRequest) -> None:
     """Points, actions, keys, values, and combinations."""
-    with pytest.raises(FailpointError, match=message):
-        parse_arm(request_, "broker")
+    refused_as_written("arm", lambda one: parse_arm(one, "broker"), FailpointError, request)
 
 
 def test_releases_are_read_as_strictly() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from golden_text import refused_as_written
 from jepsen_text import READ, SEND, imported, in_json, nemesis, numbered, places
 
 from floodmark.harness.commands import import_jepsen
@@ -95,34 +96,13 @@ def test_an_invalid_guarantee_is_refused(tmp_path: Path, word: str, message: str
 
 # -- refused ------------------------------------------------------------------------------------------------
 
-REFUSED = [
-    ("{:f :send", "1:10: the text ends inside the { of line 1"),
-    (OPS + "\n{:index 6, :", "7:12: the text ends inside the { of line 7: it is cut off"),
-    (OPS + '\n{:index 6, :error "time', "7:19: the text ends inside the { of line 7: it is cut off"),
-    (in_json(OPS) + '{"type": "inv', "7: not JSON: .*; the file ends here: it may be cut off"),
-    (OPS + "\n{:a 1 :a 2}", "7:11: a map with one key twice"),
-    (OPS + "\n7", "7: an op is a map, and this is 7"),
-    ("0\t:invoke\t:send\t[[:send 0 1]]", "1: an op is a map"),
-    ("{:type :invoke, :process 0}", "1: an op without :f"),
-    (OPS + "\n{:type :maybe, :f :send, :process 0}", "7: :type is :maybe"),
-    ("{:type :invoke, :f :send, :process -4}", "1: :process is -4"),
-    ("{:type :invoke, :f :send, :process 1000000000}", "1: :process is 1000000000"),
-    ("{:type :invoke, :f :txn, :process 0, :value [[:append 1 2]]}", r"1: \[:append 1 2\] is no micro-op"),
-    ("{:type :invoke, :f :send, :process 0, :value nil}", "1: nil is no micro-op"),
-    ("{:type :invoke, :f :send, :process 0, :value [[:send 1]]}", "1: .:send 1. is no micro-op"),
-    ("{:type :ok, :f :poll, :process 0, :value [[:poll [1 2]]]}", "1: a poll brings"),
-    ("{:type :ok, :f :poll, :process 0, :value [[:poll {0 [[1 2 3]]}]]}", "1: a poll brings"),
-    ("{:type :ok, :f :poll, :process 0, :value [[:poll {0 :timeout}]]}", "1: a poll brings"),
-    ("{:type :ok, :f :assign, :process 0, :value 7}", "1: :value names no keys"),
-    ('{"type": "invoke", ', "1: not JSON"), (in_json(OPS) + "{]", "7: not JSON"),
-    ('[{"type": "invoke"}]', "jq -c"), ("JEPSEN\0\0", "binary store"),
-]  # fmt: skip
+def test_an_invalid_history_is_refused_and_leaves_no_file(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    def read(text: str) -> None:
+        imported(tmp_path, text.replace("OPS", OPS).replace("JSON", in_json(OPS)))
 
-
-@pytest.mark.parametrize(("text", "message"), REFUSED)
-def test_an_invalid_history_is_refused_and_leaves_no_file(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        imported(tmp_path, text)
+    refused_as_written("import jepsen", read, UsageError, request, f"{tmp_path}/")
     assert [path.name for path in tmp_path.iterdir()] == ["history.edn"]
 
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # `floodmark --help` needs none of these modules
 
 # -- what can be seen -----------------------------------------------------------------------------------
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSpec:
     """One partition: its number in the history (`key`), its topic and its replicas."""
@@ -47,7 +46,6 @@ class PartitionSpec:
 
 
 # -- clusters -------------------------------------------------------------------------------------------
-
 
 class Cluster(Protocol):
     """A cluster of brokers and a controller: a system (the software) in a place (where it runs). `start`
@@ -282,7 +280,6 @@ class Traces(Protocol):
 
 # -- nemeses and moments ----------------------------------------------------------------------------------
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
     """The result of a strike: the nodes that it struck, and further fields for the op's `fault`."""
@@ -334,7 +331,6 @@ class ScheduleRunner(Protocol):
 
 
 # -- workloads and clients --------------------------------------------------------------------------------
-
 
 class Session(Protocol):
     """One process's access to the system. Before `apply` is called, the op is recorded and the kernel has its
@@ -429,7 +425,6 @@ class Workload(Protocol):
 
 
 # -- judges -----------------------------------------------------------------------------------------------
-
 
 class Judge(Protocol):
     """Reads run folders and returns a verdict for each, in order. A damaged folder does not affect others."""

@@ -56,10 +56,8 @@ class BatchError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One batch, without its records. `size` is the size of the complete batch in bytes.
-
-    The base_offset of a wrapper is its last message's offset; the first one is only known from its content.
-    """
+    """Without its records. The base_offset of a wrapper is its last message's offset; the first one is only
+    known from its content."""
 
     magic: int
     base_offset: int
@@ -75,7 +73,6 @@ class Frame:
 
     @property
     def codec(self) -> str | None:
-        """The name of the compression; None: none."""
         bits = self.attributes & CODEC_BITS
         return _CODECS.get(bits, f"codec {bits}") if bits else None
 
@@ -90,8 +87,6 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record of a batch, or one message."""
-
     offset: int
     key: bytes | None
     value: bytes | None
@@ -125,7 +120,7 @@ def last_offset(data: bytes, at: int) -> int:
 
 
 def frame(data: bytes, position: int) -> Frame | None:
-    """Read the batch that begins here; None where there is no complete batch."""
+    """The batch that begins here; None where there is no complete batch."""
     size = size_of(data, position)
     if not size or position + size > len(data):
         return None
@@ -250,8 +245,10 @@ def _key_and_value(data: bytes, at: int, header: Frame) -> tuple[bytes | None, b
 
 
 def _field(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    (length,) = struct.unpack_from(">i", data, at)
-    at += 4
+    return _sliced(data, at + 4, struct.unpack_from(">i", data, at)[0], end)
+
+
+def _sliced(data: bytes, at: int, length: int, end: int) -> tuple[bytes | None, int]:
     if length < 0:
         return None, at
     if at + length > end:
@@ -294,28 +291,20 @@ def _record(body: bytes, at: int, end: int, base_offset: int) -> Record:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Read a zigzag varint; returns it and the position after it."""
-    number = data[at]
-    if number < 0x80:
-        return (number >> 1) ^ -(number & 1), at + 1
     shift = number = 0
-    while True:
+    while shift <= 63:
         byte = data[at]
         at += 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1), at
         shift += 7
-        if shift > 63:
-            raise BatchError("a varint has more than ten bytes")
+    raise BatchError("a varint has more than ten bytes")
 
 
 def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
     length, at = _varint(data, at)
-    if length < 0:
-        return None, at
-    if at + length > len(data):
-        raise BatchError("a field runs past the end")
-    return data[at:at + length], at + length
+    return _sliced(data, at, length, len(data))
 
 
 # -- compression --------------------------------------------------------------------------------------------
@@ -328,7 +317,7 @@ _LZ4_PLAIN = 0x80000000  # the block is stored uncompressed
 
 
 def decompress(codec: str, body: bytes, *, magic: int) -> bytes:
-    """magic: the format of the batch; lz4 is framed differently in format v0."""
+    """magic: that of the batch; lz4 is framed differently in format v0."""
     if codec == "lz4" and magic == 0:
         return _lz4_of_v0(body)
     if codec not in _DECOMPRESS:
@@ -337,7 +326,7 @@ def decompress(codec: str, body: bytes, *, magic: int) -> bytes:
 
 
 def _snappy(body: bytes) -> bytes:
-    """Decompress Java's frame of blocks, or one raw block, which librdkafka writes."""
+    """Java's frame of blocks, or one raw block, which librdkafka writes."""
     if not body.startswith(_XERIAL):
         return bytes(cramjam.snappy.decompress_raw(body))
     blocks, at = [], len(_XERIAL) + 8  # then come two versions, four bytes each
@@ -349,26 +338,22 @@ def _snappy(body: bytes) -> bytes:
 
 
 def _lz4_of_v0(body: bytes) -> bytes:
-    """Decompress a frame block by block, without checking its header's checksum.
-
-    In format v0, Kafka and its clients compute that checksum over the wrong bytes (KAFKA-3160), so lz4
-    libraries refuse the frame. As in Kafka, blocks must be independent.
-    """
+    """Decompress a frame block by block, without checking its header's checksum. In format v0, Kafka and its
+    clients compute that checksum over the wrong bytes (KAFKA-3160), so lz4 libraries refuse the frame. As in
+    Kafka, blocks must be independent."""
     flags, sizes = body[4], body[5]
     if body[:4] != _LZ4_FRAME or not flags & _LZ4_INDEPENDENT or flags & _LZ4_DICTIONARY:
         raise BatchError("lz4: not a frame of independent blocks")
     at = 7 + (8 if flags & _LZ4_SIZE else 0)
     buffer = bytearray(1 << (8 + 2 * (sizes >> 4 & 7)))
     blocks: list[bytes] = []
-    while True:
-        (size,) = struct.unpack_from("<I", body, at)
-        if size == 0:
-            return b"".join(blocks)
+    while (size := struct.unpack_from("<I", body, at)[0]) != 0:
         block = body[at + 4:at + 4 + (size & ~_LZ4_PLAIN)]
         if not size & _LZ4_PLAIN:
             block = bytes(buffer[:cramjam.lz4.decompress_block_into(block, buffer)])
         blocks.append(block)
         at += 4 + (size & ~_LZ4_PLAIN) + (4 if flags & _LZ4_BLOCK_SUMS else 0)
+    return b"".join(blocks)
 
 
 _DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {

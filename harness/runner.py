@@ -42,7 +42,7 @@ _PROGRESS_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The progress of a run, reported about once a second and at each new phase."""
+    """Reported about once a second and at each new phase."""
 
     phase: str  # start, main, mend, settle, read, collect
     elapsed_s: float
@@ -56,8 +56,6 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """The result of a run that has ended."""
-
     run: Run
     about: Mapping[str, Any] = field(repr=False)  # run.json
 
@@ -72,7 +70,7 @@ OnProgress = Callable[[Progress], None]
 
 def spread(nodes: Sequence[str], topic: str, partitions: int, replication_factor: int
            ) -> tuple[PartitionSpec, ...]:
-    """The partitions of a topic, from 0, with replicas and preferred leaders spread over the nodes."""
+    """From 0, with replicas and preferred leaders spread over the nodes."""
     if replication_factor > len(nodes):
         raise UsageError(f"replication factor {replication_factor} needs as many nodes; "
                          f"there are {len(nodes)}")
@@ -84,7 +82,7 @@ def spread(nodes: Sequence[str], topic: str, partitions: int, replication_factor
 
 
 def first_free_value(schedule: Schedule) -> int:
-    """The lowest value above all values of scripted sends."""
+    """Above all values of scripted sends."""
     scripted = (send["value"] for entry in schedule for send in entry.args.get("sends", ()))
     return max(scripted, default=-1) + 1
 
@@ -119,7 +117,12 @@ class _OngoingRun:
         self._reaches: dict[int, Reach] = {}  # of the final reads
 
     async def carry_out(self) -> RunResult:
-        reporter = asyncio.create_task(self._report_regularly())
+        async def report_regularly() -> None:
+            while True:
+                await asyncio.sleep(_PROGRESS_EVERY_S)
+                self._report_now()
+
+        reporter = asyncio.create_task(report_regularly())
         ended = DONE
         try:
             await self._start()
@@ -229,7 +232,6 @@ class _OngoingRun:
             return None
 
     def _finish(self, ended: str) -> None:
-        """Close the history, and write run.json for the last time."""
         about = self._about
         about.setdefault("ended", ended)
         about.setdefault("settled", False)
@@ -247,8 +249,7 @@ class _OngoingRun:
         self._run.rewrite(about)
 
     def _note_deaths(self) -> None:
-        """Record the nodes that died by themselves after the start, with their last words: a bug of the
-        cluster."""
+        """With their last words: a bug of the cluster."""
         last_words = self._plan.cluster.died_words()
         self._about["died"] = sorted(last_words)
         self._about["died_words"] = {node: last_words[node] for node in sorted(last_words)}
@@ -260,11 +261,6 @@ class _OngoingRun:
     def _enter(self, phase: str) -> None:
         self._phase = phase
         self._report_now()
-
-    async def _report_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(_PROGRESS_EVERY_S)
-            self._report_now()
 
     def _report_now(self) -> None:
         counts = self._recorder.counts
@@ -299,7 +295,6 @@ def guarantees(plan: RunPlan) -> dict[str, Any]:
 
 
 def _initial_about(plan: RunPlan) -> dict[str, Any]:
-    """run.json as far as it is known before the start."""
     spec = plan.spec
     reproduces = {"reproduces": spec.reproduces} if spec.reproduces is not None else {}
     drawn: dict[str, Any] = {"load": asdict(spec.load)} if spec.load != USUAL_LOAD else {}

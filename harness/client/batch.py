@@ -28,16 +28,14 @@ from floodmark.harness.signature import HEADER, header_ending, in_value, value_o
 _FRAME = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, crc
 _BODY = struct.Struct(">hiqqqhii")  # attributes .. record count
 _GZIP = 1
-_NO_HEADERS = b"\x00"
 NOT_IDEMPOTENT = (-1, -1, -1)
 
 Why = Literal["checksum", "magic", "length"]
 
 
 class Corrupt(Exception):
-    """A batch that cannot be read. why: its checksum or length is wrong, or its magic is of no format; None:
-    this reader may lack its compression. offset: its base offset, as far as its bytes say; behind: the
-    position after it in the same data, by its length."""
+    """A batch that cannot be read. why: None: this reader may lack its compression. offset: its base offset,
+    as far as its bytes say; behind: the position after it in the same data, by its length."""
 
     def __init__(self, words: str, why: Why | None) -> None:
         super().__init__(words)
@@ -54,12 +52,11 @@ class Batch:
 
 
 def varint(number: int) -> bytes:
-    """Encode a signed varint (zig-zag), as in the record format."""
+    """Zig-zag, as in the record format."""
     return uvarint((number << 1) ^ (number >> 63))
 
 
 def uvarint(number: int) -> bytes:
-    """Encode an unsigned varint."""
     if number < 0x80:
         return bytes((number,))
     out = bytearray()
@@ -70,40 +67,31 @@ def uvarint(number: int) -> bytes:
     return bytes(out)
 
 
-def encode(values: Sequence[int], run_id: str, timestamp_ms: int, *, compressed: bool = False,
-           producer: tuple[int, int, int] = NOT_IDEMPOTENT) -> bytes:
-    """Encode one batch; the leader fills in offset and epoch. compressed: by gzip. producer: its id and
-    epoch, and the first sequence number."""
-    return _encode([b"%d" % value for value in values], header_ending(run_id.encode()), timestamp_ms,
-                   compressed=compressed, producer=producer)
-
-
-def encode_without_headers(values: Sequence[int], run_id: str, timestamp_ms: int) -> bytes:
-    """Encode one batch for a topic of message format v0 or v1. The leader converts it, and refuses headers
-    with UNKNOWN_SERVER_ERROR."""
-    return _encode([in_value(run_id.encode(), value) for value in values], _NO_HEADERS, timestamp_ms)
-
-
-def _encode(contents: Sequence[bytes], record_ending: bytes, timestamp_ms: int, *, compressed: bool = False,
-            producer: tuple[int, int, int] = NOT_IDEMPOTENT) -> bytes:
-    records = bytearray()
-    for index, content in enumerate(contents):
+def encode(values: Sequence[int], run_id: str, timestamp_ms: int, *, headers: bool = True,
+           compressed: bool = False, producer: tuple[int, int, int] = NOT_IDEMPOTENT) -> bytes:
+    """Encode one batch; the leader fills in offset and epoch. headers: False for a topic of message format v0
+    or v1, whose leader converts the batch, and refuses headers as UNKNOWN_SERVER_ERROR. compressed: gzip.
+    producer: its id and epoch, and the first sequence number."""
+    run, records = run_id.encode(), bytearray()
+    record_ending = header_ending(run) if headers else b"\x00"
+    for index, value in enumerate(values):
+        content = b"%d" % value if headers else in_value(run, value)
         # attributes, timestamp delta, offset delta, key length -1, value length
         head = b"\x00\x00" + varint(index) + b"\x01" + varint(len(content))
         records += varint(len(head) + len(content) + len(record_ending))
         records += head
         records += content
         records += record_ending
-    count = len(contents)
+    count = len(values)
     if compressed:
         records = bytearray(gzip.compress(records, compresslevel=1, mtime=0))
-    codec = _GZIP if compressed else 0
-    body = _BODY.pack(codec, count - 1, timestamp_ms, timestamp_ms, *producer, count) + records
+    body = _BODY.pack(_GZIP if compressed else 0, count - 1, timestamp_ms, timestamp_ms, *producer, count
+                      ) + records
     return _FRAME.pack(0, len(body) + _FRAME.size - LENGTH_FROM, -1, MAGIC, crc32c.crc32c(body)) + body
 
 
 def decode(data: bytes, run_id: str) -> Iterator[Batch]:
-    """Decode the complete batches of a fetch response; Kafka may cut off the last one, which is left out."""
+    """The complete batches of a fetch response; Kafka may cut off the last one, which is left out."""
     run, at = run_id.encode(), 0
     ending = header_ending(run)
     while (size := size_of(data, at)) is None or 0 < size <= len(data) - at:

@@ -20,7 +20,7 @@ _NO_REPLICA = 9  # REPLICA_NOT_AVAILABLE: a replica is missing, but the leader i
 
 
 class Leaders:
-    """The leaders that one process knows. keys: the history's partition -> (topic, partition)."""
+    """keys: the history's partition -> (topic, partition)."""
 
     def __init__(self, keys: Mapping[int, tuple[str, int]]) -> None:
         self._keys = keys
@@ -38,15 +38,14 @@ class Leaders:
         return epoch in (-1, self._answered[key])
 
     def leader(self, key: int) -> int | None:
-        """The leader; None: there is none, or it is in doubt."""
-        return self._leaders.get(key)
+        return self._leaders.get(key)  # None: there is none, or it is in doubt
 
     def doubt(self, key: int) -> None:
         """Forget the leader, because it did not act as one; metadata is requested before the next request."""
         self._leaders.pop(key, None)
 
     def learn(self, metadata: codec.ClusterMetadata) -> None:
-        """Use a Metadata response, for partitions in which it is not older than what is known."""
+        """For partitions in which it is not older than what is known."""
         for key, place in self._keys.items():
             led = metadata.partitions.get(place)
             if led is None or led.epoch < self.epoch(key):
@@ -73,14 +72,12 @@ class Brokers:
         self._connections: dict[int | str, Connection] = {}  # by id; by name, where a name was asked for
 
     async def find_leader(self, key: int) -> int | None:
-        """Find the partition's leader; request metadata if it is not known."""
         if self.leaders.leader(key) is None:
             await self._refresh_metadata()
         return self.leaders.leader(key)
 
     async def connect(self, node: int | str, address: Address | None = None) -> Connection:
-        """Return the connection to a node, by its id or its name; open a new one if necessary. Raises
-        Unsent."""
+        """By id or name; opens a new connection if necessary. Raises Unsent."""
         connection = self._connections.get(node)
         if connection is not None and connection.usable:
             return connection

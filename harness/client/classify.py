@@ -1,4 +1,5 @@
-"""Classifies a produce as ok, fail or info, by its response or the lack of one. Pure.
+"""Names the error codes of Kafka that a client meets; classifies a produce as ok, fail or info, by its answer
+or the lack of one. Pure.
 
 Rules
 1. It is ok only if the error is 0, and fail only if nothing can have been appended. Everything else is info.
@@ -14,9 +15,24 @@ Rules
 from collections.abc import Sequence
 from dataclasses import replace
 
-from floodmark.harness.client.error_names import NONE, OUT_OF_ORDER_SEQUENCE_NUMBER, name_of
 from floodmark.harness.op import Outcome, Send, Type
 
+NONE = 0
+OFFSET_OUT_OF_RANGE = 1
+UNKNOWN_TOPIC_OR_PARTITION = 3
+LEADER_NOT_AVAILABLE = 5
+NOT_LEADER_OR_FOLLOWER = 6
+NETWORK_EXCEPTION = 13
+UNSUPPORTED_VERSION = 35
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+DUPLICATE_SEQUENCE_NUMBER = 46
+FENCED_LEADER_EPOCH = 74
+UNKNOWN_LEADER_EPOCH = 75
+
+_NAMES = {  # where kafka-python has an older name
+    -1: "UNKNOWN_SERVER_ERROR", 6: "NOT_LEADER_OR_FOLLOWER", 10: "MESSAGE_TOO_LARGE",
+    17: "INVALID_TOPIC_EXCEPTION",
+}
 CONNECTION = "CONNECTION"
 TIMEOUT = "TIMEOUT"
 NO_OFFSET = "NO_OFFSET"  # the batch is said to be in the log, and no ack said where
@@ -25,6 +41,14 @@ NO_OFFSET = "NO_OFFSET"  # the batch is said to be in the log, and no ack said w
 REFUSALS = frozenset({2, 3, 6, 10, 17, 18, 19, 21, 29, 32, 35, 42, 43, 45, 47, 74, 75, 76, 87, 100})
 # After these a Kafka producer tries again.
 RETRIABLE = frozenset({2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 41, 56, 74, 75, 78, 100})
+
+
+def name_of(code: int) -> str:
+    """Kafka's name of the code, or its number."""
+    from kafka.errors import kafka_errors  # imports all of kafka-python: half of floodmark's start
+
+    known = str(kafka_errors[code].message) if code in kafka_errors else f"ERROR_{code}"
+    return _NAMES.get(code, known)
 
 
 def answered(sends: Sequence[Send], error: int, base_offset: int) -> Outcome:
@@ -41,7 +65,7 @@ def answered(sends: Sequence[Send], error: int, base_offset: int) -> Outcome:
 
 
 def unanswered(sends: Sequence[Send], *, began: bool, error: str) -> Outcome:
-    """Classify a request without a response. `began`: the first byte may have been sent."""
+    """`began`: the first byte may have been sent."""
     return Outcome(type=Type.INFO if began else Type.FAIL, sends=tuple(sends), error=error)
 
 

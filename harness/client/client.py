@@ -3,16 +3,13 @@
 Rules
 1. Each process has a client with connections of its own, so a stuck one blocks no other process. A request is
    sent once and never retried.
-2. Connecting, metadata and the request itself each have a time-out.
-3. A fail is returned after a wait that doubles with each failure in a row, so a partition without a leader
-   causes no busy loop.
-4. Clients that share Produce requests (shared_requests.py) send those on connections of their own; an answer
+2. Connecting, metadata and the request itself each have a time-out. A fail is returned after a wait.
+3. Clients that share Produce requests (shared_requests.py) send those on connections of their own; an answer
    is as exact as that of a request for one partition.
-5. OFFSET_OUT_OF_RANGE or a diverging epoch in a poll ends the process (`over`): the log no longer has the
+4. OFFSET_OUT_OF_RANGE or a diverging epoch in a poll ends the process (`over`): the log no longer has the
    records that it had read.
-6. Where the settings ask for it, sends are an idempotent producer's (idempotent_producer.py), and rules 1, 3
-   and 4 are not theirs.
-7. If the first batch of an answer cannot be read, it is fetched again on a new connection. After
+5. Where the settings ask for it, sends are those of idempotent_producer.py, and rules 1 to 3 are not theirs.
+6. If the first batch of an answer cannot be read, it is fetched again on a new connection. After
    CORRUPT_TRIES the poll says where and why (`corrupt`), and the process goes on behind it, if the answer has
    more. A later batch may be cut off (KIP-74); it will be the first of the next answer.
 """
@@ -25,13 +22,8 @@ from random import Random
 from floodmark.harness import runtime
 from floodmark.harness.client import batch, classify, codec
 from floodmark.harness.client.brokers import Address, Brokers
+from floodmark.harness.client.classify import NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, name_of
 from floodmark.harness.client.connection import Dial, Lost, Unsent, connect
-from floodmark.harness.client.error_names import (
-    NONE,
-    OFFSET_OUT_OF_RANGE,
-    UNKNOWN_LEADER_EPOCH,
-    name_of,
-)
 from floodmark.harness.client.failure_delay import FailureDelay
 from floodmark.harness.client.idempotent_producer import IdempotentProducer
 from floodmark.harness.client.settings import ClientSettings
@@ -55,8 +47,6 @@ class _Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PartitionReads:
-    """The records that a poll read from one partition."""
-
     reads: tuple[Read, ...] = ()
     corrupt: tuple[Unreadable, ...] = ()
     error: str | None = None
@@ -85,12 +75,10 @@ class Client:
         self._positions: dict[int, _Position] = {}
         self._delay = FailureDelay(config.pause_s, random)
 
-    # -- ops ----------------------------------------------------------------------------------------------
-
     async def send(self, sends: tuple[Send, ...], *, node: str | None = None, acks: str | None = None,
                    patience_s: float | None = None) -> Outcome:
-        """Send values to one partition, in one batch. `node`: send to that node even if it does not lead.
-        `acks`, `patience_s` (of leader and client) override the configured ones."""
+        """`node`: send to that node even if it does not lead. `acks`, `patience_s` (of leader and client)
+        override the configured ones."""
         if self._producer is not None:
             if node is not None or acks is not None:
                 raise FloodmarkError("a scripted send with to or acks needs the log workload: an idempotent "
@@ -103,12 +91,10 @@ class Client:
         return await self._delay.wait_after(outcome)
 
     def assign(self, keys: Iterable[int]) -> None:
-        """Assign these partitions for polls; those that were assigned before keep their position, others
-        start at 0."""
+        """For polls; those that were assigned before keep their position, others start at 0."""
         self._positions = {key: self._positions.get(key, _Position()) for key in keys}
 
     def seek(self, keys: Iterable[int], offset: int) -> None:
-        """Set the position of assigned partitions."""
         for key in keys:
             self._positions[key] = _Position(offset=offset)
 
@@ -137,14 +123,14 @@ class Client:
         reads = tuple(read for part in parts for read in part.reads)
         errors = [part.error for part in parts if part.error]
         if reads or len(errors) < len(parts):
-            corrupt = tuple(place for part in parts for place in part.corrupt)
-            return Outcome(type=Type.OK, reads=reads, corrupt=corrupt)
+            return Outcome(type=Type.OK, reads=reads,
+                           corrupt=tuple(place for part in parts for place in part.corrupt))
         return Outcome(type=Type.FAIL, error=errors[0] if errors else None)
 
     async def list_offsets(self, keys: Iterable[int], *, node: str | None = None) -> Outcome:
-        """Read the end offsets as a consumer under read_uncommitted does: ok only if every partition
-        answered. `node`: ask that node even if it does not lead. The beginnings too, where the settings say
-        so; those that no broker tells are left out."""
+        """As a consumer under read_uncommitted does: ok only if every partition answered. `node`: ask that
+        node even if it does not lead. The beginnings too, where the settings say so, if a broker tells them.
+        """
         offsets, starts = [], []
         for key in keys:
             end = await self._request_offset(key, node)
@@ -201,10 +187,11 @@ class Client:
 
     def _encode_batch(self, key: int, values: Sequence[int],
                       producer: tuple[int, int, int] = batch.NOT_IDEMPOTENT) -> bytes:
-        if key in self._config.without_headers:
-            return batch.encode_without_headers(values, self._config.run_id, self._now_ms())
-        return batch.encode(values, self._config.run_id, self._now_ms(),
-                            compressed=self._config.compression == "gzip", producer=producer)
+        config, now_ms = self._config, self._now_ms()
+        if key in config.without_headers:
+            return batch.encode(values, config.run_id, now_ms, headers=False)
+        return batch.encode(values, config.run_id, now_ms, compressed=config.compression == "gzip",
+                            producer=producer)
 
     # -- reads ------------------------------------------------------------------------------------------
 
@@ -265,19 +252,18 @@ class Client:
         at.corrupt += corrupt.why is not None
         if corrupt.why is None or at.corrupt < CORRUPT_TRIES:
             return _PartitionReads(error=_CORRUPT)
-        first = at.corrupt == CORRUPT_TRIES
-        place = corrupt.offset if at.offset <= corrupt.offset < fetched.hw else at.offset
+        first, offset = at.corrupt == CORRUPT_TRIES, at.offset
         behind = batch.offset_behind(fetched.records, corrupt, fetched.hw)
-        moves = behind is not None and behind > at.offset
+        moves = behind is not None and behind > offset
         if behind is not None and moves:
             self._positions[key] = _Position(offset=behind)
         if not first:
             return _PartitionReads(error=None if moves else _CORRUPT)
+        place = corrupt.offset if offset <= corrupt.offset < fetched.hw else offset
         return _PartitionReads(corrupt=(Unreadable(partition=key, offset=place, why=corrupt.why),))
 
     async def _request_offset(self, key: int, target: str | None, *, first: bool = False
                               ) -> LogOffset | str:
-        """The end of the partition's log, or its first offset; or the error."""
         node = target or await self._brokers.find_leader(key)
         if node is None:
             return _NO_LEADER
@@ -301,7 +287,6 @@ class Client:
 def wire_clients(
     bootstrap: Callable[[], Mapping[str, Address]],
 ) -> Callable[[ClientSettings, Random], Client]:
-    """Return a function that makes clients for the brokers at these addresses."""
     shared = SharedRequests(connect)
     return lambda settings, random: Client(settings, bootstrap, random, shared=shared)
 

@@ -17,8 +17,8 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest, Produ
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from floodmark.harness.client.batch import uvarint
+from floodmark.harness.client.classify import UNKNOWN_TOPIC_OR_PARTITION
 from floodmark.harness.client.connection import Connection
-from floodmark.harness.client.error_names import UNKNOWN_TOPIC_OR_PARTITION
 
 VERSIONS: Mapping[Any, tuple[int, int]] = {  # of each request that is sent: the lowest, the highest
     ProduceRequest: (3, 9), FetchRequest: (4, 12), ListOffsetsRequest: (1, 7), MetadataRequest: (1, 9),
@@ -41,7 +41,7 @@ Part = TypeVar("Part")
 
 
 class ProtocolError(Exception):
-    """The broker's response is not valid in its version."""
+    ...
 
 
 class Unserved(ProtocolError):
@@ -65,9 +65,8 @@ def name_of_request(request: Any) -> str:
 
 
 async def ask(connection: Connection, kind: Any, timeout_s: float, **fields: Any) -> Any:
-    """Send a request with these fields, and return its response; fields that the response's version lacks
-    have Kafka's defaults. None at once for a request without a response. Raises Unsent, Lost, or
-    ProtocolError."""
+    """Fields that the response's version lacks have Kafka's defaults. None at once for a request without a
+    response. Raises Unsent, Lost, or ProtocolError."""
     request = kind(version=choose_version(kind, connection), **fields)
     request.with_header(0, _CLIENT_ID)
     frame = bytearray(request.encode(header=True, framed=True))
@@ -87,7 +86,6 @@ def _decode(response: Any, answer: bytes, connection: Connection) -> Any:
 
 
 def by_topic(parts: Iterable[tuple[str, Part]]) -> dict[str, list[Part]]:
-    """Group what belongs to partitions by their topics."""
     grouped: dict[str, list[Part]] = {}
     for topic, part in parts:
         grouped.setdefault(topic, []).append(part)
@@ -168,8 +166,6 @@ class FetchFrom(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """One partition of a Fetch response."""
-
     error: int
     hw: int
     diverging: bool
@@ -232,8 +228,6 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """A Metadata response."""
-
     brokers: Mapping[int, tuple[str, int]]  # those that are not fenced: id -> (host, port)
     partitions: Mapping[TopicPartition, PartitionMetadata]
     controller: int = -1  # where to create topics; in KRaft mode any broker, which forwards; -1: none known

@@ -37,7 +37,7 @@ class Lost(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """A connection, made by `connect`. `versions`: api key -> (lowest, highest) that the broker serves."""
+    """`versions`: api key -> (lowest, highest) that the broker serves."""
 
     def __init__(self) -> None:
         self.versions: Mapping[int, tuple[int, int]] = {}
@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
         """Send a request frame (its correlation id is written here); returns the response after its
         correlation id. Several may be open: they are answered in order. Raises Unsent or Lost."""
         answer: asyncio.Future[bytes] = self._loop.create_future()
-        self._write(frame)
+        self.send_unanswered(frame)
         self._answers.append((self._correlation, answer))
         alarm = self._loop.call_later(timeout_s, self._time_out, answer)
         try:
@@ -67,12 +67,12 @@ class Connection(asyncio.Protocol):
             alarm.cancel()
 
     def send_unanswered(self, frame: bytearray) -> None:
-        """Send a request that has no response (acks=0). Raises Unsent."""
-        self._write(frame)
-
-    def has_http(self) -> bool:
-        """Whether what came, and was no answer of Kafka's, is a web server's."""
-        return self._received.startswith((b"HTTP", b"<"))
+        """Send a request without awaiting its response. Raises Unsent."""
+        if self._transport is None or self._transport.is_closing():
+            raise Unsent
+        self._correlation += 1
+        _SIZE.pack_into(frame, _CORRELATION_AT, self._correlation)
+        self._transport.write(bytes(frame))
 
     def close(self) -> None:
         """Close after everything written has been sent."""
@@ -111,13 +111,6 @@ class Connection(asyncio.Protocol):
                 answer.set_exception(Lost(timed_out=False))
         self._answers.clear()
 
-    def _write(self, frame: bytearray) -> None:
-        if self._transport is None or self._transport.is_closing():
-            raise Unsent
-        self._correlation += 1
-        _SIZE.pack_into(frame, _CORRELATION_AT, self._correlation)
-        self._transport.write(bytes(frame))
-
     def _receive(self, frame: bytes) -> None:
         correlation, answer = self._answers[0] if self._answers else (None, None)
         if answer is None or answer.done() or _SIZE.unpack_from(frame, 4)[0] != correlation:
@@ -146,7 +139,12 @@ async def connect(host: str, port: int, timeout_s: float, *, tls: ssl.SSLContext
                 Connection, host, port, ssl=tls)
             if versions is None:
                 answer = await connection.exchange(bytearray(_API_VERSIONS_REQUEST), timeout_s)
-                versions = _read_version_ranges(answer)
+                error_code, count = _VERSIONS_HEAD.unpack_from(answer)
+                if error_code:
+                    raise struct.error(f"ApiVersions answered {error_code}")
+                rows = (_VERSION_RANGE.unpack_from(answer, _VERSIONS_HEAD.size + _VERSION_RANGE.size * index)
+                        for index in range(count))
+                versions = {key: (lowest, highest) for key, lowest, highest in rows}
         connection.versions = versions
     except (OSError, Unsent, Lost, struct.error) as error:
         if connection is not None:
@@ -157,7 +155,7 @@ async def connect(host: str, port: int, timeout_s: float, *, tls: ssl.SSLContext
 
 def _describe(error: Exception, connection: Connection | None, timeout_s: float) -> str:
     """What is there instead of a broker, as far as it can be told."""
-    if connection is not None and connection.has_http():
+    if connection is not None and connection._received.startswith((b"HTTP", b"<")):
         return "HTTP answers there, not Kafka"
     if isinstance(error, TimeoutError) or (isinstance(error, Lost) and error.timed_out):
         taken = "no connection" if connection is None else "it takes the connection, and does not answer"
@@ -166,10 +164,3 @@ def _describe(error: Exception, connection: Connection | None, timeout_s: float)
         return "the connection is closed, with no answer of Kafka's: does it want TLS (--client-config)?"
     return "the host's name is not known" if isinstance(error, socket.gaierror) else "nothing answers there"
 
-
-def _read_version_ranges(answer: bytes) -> dict[int, tuple[int, int]]:
-    error, count = _VERSIONS_HEAD.unpack_from(answer)
-    if error:
-        raise struct.error(f"ApiVersions answered {error}")
-    rows = (_VERSION_RANGE.unpack_from(answer, _VERSIONS_HEAD.size + 6 * index) for index in range(count))
-    return {key: (lowest, highest) for key, lowest, highest in rows}

@@ -1,6 +1,5 @@
-"""Delays a client's definite failures, with each failure in a row longer.
-
-So a partition without a leader causes no busy loop.
+"""Delays a client's definite failures, with each failure in a row longer: so a partition without a leader
+causes no busy loop.
 """
 
 import asyncio
@@ -19,14 +18,13 @@ class FailureDelay:
 
     async def wait_after(self, outcome: Outcome) -> Outcome:
         """Return the outcome; wait before a fail."""
-        if outcome.type is not Type.FAIL:
+        if outcome.type is Type.FAIL:
+            await self.wait()
+        else:
             self._failures = 0
-            return outcome
-        await self.wait()
         return outcome
 
     async def wait(self) -> None:
-        """Wait because of one more failure."""
         wait_s = min(self._longest_s, self._first_s * 2 ** min(self._failures, 16))
         self._failures += 1
         await asyncio.sleep(wait_s * self._random.uniform(0.5, 1.0))

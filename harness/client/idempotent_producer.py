@@ -21,13 +21,6 @@ from kafka.protocol.producer import InitProducerIdRequest
 from floodmark.harness.client import classify, codec
 from floodmark.harness.client.brokers import Brokers
 from floodmark.harness.client.connection import Connection, Lost, Unsent
-from floodmark.harness.client.error_names import (
-    DUPLICATE_SEQUENCE_NUMBER,
-    NETWORK_EXCEPTION,
-    NONE,
-    UNSUPPORTED_VERSION,
-    name_of,
-)
 from floodmark.harness.client.failure_delay import FailureDelay
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.op import Outcome, Send, Type
@@ -36,7 +29,7 @@ DELIVERY_TIMEOUT_S = 3.0
 _BACKOFF_S = (0.02, 0.1)
 _SMALL_BATCH = 2  # records: so that a send has several batches in flight
 _ACKS_ALL = -1
-_NO_ANSWER = (NETWORK_EXCEPTION, -1)  # error and base offset, as Kafka's own producer has it
+_NO_ANSWER = (classify.NETWORK_EXCEPTION, -1)  # error and base offset, as Kafka's own producer has it
 
 Answer = TypeVar("Answer")
 Encode = Callable[[int, Sequence[int], tuple[int, int, int]], bytes]  # key, values, producer: batch.encode
@@ -46,7 +39,7 @@ class _Refused(Exception):
     """An error after which a Kafka producer does not try again."""
 
     def __init__(self, error: int) -> None:
-        super().__init__(name_of(error))
+        super().__init__(classify.name_of(error))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,8 +55,6 @@ class _Batch:
 
 
 class IdempotentProducer:
-    """The producer of one process, which has one send open at a time."""
-
     def __init__(self, config: ClientSettings, brokers: Brokers, random: Random, encode: Encode) -> None:
         self._config = config
         self._brokers = brokers
@@ -97,9 +88,9 @@ class IdempotentProducer:
                 error, base_offset = answer or _NO_ANSWER
                 if classify.is_retried(error, first=not again):
                     again.append(batch)
-                elif error == NONE:
+                elif error == classify.NONE:
                     batch.base_offset = base_offset
-                elif error != DUPLICATE_SEQUENCE_NUMBER:
+                elif error != classify.DUPLICATE_SEQUENCE_NUMBER:
                     raise _Refused(error)
             waiting = [*again, *waiting[most:]]
             if again:
@@ -119,23 +110,19 @@ class IdempotentProducer:
     async def _get_identity(self, key: int, delay: FailureDelay) -> tuple[int, int]:
         """The producer id and epoch, requested from the partition's leader, though any broker would do."""
         while self._identity is None:
-            error, identity = await self._request_identity(key) or (NETWORK_EXCEPTION, (-1, -1))
-            if error == NONE:
-                self._identity = identity
+            connection = await _answered(self._connect(key))
+            found: Any = connection and await _answered(codec.ask(
+                connection, InitProducerIdRequest, self._config.request_timeout_s, transactional_id=None,
+                transaction_timeout_ms=-1, producer_id=-1, producer_epoch=-1))
+            error = classify.NETWORK_EXCEPTION if found is None else found.error_code
+            if error == classify.NONE:
+                self._identity = found.producer_id, found.producer_epoch
             elif classify.is_retried(error, first=True):
                 self._leaders.doubt(key)
                 await delay.wait()
             else:
                 raise _Refused(error)
         return self._identity
-
-    async def _request_identity(self, key: int) -> tuple[int, tuple[int, int]] | None:
-        """(error, (producer id, epoch)); None where no answer came."""
-        connection = await _answered(self._connect(key))
-        found: Any = connection and await _answered(codec.ask(
-            connection, InitProducerIdRequest, self._config.request_timeout_s, transactional_id=None,
-            transaction_timeout_ms=-1, producer_id=-1, producer_epoch=-1))
-        return None if found is None else (found.error_code, (found.producer_id, found.producer_epoch))
 
     async def _try(self, key: int, batches: Sequence[_Batch]) -> list[tuple[int, int] | None]:
         """Send each once: (error, base offset) of each, None where no answer came."""
@@ -149,7 +136,6 @@ class IdempotentProducer:
             for batch in batches))
 
     async def _connect(self, key: int) -> Connection:
-        """The connection to the partition's leader. Raises Unsent."""
         node = await self._brokers.find_leader(key)
         if node is None:
             raise Unsent
@@ -161,6 +147,6 @@ async def _answered(asked: Awaitable[Answer]) -> Answer | None:
     try:
         return await asked
     except codec.Unserved as error:
-        raise _Refused(UNSUPPORTED_VERSION) from error
+        raise _Refused(classify.UNSUPPORTED_VERSION) from error
     except (Unsent, Lost, codec.ProtocolError):
         return None

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from floodmark.harness.client.classify import name_of
 from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent, connect
-from floodmark.harness.client.error_names import name_of
 from floodmark.harness.errors import UsageError
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -22,7 +22,7 @@ Answer = tuple[int, int]  # error, base offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What the batches of one request have in common. timeout_s: how long the client waits."""
+    """timeout_s: how long the client waits."""
 
     address: tuple[str, int]
     acks: int
@@ -33,8 +33,6 @@ class Target:
 
 @dataclass(slots=True, kw_only=True)
 class _Request:
-    """Batches that wait to be sent."""
-
     target: Target
     batches: dict[TopicPartition, tuple[bytes, asyncio.Future[Answer]]] = field(default_factory=dict)
 
@@ -54,7 +52,6 @@ class SharedRequests:
         self._idle: dict[tuple[str, int], list[Connection]] = {}
 
     def join(self) -> None:
-        """One more client uses it."""
         self._users += 1
 
     def leave(self) -> None:

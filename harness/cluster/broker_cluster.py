@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness import runtime
-from floodmark.harness.cluster.exit_reports import machine_failure
 from floodmark.harness.cluster.layout import LINKS, Layout
 from floodmark.harness.cluster.place import Death, Place
+from floodmark.harness.cluster.processes import machine_failure
 from floodmark.harness.cluster.system import System
 from floodmark.harness.cluster.waiting import healthy, wait_until
 from floodmark.harness.errors import FloodmarkError, WrongDisk
@@ -52,16 +52,19 @@ class BrokerCluster:
     def partitions(self) -> tuple[PartitionSpec, ...]:
         return self.runs.partitions
 
-    # -- Cluster ------------------------------------------------------------------------------------------
-
     async def start(self) -> None:
         """Starts all processes at once; returns when every broker is registered and unfenced."""
+        async def not_up() -> str | None:
+            for name in self._layout.names:
+                self._alive_or_raise(name)
+            return healthy(await self.observe(), (), self.nodes)
+
         try:
             await self.place.open()
             self.runs.attach(self.place)
             await self.place.begin()
             await asyncio.gather(*map(self._spawn, self._layout.names))
-            await wait_until(self._not_up, "all brokers to be registered and unfenced", START_S)
+            await wait_until(not_up, "all brokers to be registered and unfenced", START_S)
             self._was_up = True
         except BaseException as error:
             with contextlib.suppress(FloodmarkError):  # the first error is reported
@@ -71,8 +74,7 @@ class BrokerCluster:
             raise
 
     async def create(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Creates the topics with exactly this assignment; returns when each partition has a leader and a
-        full ISR."""
+        """Creates the topics; returns when each partition has a leader and a full ISR."""
         await self.runs.create_topics(partitions)
         self.runs.partitions += tuple(partitions)
         concerned = sorted({node for spec in partitions for node in spec.replicas})
@@ -89,8 +91,7 @@ class BrokerCluster:
         return await self.runs.look()
 
     async def mend(self) -> list[str]:
-        """Releases failpoints, heals, resumes and starts everything; returns a sentence for each fault that
-        is left."""
+        """Releases failpoints, heals, resumes and starts everything."""
         place, names = self.place, self._layout.names
         if not self._layout.places or self.runs.frozen:
             return []
@@ -114,14 +115,12 @@ class BrokerCluster:
         return residue + [f"{name} is still stopped" for name in names if await place.is_stopped(name)]
 
     async def stop(self) -> None:
-        """Kills and removes everything. Safe to call twice, and after a failed start."""
         try:
             await self.place.close()
         finally:
             await self.runs.close()
 
     def died(self) -> list[str]:
-        """The nodes that died, in order, each once."""
         return list(self.died_words())
 
     def died_words(self) -> Mapping[str, str]:
@@ -141,7 +140,7 @@ class BrokerCluster:
                 and death.name in self._layout.names and machine_failure(death.words) is None]
 
     def broken(self) -> list[str]:
-        """Sentences about other failures of processes, which are not the brokers' bugs."""
+        """Other failures of processes, which are not the brokers' bugs."""
         failures = [] if self.place.lost is None else [self.place.lost]
         failures += self._wrong_disks.values()
         for name, words, _ in self.place.deaths:
@@ -152,17 +151,13 @@ class BrokerCluster:
                 failures.append(f"{name} ended: {lacked} (this machine's fault, not the broker's)")
         return failures
 
-    # -- faults -------------------------------------------------------------------------------------------
-
     async def kill(self, node: str) -> None:
-        """Sends SIGKILL; returns when the process is gone. Does nothing if it does not run."""
         self._layout.of(node)
         self._waiting.discard(node)
         await self.place.kill(node)
 
     async def start_node(self, node: str) -> None:
-        """Starts the node; returns when it is up. Does nothing if it runs. A broker that can start only while
-        the controller answers starts when the controller is back: with it."""
+        """A broker that can start only while the controller answers starts when the controller is back."""
         self._layout.of(node)
         if self.runs.starts_by_controller and node != CONTROLLER and (
                 not self.place.lives(CONTROLLER) or self.place.paused(CONTROLLER)):
@@ -172,7 +167,6 @@ class BrokerCluster:
         await self._start_waiting(node)
 
     async def stop_node(self, node: str) -> None:
-        """Stops the node in an orderly way, by SIGTERM."""
         self._layout.of(node)
         if self.place.paused(node):
             raise FloodmarkError(f"{node} is paused and cannot be stopped: resume it, or kill it")
@@ -185,7 +179,6 @@ class BrokerCluster:
             await self.place.pause(node)
 
     async def resume(self, node: str) -> None:
-        """Does nothing if it does not run."""
         self._layout.of(node)
         await self.place.resume(node)
         await self._start_waiting(node)
@@ -213,13 +206,10 @@ class BrokerCluster:
         return {"lost_records": (await self.place.wipe(node)).lost_records}
 
     def crashes(self) -> Sequence[Met]:
-        """Ends by armed failpoints, and by faults in force (action None, the name is the reason), in
-        order."""
+        """By armed failpoints, and by faults in force (action None, the name is the reason), in order."""
         new = [one for one in (*self.runs.crashes(), *self.place.faulted_exits) if one not in self._crashes]
         self._crashes += sorted(new, key=lambda one: one.time_ns)
         return tuple(self._crashes)
-
-    # -- inside -------------------------------------------------------------------------------------------
 
     @property
     def _layout(self) -> Layout:
@@ -241,11 +231,6 @@ class BrokerCluster:
         self._spawned_s[name] = runtime.monotonic_s()
         await self.place.spawn(name)
 
-    async def _not_up(self) -> str | None:
-        for name in self._layout.names:
-            self._alive_or_raise(name)
-        return healthy(await self.observe(), (), self.nodes)
-
     async def _wait_until_up(self, name: str) -> None:
         """Waits until a process is up, or has ended at a failpoint that it was armed with."""
 
@@ -264,9 +249,6 @@ class BrokerCluster:
 
     def _alive_or_raise(self, name: str) -> None:
         if not self.place.lives(name):
-            raise FloodmarkError(f"{name} ended {self._ended(name)}: {self.place.last_words(name)}")
-
-    def _ended(self, name: str) -> str:
-        """How long after its start a process ended, at the latest."""
-        lived_s = runtime.monotonic_s() - self._spawned_s[name]
-        return "at once" if lived_s < AT_ONCE_S else f"{lived_s:.0f} s after its start"
+            lived_s = runtime.monotonic_s() - self._spawned_s[name]  # at the most
+            ended = "at once" if lived_s < AT_ONCE_S else f"{lived_s:.0f} s after its start"
+            raise FloodmarkError(f"{name} ended {ended}: {self.place.last_words(name)}")

@@ -2,8 +2,8 @@
 and the ends of logs.
 
 Rules
-1. A request is asked by an `Ask`, within a time-out. `once` opens a connection for one request, and uses no
-   link; `Brokers` keeps one connection to each broker.
+1. A request is asked by an `Ask`, within a time-out. `once` opens a connection for one request; `Brokers`
+   keeps one connection to each broker.
 2. An error code that means "it is so already" counts as success; the caller decides about any other.
 3. Requests change only what the caller names.
 4. LEO and HW of a replica, a follower's too: LEO by ListOffsets of the latest offset as a debugging consumer
@@ -24,9 +24,9 @@ from kafka.errors import for_code
 from kafka.protocol import admin, metadata, producer
 
 from floodmark.harness.client import codec
+from floodmark.harness.client.classify import UNKNOWN_TOPIC_OR_PARTITION
 from floodmark.harness.client.codec import ClusterMetadata, TopicPartition, by_topic
 from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent, connect
-from floodmark.harness.client.error_names import UNKNOWN_TOPIC_OR_PARTITION
 from floodmark.harness.client.security import Refused
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import PartitionSpec
@@ -72,8 +72,7 @@ def keep_all(settings_of_topics: Iterable[Mapping[str, str]]) -> bool:
 
 async def create_topics(ask: Ask, topics: Mapping[str, Sequence[Sequence[int]]], *, timeout_s: float,
                         configs: Mapping[str, Mapping[str, str]] | None = None) -> None:
-    """Creates topics; FloodmarkError if one is refused. topics: name -> for each partition in order the ids
-    of its replicas, preferred leader first. configs: topic name -> Kafka's keys."""
+    """topics: name -> of each partition in order the ids of its replicas. configs: name -> Kafka's keys."""
     creatable = admin.CreateTopicsRequest.CreatableTopic
     answer = await ask(
         admin.CreateTopicsRequest, timeout_s,
@@ -103,8 +102,7 @@ async def delete_topic(ask: Ask, name: str, *, timeout_s: float) -> None:
 
 async def alter_topic_configs(ask: Ask, configs: Mapping[str, Mapping[str, str]], *, timeout_s: float
                               ) -> None:
-    """Sets these configs of existing topics; FloodmarkError if one is refused. configs: topic name -> Kafka's
-    keys."""
+    """configs: topic name -> Kafka's keys. FloodmarkError if one is refused."""
     resource = admin.IncrementalAlterConfigsRequest.AlterConfigsResource
     answer = await ask(
         admin.IncrementalAlterConfigsRequest, timeout_s,
@@ -136,7 +134,7 @@ async def settings(ask: Ask, kind: int, name: str) -> Mapping[str, str]:
 # -- elections ----------------------------------------------------------------------------------------------
 
 def chosen(specs: Sequence[PartitionSpec], partitions: Sequence[int]) -> list[PartitionSpec]:
-    """Those with these keys; none: all."""
+    """The partitions with these keys; none: all."""
     found = [spec for spec in specs if not partitions or spec.key in partitions]
     if unknown := sorted(set(partitions) - {spec.key for spec in found}):
         raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
@@ -145,8 +143,8 @@ def chosen(specs: Sequence[PartitionSpec], partitions: Sequence[int]) -> list[Pa
 
 async def elect(ask: Ask, specs: Sequence[PartitionSpec], *, unclean: bool, timeout_s: float = 30.0
                 ) -> dict[int, str | None]:
-    """Elects preferred leaders, or unclean ones. Returns Kafka's name of each partition's error, by key;
-    None: a leader was elected."""
+    """Preferred leaders, or unclean ones. Returns Kafka's name of each partition's error, by key; None: a
+    leader was elected."""
     keys = {(spec.topic, spec.partition): spec.key for spec in specs}
     answer = await ask(
         admin.ElectLeadersRequest, timeout_s,
@@ -161,8 +159,7 @@ async def elect(ask: Ask, specs: Sequence[PartitionSpec], *, unclean: bool, time
 
 async def reassign(ask: Ask, orders: Mapping[TopicPartition, Sequence[int]], *, timeout_s: float
                    ) -> dict[TopicPartition, str | None]:
-    """Reassigns partitions. orders: (topic, partition) -> the ids of its new replicas, preferred leader
-    first. Returns (topic, partition) -> Kafka's name of the error; None: no error."""
+    """orders: the ids of the new replicas, preferred leader first. Returns Kafka's names of errors."""
     reassignable = admin.AlterPartitionReassignmentsRequest.ReassignableTopic
     topics = by_topic(
         (topic, reassignable.ReassignablePartition(partition_index=partition, replicas=list(replicas)))
@@ -178,8 +175,8 @@ async def reassign(ask: Ask, orders: Mapping[TopicPartition, Sequence[int]], *, 
 
 
 def election_result(errors: Mapping[int, str | None]) -> dict[str, Any]:
-    """The result as harness.protocols: Elects says. A partition whose leader is the right one already is
-    neither elected nor refused."""
+    """As harness.protocols: Elects says. A partition whose leader is the right one already is neither elected
+    nor refused."""
     return {
         "elected": sorted(key for key, error in errors.items() if error is None),
         "refused": {str(key): error for key, error in sorted(errors.items())
@@ -187,8 +184,7 @@ def election_result(errors: Mapping[int, str | None]) -> dict[str, Any]:
 
 
 async def finalized_features(ask: Ask, *, timeout_s: float) -> Mapping[str, int] | None:
-    """The finalized level of each feature, without those of level 0 (KIP-584); None: the broker knows none
-    yet."""
+    """Without features of level 0 (KIP-584); None: the broker knows none yet."""
     answer = await ask(metadata.ApiVersionsRequest, timeout_s,
                        client_software_name="floodmark", client_software_version="1")
     if answer.error_code:
@@ -199,7 +195,6 @@ async def finalized_features(ask: Ask, *, timeout_s: float) -> Mapping[str, int]
 
 
 def _refused(what: str, result: Any) -> FloodmarkError:
-    """The error of a result that has a code and perhaps a message."""
     reason = getattr(result, "error_message", None)
     return FloodmarkError(f"{what}: {_error_or_none(result)}{f': {reason}' if reason else ''}")
 
@@ -213,8 +208,7 @@ def _error_or_none(result: Any) -> str | None:
 # -- how a request is asked ---------------------------------------------------------------------------------
 
 def once(to: Address) -> Ask:
-    """Asks that broker, which is ours and serves the newest versions, over a connection for this one
-    request."""
+    """Asks that broker, which is ours and serves the newest versions, over a connection of its own."""
     async def ask(kind: Any, timeout_s: float, **fields: Any) -> Any:
         brokers = Brokers(partial(connect, versions=_NEWEST))
         try:
@@ -235,7 +229,7 @@ class Brokers:
         self._leos: dict[Address, dict[TopicPartition, int]] = {}  # the last known ones
 
     def close(self) -> None:
-        """Closes all connections. Safe to call twice."""
+        """Safe to call twice."""
         for connection in self._connections.values():
             connection.abort()
         self._connections.clear()
@@ -250,43 +244,32 @@ class Brokers:
         return ask
 
     async def metadata(self, to: Address, topics: Sequence[str], timeout_s: float = ASK_S) -> ClusterMetadata:
-        """The metadata of the brokers, and of these topics."""
         with _explained(metadata.MetadataRequest, to):
             return await codec.metadata(await self._connect(to, timeout_s), topics, timeout_s)
 
     async def metadata_of_each(self, reached: Mapping[str, Address], topics: Sequence[str], timeout_s: float
                                ) -> dict[str, ClusterMetadata]:
         """The metadata of each broker by node, without brokers that are silent for timeout_s."""
-        async def ask(address: Address) -> ClusterMetadata | None:
-            with suppress(FloodmarkError, TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    return await self.metadata(address, topics, timeout_s)
-            return None
-
-        answers = await asyncio.gather(*map(ask, reached.values()))
-        return {node: answer for node, answer in zip(reached, answers, strict=True) if answer is not None}
+        return await self._of_each(
+            lambda _node, to: self.metadata(to, topics, timeout_s), reached, timeout_s)
 
     async def replica_ends(self, reached: Mapping[str, Address], partitions: Sequence[PartitionSpec],
                            timeout_s: float) -> Ends:
         """LEO and HW of every replica of these partitions that answers within timeout_s; all brokers at once.
-
-        reached: the address of each broker; leave out brokers that are known not to run.
-        """
-        return await self._of_each(self._ends, reached, partitions, timeout_s)
+        reached: the address of each broker; leave out brokers that are known not to run."""
+        return await self._of_replicas(self._ends, reached, partitions, timeout_s)
 
     async def log_starts(self, reached: Mapping[str, Address], partitions: Sequence[PartitionSpec],
                          timeout_s: float) -> Mapping[tuple[str, int], int]:
-        """The first offset of every replica's log, as in replica_ends."""
         async def starts(to: Address, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
             found = await codec.list_offsets(
                 await self._connect(to, timeout_s), dict.fromkeys(places, -1), timeout_s, first=True,
                 replica_id=codec.DEBUGGING_CONSUMER)
             return {place: part.offset for place, part in found.items() if not part.error_code}
 
-        return await self._of_each(starts, reached, partitions, timeout_s)
+        return await self._of_replicas(starts, reached, partitions, timeout_s)
 
     async def unserved(self, to: Address) -> Mapping[str, str]:
-        """What this broker does not serve of OF_OWN_CLUSTERS: name -> a sentence's end."""
         connection = await self._connect(to, ASK_S)
         lacks = {}
         for request, lowest in OF_OWN_CLUSTERS.items():
@@ -340,23 +323,29 @@ class Brokers:
         return {place: (leos[place], hws[place]) for place in places
                 if place in leos and hws.get(place, -1) in range(leos[place] + 1)}
 
-    async def _of_each(
+    async def _of_replicas(
         self, ask: Callable[[Address, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, Answer]]],
         reached: Mapping[str, Address], partitions: Sequence[PartitionSpec], timeout_s: float,
     ) -> dict[tuple[str, int], Answer]:
-        async def of(node: str, address: Address) -> dict[tuple[str, int], Answer]:
+        async def of(node: str, to: Address) -> dict[tuple[str, int], Answer]:
             keys = {(spec.topic, spec.partition): spec.key for spec in partitions if node in spec.replicas}
-            try:
-                async with asyncio.timeout(timeout_s):
-                    answers = await ask(address, list(keys)) if keys else {}
-            except (TimeoutError, Unsent, Lost, codec.ProtocolError):
-                if (silent := self._connections.pop(address, None)) is not None:
-                    silent.abort()
-                return {}
+            answers = await ask(to, list(keys)) if keys else {}
             return {(node, keys[place]): value for place, value in answers.items()}
 
-        found = await asyncio.gather(*(of(*one) for one in reached.items()))
-        return {replica: value for one in found for replica, value in one.items()}
+        found = await self._of_each(of, reached, timeout_s)
+        return {replica: value for one in found.values() for replica, value in one.items()}
+
+    async def _of_each(self, ask: Callable[[str, Address], Awaitable[Answer]], reached: Mapping[str, Address],
+                       timeout_s: float) -> dict[str, Answer]:
+        """The answers by node, without those of brokers that are silent for timeout_s."""
+        async def of(node: str, to: Address) -> Answer | None:
+            with suppress(TimeoutError, Unsent, Lost, codec.ProtocolError, FloodmarkError):
+                async with asyncio.timeout(timeout_s):
+                    return await ask(node, to)
+            return None
+
+        answers = await asyncio.gather(*(of(*one) for one in reached.items()))
+        return {node: answer for node, answer in zip(reached, answers, strict=True) if answer is not None}
 
     async def _connect(self, to: Address, timeout_s: float) -> Connection:
         async with self._dialling.setdefault(to, asyncio.Lock()):

@@ -5,7 +5,6 @@ Rules
    `on_event`.
 2. Every request has a time-out. If the connection is lost, open requests fail, and a `Control` connects again
    at the next request: the node may have been restarted.
-3. Errors are `ControlError`s that name the process and the request.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 class ControlError(FloodmarkError):
-    """A process of the cluster did not answer, or refused a request."""
+    ...
 
 
 class Refused(ControlError):
@@ -36,8 +35,6 @@ class Refused(ControlError):
 
 
 class Lines:
-    """One connection for JSON lines, open until the other side or `close` closes it."""
-
     def __init__(self, who: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *,
                  on_event: OnEvent | None = None, lost: Callable[[], None] | None = None) -> None:
         self._who, self._reader, self._writer = who, reader, writer
@@ -99,7 +96,7 @@ class Lines:
 
 async def open_lines(connection: socket.socket, who: str, *, on_event: OnEvent | None = None,
                      lost: Callable[[], None] | None = None) -> Lines:
-    """Opens Lines over one end of a socket pair."""
+    """Over one end of a socket pair."""
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=ANSWER_BYTES_MAX)
     return Lines(who, reader, writer, on_event=on_event, lost=lost)
 
@@ -114,7 +111,6 @@ class Control:
         self._dialling = asyncio.Lock()
 
     async def ask(self, do: str, *, timeout_s: float, **besides: Any) -> Mapping[str, Any]:
-        """Like Lines.ask. timeout_s: for the connection, and for the answer."""
         try:
             async with asyncio.timeout(timeout_s):
                 lines = await self._connected()
@@ -126,7 +122,7 @@ class Control:
         return await lines.ask(do, timeout_s=timeout_s, **besides)
 
     async def hang_up(self) -> None:
-        """Closes the connection (the node was killed); the next request connects again."""
+        """The node was killed; the next request connects again."""
         lines, self._lines = self._lines, None
         if lines is not None:
             await lines.close()

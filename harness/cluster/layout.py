@@ -10,6 +10,7 @@ Rules
 """
 
 import itertools
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,6 @@ from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 LINKS = "links"  # the process, by name
 
 Address = tuple[str, int]
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -77,7 +77,6 @@ class Layout:
         return (*self.nodes, CONTROLLER)
 
     def of(self, name: str) -> ProcessAddresses:
-        """The place of this process; FloodmarkError if there is none."""
         if not self.places:
             raise FloodmarkError("the cluster was not started")
         if name not in self.places:
@@ -85,7 +84,7 @@ class Layout:
         return self.places[name]
 
     def pairs_of(self, grudge: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-        """The pairs (sender, receiver) of a grudge; FloodmarkError if it has an unknown name."""
+        """(sender, receiver) of a grudge; FloodmarkError if it has an unknown name."""
         pairs = [(sender, receiver) for receiver, senders in grudge.items() for sender in senders]
         for name in {name for pair in pairs for name in pair} - {CLIENTS}:
             self.of(name)
@@ -115,18 +114,13 @@ class Layout:
         return self.work(f"{name}.prepared")
 
     def links_config(self) -> list[dict[str, Any]]:
-        """The links process's configuration: where to listen, and where each link leads."""
+        """The links process's configuration: where to listen, and where each link leads: if links are found
+        by name, for other brokers to the listener's second port."""
         return [
             {"dialer": dialer, "listener": listener, "host": self.link_hosts.get(dialer, HOST), "port": port,
-             "to": list(self._listens(dialer, listener))}
-            for (dialer, listener), port in self.links.items()
-        ]
-
-    def _listens(self, dialer: str, listener: str) -> Address:
-        """The listener's address for this dialer: its second port for other brokers, if links are found by
-        name."""
-        place = self.places[listener]
-        return place.control if dialer in self.link_hosts and not place.is_controller else place.listens
+             "to": list(place.control if dialer in self.link_hosts and not place.is_controller
+                        else place.listens)}
+            for (dialer, listener), port in self.links.items() for place in (self.places[listener],)]
 
     def make_folders(self) -> None:
         self.work("").mkdir(parents=True, exist_ok=True)
@@ -149,8 +143,8 @@ def lay_out(
     folder: Path, ids: Mapping[str, int], *, proxied: bool, ports: Ports, first_port: int | None,
     trace: bool = True, by_name: bool = False,
 ) -> Layout:
-    """Lays out a cluster. ids: of each broker and of the controller. first_port: n1's port for clients, n2
-    has the next, and so on; None: any free ones. by_name: links are found by name (rule 3)."""
+    """ids: of each broker and of the controller. first_port: n1's port for clients, n2 has the next, and so
+    on; None: any free ones. by_name: links are found by name (rule 3)."""
     for_clients = ports_for_clients(ids, ports, first_port)
     nodes = tuple(for_clients)
     names = (*nodes, CONTROLLER)
@@ -206,19 +200,15 @@ def own_files(folder: Path, name: str, *, trace: bool) -> dict[str, Any]:
 # -- properties files ---------------------------------------------------------------------------------------
 
 def property_line(key: str, value: str, *, escapes: bool) -> str:
-    """One line of a properties file. UsageError for a key or value with a line break or a comment, which
-    would change the other lines. escapes: as Java reads it, a backslash doubled, and what is not ASCII as
-    \\uXXXX; else the last character may not be a backslash."""
+    """UsageError for a key or value with a line break or a comment, which would change the other lines.
+    escapes: as Java reads it, a backslash doubled, and what is not ASCII as \\uXXXX; else the last character
+    may not be a backslash."""
     text = f"{key}={value}"
     continues = value.endswith("\\") and not escapes
     if len(text.splitlines()) != 1 or not text.isprintable() or continues or _KEY.fullmatch(key) is None:
         raise UsageError(f"{key!a} cannot be set to {value!a}: that cannot be in a properties file")
-    return f"{text}\n" if not escapes else _NOT_ASCII.sub(_escaped, text.replace("\\", "\\\\")) + "\n"
-
-
-def _escaped(char: re.Match[str]) -> str:
-    units = char[0].encode("utf-16-be").hex()
-    return "".join(f"\\u{units[at:at + 4]}" for at in range(0, len(units), 4))
+    # JSON escapes as Java does, and quotes besides.
+    return (json.dumps(text)[1:-1].replace('\\"', '"') if escapes else text) + "\n"
 
 
 def write_properties(file: Path, lines: Mapping[str, str], *, escapes: bool) -> None:

@@ -1,7 +1,7 @@
 """Measures the logs of a node, and what they lost between two measurements; chooses where to damage a log so
 that its broker must notice. It only reads files."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,14 +39,12 @@ class BatchEnd:
 
 
 def log_extents(log_dir: Path) -> LogExtents:
-    """The LEO and the bytes of each log."""
     return {name: (log_end_offset(log_dir / name),
                    sum(path.stat().st_size for path in segments_of(log_dir / name)))
             for name in partition_folders(log_dir)}
 
 
 def records_between(before: LogExtents, after: LogExtents) -> Lost:
-    """What the logs lost between two measurements."""
     gone = {name: leo - after.get(name, (0, 0))[0] for name, (leo, _) in before.items()}
     return Lost(kept={name: leo for name, (leo, _) in after.items()},
                 records={name: records for name, records in gone.items() if records > 0})
@@ -67,12 +65,10 @@ def base_offset(segment: Path) -> int:
 
 def log_end_offset(folder: Path) -> int:
     """The offset after the log's last complete batch; 0 if it has no segment."""
-    leo = 0
-    for path in segments_of(folder):
-        leo = base_offset(path)
-        for end in batch_ends(path):
-            leo = end.leo
-    return leo
+    segments = segments_of(folder)
+    if not segments:
+        return 0
+    return max((end.leo for end in batch_ends(segments[-1])), default=base_offset(segments[-1]))
 
 
 def records_in(folder: Path) -> int:
@@ -112,38 +108,24 @@ class Damage:
 
 def corrupt(log_dir: Path) -> Damage | None:
     """Flips a bit in the first log's last batch, where its checksum covers it. None: no log has a batch."""
-    found = _last_batch(log_dir)
-    if found is None:
-        return None
-    path, start, batch = found
-    position = start + (CRC_FROM + batch.size) // 2
-    with path.open("rb") as file:
-        file.seek(position)
-        byte = file.read(1)[0] ^ FLIPPED
-    return _damage(log_dir, path, batch, position, byte)
+    return _damage(log_dir, lambda batch: (CRC_FROM + batch.size) // 2, flips=True)
 
 
 def truncated(log_dir: Path) -> Damage | None:
     """Cuts off the last bytes of the first log's last batch. None: no log has a batch."""
-    found = _last_batch(log_dir)
-    if found is None:
-        return None
-    path, start, batch = found
-    return _damage(log_dir, path, batch, start + batch.size - TORN_BYTES, None)
+    return _damage(log_dir, lambda batch: batch.size - TORN_BYTES, flips=False)
 
 
-def _damage(log_dir: Path, path: Path, batch: Frame, position: int, byte: int | None) -> Damage:
-    return Damage(
-        partition=path.parent.name, file=path.relative_to(log_dir).as_posix(), position=position, byte=byte,
-        lost_records=batch.last_offset - batch.base_offset + 1)
-
-
-def _last_batch(log_dir: Path) -> tuple[Path, int, Frame] | None:
-    """The last batch of the first partition, by name, that has one: its segment, its position, and the
-    batch."""
+def _damage(log_dir: Path, where: Callable[[Frame], int], *, flips: bool) -> Damage | None:
+    """In the last batch of the first partition, by name, that has one. where: the position in it."""
     for name in partition_folders(log_dir):
         for path in reversed(segments_of(log_dir / name)):
-            last = max(batches(path.read_bytes()), key=lambda one: one[0], default=None)
-            if last is not None:
-                return path, *last
+            data = path.read_bytes()
+            for start, batch in reversed(list(batches(data))):
+                position = start + where(batch)
+                return Damage(
+                    partition=name, file=path.relative_to(log_dir).as_posix(), position=position,
+                    byte=data[position] ^ FLIPPED if flips else None,
+                    lost_records=batch.last_offset - batch.base_offset + 1)
     return None
+

@@ -33,8 +33,6 @@ def private_folder() -> Path:
 
 
 class Ports:
-    """The ports of one run. `close` releases them."""
-
     def __init__(self) -> None:
         self._folder = private_folder() / "ports"
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -44,7 +42,6 @@ class Ports:
         self._next = LOWEST + os.getpid() * 97 % span
 
     def choose(self) -> int:
-        """A free port, reserved for this run."""
         for _ in range(HIGHEST - LOWEST + 1):
             port = self._next
             self._next = LOWEST if port == HIGHEST else port + 1
@@ -53,7 +50,6 @@ class Ports:
         raise FloodmarkError(f"no free port between {LOWEST} and {HIGHEST}: end the processes that use them")
 
     def take(self, port: int) -> int:
-        """Reserves this port; UsageError if it is taken."""
         if not 0 < port < 65536:
             raise UsageError(f"{port} is no port")
         if port not in self._claims and not self._claim(port, strict=False):
@@ -69,24 +65,14 @@ class Ports:
         descriptor = os.open(self._folder / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return False
-        if not _can_listen(port, strict=strict):
+            with socket.socket() as probe:
+                if not strict:  # old connections may linger on it
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((HOST, port))
+                probe.listen(1)
+        except OSError:
             os.close(descriptor)
             return False
         self._claims[port] = descriptor
         return True
 
-
-def _can_listen(port: int, *, strict: bool) -> bool:
-    """Whether the port can be bound. strict: not even old connections may linger on it."""
-    with socket.socket() as probe:
-        if not strict:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-            probe.listen(1)
-        except OSError:
-            return False
-    return True

@@ -43,8 +43,8 @@ class JavaSoftware:
 
     version: str
     java: Path
-    jars: tuple[Path, ...]  # in one folder
-    needs_java: int  # or newer
+    jars: tuple[Path, ...]  # absolute paths in one folder, in an order that does not change
+    needs_java: int = 0  # or newer; 0: not determined
     image: str | None = None  # a named image that has them; None: one is built from the jars
 
 
@@ -65,32 +65,19 @@ class System(Protocol):
 
     partitions: tuple[PartitionSpec, ...]  # those with a key in the history, so far
 
-    @property
-    def about(self) -> Mapping[str, Any]: ...  # run.json's `system`: {"name": ..., its version or rules}
-    @property
-    def nodes(self) -> tuple[str, ...]: ...
-    @property
-    def ids(self) -> Mapping[str, int]: ...  # of each node and of CONTROLLER
-    @property
-    def dials_by_name(self) -> bool: ...  # its processes connect to each other's advertised addresses
-    @property
-    def config(self) -> Mapping[str, Mapping[str, Any]]: ...  # run.json's `config`
-    @property
-    def lacks(self) -> Mapping[type, str]: ...  # abilities that it cannot have in any place, and why
-    @property
-    def not_shown(self) -> frozenset[str]: ...  # fields of ReplicaView that are always UNKNOWN
-    @property
-    def read_from_files(self) -> frozenset[str]: ...  # UNKNOWN too, if files are out of reach
-    @property
-    def software(self) -> JavaSoftware | None: ...  # None: the reference broker's own
-    @property
-    def module(self) -> str | None: ...  # its processes are `python -m` this: a place may import it only once
-    @property
-    def power(self) -> PowerLoss: ...
-    @property
-    def starts_by_controller(self) -> bool: ...  # a broker can start only while the controller answers
-    @property
-    def frozen(self) -> bool: ...  # all its processes are stopped for good: nothing is mended any more
+    about: Mapping[str, Any]  # run.json's `system`: {"name": ..., its version or rules}
+    nodes: tuple[str, ...]
+    ids: Mapping[str, int]  # of each node and of CONTROLLER
+    dials_by_name: bool  # its processes connect to each other's advertised addresses
+    config: Mapping[str, Mapping[str, Any]]  # run.json's `config`
+    lacks: Mapping[type, str]  # abilities that it cannot have in any place, and why
+    not_shown: frozenset[str]  # fields of ReplicaView that are always UNKNOWN
+    read_from_files: frozenset[str]  # UNKNOWN too, if files are out of reach
+    software: JavaSoftware | None  # None: the reference broker's own
+    module: str | None  # its processes are `python -m` this: a place may import it only once
+    power: PowerLoss
+    starts_by_controller: bool  # a broker can start only while the controller answers
+    frozen: bool  # all its processes are stopped for good: nothing is mended any more
 
     def attach(self, place: Place) -> None: ...  # writes all settings
     def command(self, name: str) -> Sequence[str]: ...  # a program's name (place.PYTHON), then its arguments

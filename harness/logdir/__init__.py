@@ -1,8 +1,5 @@
-"""Reads Kafka log directories, of our broker and of Apache Kafka, while the broker is frozen or dead.
-
-Begin with rows.py: the rows of a dump, and a replica's state by its files. It uses segments.py (a partition's
-files), transactions.py (which records were aborted), checkpoints.py, and harness/record_batches.py (Kafka's
-formats). Nothing is written.
+"""Reads Kafka log directories, of our broker and of Apache Kafka, while the broker is frozen or dead. Begin
+with rows.py: the rows of a dump, and a replica's state by its files. Nothing is written.
 """
 
 from floodmark.harness.logdir.checkpoints import UNREADABLE, Epochs, offsets_in, read_epochs, read_offsets

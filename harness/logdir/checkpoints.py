@@ -33,7 +33,6 @@ def read_epochs(folder: Path) -> Epochs:
 
 
 def _text(path: Path) -> str | None:
-    """The file's text; None: there is no such file."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -43,7 +42,6 @@ def _text(path: Path) -> str | None:
 
 
 def _lines_in(text: str, source: str, *, fields: int) -> list[list[str]]:
-    """The lines of a checkpoint, split into fields."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     valid = (len(lines) >= 2 and lines[0] == ["0"] and lines[1] == [str(len(lines) - 2)]
              and all(len(line) == fields and all(field.lstrip("-").isdecimal() for field in line[fields - 2:])

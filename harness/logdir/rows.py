@@ -20,18 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from floodmark.harness import record_batches
 from floodmark.harness.logdir.checkpoints import UNREADABLE, Epochs, read_epochs, read_offsets
 from floodmark.harness.logdir.segments import Segment, batches_of, end_of, refuse, segments_of
 from floodmark.harness.logdir.transactions import Transactions, transactions_of
-from floodmark.harness.record_batches import (
-    NO_PRODUCER,
-    BatchError,
-    Frame,
-    Producer,
-    frame,
-    read_own_batch,
-    records,
-)
 from floodmark.harness.signature import header_ending, value_of
 
 
@@ -48,8 +40,7 @@ class Partition(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """The state of one replica by its files. leo is exclusive; epochs as checkpointed, and UNREADABLE only
-    beside records that have an epoch."""
+    """leo is exclusive; epochs as checkpointed, and UNREADABLE only beside records that have an epoch."""
 
     log_start: int
     leo: int
@@ -60,8 +51,8 @@ class LogState:
 
 def dump(log_dir: Path, partitions: Sequence[Partition], run_id: str, node: str, *,
          running: bool = True, resent: set[int] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of logs/NODE.jsonl, in order. A partition without a folder here has no rows. resent: the
-    values of rule 4 are added to it."""
+    """Yield the rows of logs/NODE.jsonl, in order. A partition without a folder has none. resent: the values
+    of rule 4 are added to it."""
     starts = read_offsets(log_dir / "log-start-offset-checkpoint")
     for spec in sorted(partitions, key=lambda spec: spec.key):
         segments = segments_of(_folder(log_dir, spec))
@@ -83,7 +74,10 @@ def describe(log_dir: Path, spec: Partition, *, running: bool = True) -> LogStat
         leo = max(leo, start)
     hws = read_offsets(log_dir / "replication-offset-checkpoint")
     epochs = read_epochs(folder)
-    if epochs == UNREADABLE and not (leo > start and _have_epochs(segments)):
+    has_epochs = leo > start and any(  # those of the first formats have none
+        (header := record_batches.frame(data, at)) is not None and header.epoch >= 0
+        for segment in reversed(segments) for data, at, _ in batches_of(segment))
+    if epochs == UNREADABLE and not has_epochs:
         epochs = ()  # Kafka creates the file before it has anything to write
     return LogState(log_start=start, leo=leo, torn_bytes=torn, epochs=epochs,
                     checkpointed_hw=hws.get((spec.topic, spec.partition), 0))
@@ -96,11 +90,10 @@ class _Resent:
 
     def __init__(self, values: set[int]) -> None:
         self._values = values
-        self._producers: dict[int, Producer] = {}  # value -> of its first copy
+        self._producers: dict[int, record_batches.Producer] = {}  # value -> of its first copy
 
-    def note(self, value: int | None, producer: Producer) -> None:
-        """A record of the log, in the order of offsets."""
-        if value is None or producer[0] == NO_PRODUCER:
+    def note(self, value: int | None, producer: record_batches.Producer) -> None:
+        if value is None or producer[0] == record_batches.NO_PRODUCER:
             return
         if self._producers.setdefault(value, producer) != producer:
             self._values.add(value)
@@ -112,14 +105,14 @@ def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resent: _Resen
     transactions: Transactions | None = None
     for segment in segments:
         for data, at, size in batches_of(segment, is_last=segment is segments[-1], drop_bad_last=not running):
-            own = read_own_batch(data, at, size, ending)
+            own = record_batches.read_own_batch(data, at, size, ending)
             if own is not None:
                 for offset, value in enumerate(own.values, own.base_offset):
                     resent.note(value, own.producer)
                     if offset >= start:
                         yield {"offset": offset, "epoch": own.epoch, "value": value, "crc": own.crc}
                 continue
-            header = frame(data, at)
+            header = record_batches.frame(data, at)
             assert header is not None, (segment.path, at)  # batches_of yields only what frame() accepts
             if header.transactional and transactions is None:
                 transactions = transactions_of(segments, running=running)
@@ -131,26 +124,17 @@ def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resent: _Resen
                            **({} if fits else {"crc_ok": False}), **({"aborted": True} if aborted else {})}
 
 
-def _values(data: bytes, at: int, header: Frame, run_id: bytes,
+def _values(data: bytes, at: int, header: record_batches.Frame, run_id: bytes,
             path: Path) -> list[tuple[int, int | None, bool]]:
-    """The offset and value of each record, and whether all its CRCs are right. A damaged batch has all the
-    offsets in its header, and no values."""
     try:
         return [(record.offset,
                  None if header.control else value_of(record.value, record.headers, run_id),
-                 header.crc_ok and record.crc_ok) for record in records(data, at, header)]
-    except BatchError as error:
+                 header.crc_ok and record.crc_ok) for record in record_batches.records(data, at, header)]
+    except record_batches.BatchError as error:
         if header.crc_ok:  # the batch is intact, but we cannot read it
             refuse(path, str(error))
     claimed = range(header.base_offset, header.last_offset + 1)
     return [(offset, None, False) for offset in claimed[:header.size]]  # a damaged header may have any
-
-
-def _have_epochs(segments: Sequence[Segment]) -> bool:
-    """Whether the records of these segments have leader epochs, as those of the first formats have not."""
-    return any((header := frame(data, at)) is not None and header.epoch >= 0
-               for segment in reversed(segments)
-               for data, at, _ in batches_of(segment))
 
 
 # -- folders ------------------------------------------------------------------------------------------------

@@ -25,8 +25,6 @@ WINDOW_BYTES = 4 << 20  # read at a time; more for a larger batch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One segment file of a log."""
-
     base_offset: int
     path: Path
 
@@ -67,7 +65,6 @@ def why_no_log(folder: Path) -> str | None:
 
 
 def _named(paths: Sequence[Path], suffix: str) -> list[Segment]:
-    """The files whose names are a base offset and this suffix."""
     return [Segment(base_offset=int(stem), path=path) for path in paths
             if path.name.endswith(suffix) and (stem := path.name.removesuffix(suffix)).isdecimal()]
 
@@ -120,5 +117,4 @@ def end_of(segment: Segment, *, running: bool) -> tuple[int, int]:
 
 
 def refuse(path: Path, why: str) -> NoReturn:
-    """Raise a FloodmarkError for a file that cannot be read."""
     raise FloodmarkError(f"the log segment {path} cannot be read: {why}")

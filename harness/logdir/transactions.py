@@ -61,8 +61,7 @@ def transactions_of(segments: Sequence[Segment], *, running: bool) -> Transactio
 
 
 def aborted_index(segment: Segment) -> list[Aborted]:
-    """Read the aborted transactions in a segment's index; none where there is no such file. An incomplete
-    last entry is left out."""
+    """None where there is no such file. An incomplete last entry is left out."""
     path = segment.path.with_name(segment.path.name.replace(SUFFIX, ".txnindex"))
     try:
         data = path.read_bytes()

@@ -4,8 +4,7 @@ Rules
 1. Nodes that answer are frozen while their logs are read; the others are killed first. No node is stopped
    gracefully, because leadership would move. A cluster that cannot freeze is observed again after its logs
    were read: if anything moved in between, the run is not settled.
-2. A dump file is complete or absent. A log that cannot be read is reported and left out. If no log of the
-   cluster can be read (observes_of says so), there are no dumps.
+2. A dump file is complete or absent. A log that cannot be read is reported and left out.
 """
 
 import asyncio
@@ -88,7 +87,10 @@ async def collect(
     known = [row for row in rows if UNKNOWN not in row.values()]
     known.sort(key=lambda row: (row["partition"], row["node"]))
     write_pieces(run.replicas_path, map(json_line, known))
-    return Collected(frozen=frozen, moved=moved, leaders=_leaders(frozen), problems=tuple(problems),
+    leaders = {  # as the controller reports them; a partition without a leader has no entry
+        str(key): {"leader": truth.leader, "epoch": truth.epoch, "isr": list(truth.isr)}
+        for key, truth in sorted((frozen.partitions if frozen else {}).items()) if truth.leader is not None}
+    return Collected(frozen=frozen, moved=moved, leaders=leaders, problems=tuple(problems),
                      clock_error_ns=None if raw_trace is None else raw_trace.clock_error_ns,
                      resent=tuple(sorted(dumps.resent)))
 
@@ -106,8 +108,7 @@ def observes_of(cluster: Cluster) -> dict[str, Any]:
 
 
 def _write_parquet(run: Run) -> None:
-    """Write every dump a second time as Parquet, which the judge reads faster. Without it, it reads the
-    lines."""
+    """A second time, for the judge, which reads it faster than the lines."""
     for lines in sorted(run.logs_folder.glob("*.jsonl")):
         with suppress(FloodmarkError):
             write_parquet(lines)
@@ -128,8 +129,7 @@ def _write_trace(raw_trace: Raw, run: Run, origin_ns: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Dumps:
-    """Dumps the logs of nodes, from their folders or from a cluster without files; failures are appended to
-    `problems`."""
+    """From folders or from a cluster without files; failures are appended to `problems`."""
 
     cluster: Cluster
     run: Run
@@ -163,7 +163,8 @@ class _Dumps:
     def _dump(self, node: str, log: Iterator[dict[str, Any]],
               describe: Callable[[PartitionSpec], logdir.LogState], running: bool) -> list[dict[str, Any]]:
         try:
-            write_pieces(self.run.logs_folder / f"{node}.jsonl", _pieces(log))
+            pieces = iter(lambda: b"".join(map(json_line, islice(log, _ROWS_A_PIECE))), b"")
+            write_pieces(self.run.logs_folder / f"{node}.jsonl", pieces)
         except FloodmarkError as error:
             self.problems.append(f"the log of {node} could not be dumped: {error}")
         rows = []
@@ -175,11 +176,6 @@ class _Dumps:
                     self.problems.append(
                         f"the state of partition {spec.key} on {node} cannot be read: {error}")
         return rows
-
-
-def _pieces(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
-    while piece := b"".join(map(json_line, islice(rows, _ROWS_A_PIECE))):
-        yield piece
 
 
 def _dead_row(node: str, spec: PartitionSpec, state: logdir.LogState) -> dict[str, Any]:
@@ -198,12 +194,3 @@ def _epochs_in_row(epochs: logdir.Epochs) -> dict[str, Any]:
         return {"epochs_unreadable": True}
     return {} if epochs is None else {"epochs": [list(entry) for entry in epochs]}
 
-
-def _leaders(frozen: View | None) -> dict[str, Any]:
-    """The leaders as the controller reports them; a partition without a leader has no entry."""
-    if frozen is None:
-        return {}
-    return {
-        str(key): {"leader": truth.leader, "epoch": truth.epoch, "isr": list(truth.isr)}
-        for key, truth in sorted(frozen.partitions.items()) if truth.leader is not None
-    }

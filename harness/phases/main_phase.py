@@ -10,7 +10,7 @@ Rules
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -44,8 +44,8 @@ _TEMPORARY = frozenset({
 
 
 class RunSight:
-    """Implements views.Sight by a recorder, a cluster and its trace; all times count from the run's begin.
-    view: what observes the cluster, if it does more."""
+    """views.Sight by a recorder, a cluster and its trace; all times count from the run's begin. view: what
+    observes the cluster, if it does more."""
 
     def __init__(self, recorder: Recorder, cluster: Cluster,
                  view: Callable[[], Coroutine[Any, Any, View]] | None = None) -> None:
@@ -96,17 +96,13 @@ class AcksGiven:
 
     def count(self, partition: int, leader: str) -> int:
         for line in self.feed.read_new_lines():
-            self._apply_line(line)
+            place = (line["partition"], line["node"])
+            appended = self._appended.setdefault(place, {})
+            if line["event"] == "ack":
+                self._acked[place] += appended.pop(line["offset"], 0)  # a retry is acked once more
+            elif line["role"] == "leader":
+                appended[line["offset"] + line["count"] - 1] = line["count"]
         return self._acked[partition, leader]
-
-    def _apply_line(self, line: Mapping[str, Any]) -> None:
-        place = (line["partition"], line["node"])
-        appended = self._appended.setdefault(place, {})
-        if line["event"] == "ack":
-            self._acked[place] += appended.pop(line["offset"], 0)  # a retry is acked once more
-        elif line["role"] == "leader":
-            appended[line["offset"] + line["count"] - 1] = line["count"]
-
 
 class _Pace:
     """Spreads ops evenly in time. If processes are late, the rate is not raised to catch up."""
@@ -138,8 +134,11 @@ async def main_phase(plan: RunPlan, recorder: Recorder) -> tuple[int, ...]:
     strikes = asyncio.create_task(plan.schedule_runner.carry_out(plan.schedule, sight, recorder,
                                                                  scripted.send))
     clock = asyncio.create_task(asyncio.sleep(plan.spec.duration))
+    bound_s = plan.spec.duration + _SCHEDULE_GRACE_S + sum(
+        entry.timeout_s + (entry.moment.planned_ns / 1e9 if entry.moment is not None else 0.0)
+        for entry in plan.schedule)
     try:
-        await _until_done({strikes, clock}, processes, timeout_s=_bound_s(plan))
+        await _until_done({strikes, clock}, processes, timeout_s=bound_s)
         stop.set()
         if processes:
             await asyncio.wait(processes, timeout=_DRAIN_TIMEOUT_S)
@@ -181,8 +180,6 @@ async def ask(session: Session, process: int, intent: Intent, recorder: Recorder
 
 @dataclass(slots=True, kw_only=True)
 class _ScriptedProcess:
-    """A process that does scripted ops."""
-
     process: int
     session: Session
     assigned: tuple[int, ...] = ()
@@ -199,7 +196,6 @@ class ScriptedClients:
         self._turns: dict[int, asyncio.Lock] = {}  # a process has at most one op open
 
     async def send(self, intent: Intent) -> Outcome:
-        """protocols.Sender."""
         if intent.client is None:
             one = self._new()
             try:
@@ -216,7 +212,6 @@ class ScriptedClients:
             return outcome
 
     async def close(self) -> None:
-        """Close all sessions."""
         for one in self._by_client.values():
             await one.session.close()
         self._by_client.clear()
@@ -254,7 +249,6 @@ class ScriptedClients:
 
 async def _until_done(required: Collection[asyncio.Task[Any]], others: Collection[asyncio.Task[None]], *,
                       timeout_s: float) -> None:
-    """Wait until the required tasks are done; a failure of any task ends it at once."""
     deadline_s = asyncio.get_running_loop().time() + timeout_s
     while not all(task.done() for task in required):
         left_s = deadline_s - asyncio.get_running_loop().time()
@@ -266,8 +260,3 @@ async def _until_done(required: Collection[asyncio.Task[Any]], others: Collectio
             if task.done():
                 task.result()
 
-
-def _bound_s(plan: RunPlan) -> float:
-    return plan.spec.duration + _SCHEDULE_GRACE_S + sum(
-        entry.timeout_s + (entry.moment.planned_ns / 1e9 if entry.moment is not None else 0.0)
-        for entry in plan.schedule)

@@ -25,10 +25,10 @@ from typing import Any
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import end_all, raise_first
 from floodmark.harness.history import Recorder
-from floodmark.harness.op import Intent, LogOffset, Type
+from floodmark.harness.op import Intent, Type
 from floodmark.harness.phases.main_phase import ask
 from floodmark.harness.protocols import Cluster, PartitionSpec, Session, Workload
-from floodmark.harness.schedule.views import UNKNOWN, ReplicaView, Unknown, View
+from floodmark.harness.schedule.views import UNKNOWN, ReplicaView, View
 
 PROBES = 2_000_000  # processes that probe are numbered from here on
 READERS = 3_000_000
@@ -72,8 +72,6 @@ class _Observations:
 
 @dataclass(slots=True, kw_only=True)
 class Reach:
-    """The progress of the final read of a partition, over all processes that tried."""
-
     end: int | None = None  # the offset to reach; None: not known yet
     reached: int = 0
     moved_s: float = 0.0  # the time of the latest progress
@@ -94,8 +92,6 @@ class Reach:
 
 @dataclass(slots=True, kw_only=True)
 class _ProcessPool:
-    """Makes the processes that probe or read, and knows which partitions are done."""
-
     workload: Workload
     recorder: Recorder
     next_process: int
@@ -111,8 +107,7 @@ class _ProcessPool:
 
 async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs: Sequence[PartitionSpec],
                  timeout_s: float) -> dict[str, Any]:
-    """Wait until the cluster is healthy, at most timeout_s. Returns run.json's `settle`; its `why` is None if
-    the cluster is."""
+    """At most timeout_s. Returns run.json's `settle`; its `why` is None if the cluster is healthy."""
     pool = _ProcessPool(workload=workload, recorder=recorder, next_process=PROBES)
     probes = {asyncio.create_task(_probe(pool, spec.key)) for spec in specs}
     try:
@@ -136,9 +131,8 @@ async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs
 async def read_all(workload: Workload, recorder: Recorder, specs: Sequence[PartitionSpec],
                    timeout_s: float, *, stall_s: float = STALL_S,
                    reaches: dict[int, Reach] | None = None) -> Mapping[str, Any]:
-    """Read every partition from its start to its end offset. Returns run.json's `final_reads`, with the
-    progress of the reads that did not reach it. `reaches` is updated during the reads, to show their
-    progress."""
+    """From its start to its end offset. Returns run.json's `final_reads`, with the progress of the reads that
+    did not reach it. `reaches` is updated during the reads, to show their progress."""
     pool = _ProcessPool(workload=workload, recorder=recorder, next_process=READERS)
     reaches = {} if reaches is None else reaches
     loop = asyncio.get_running_loop()
@@ -185,15 +179,15 @@ def what_moved(before: View, after: View, specs: Sequence[PartitionSpec]) -> str
             old, new = before.replicas.get((node, spec.key)), after.replicas.get((node, spec.key))
             if old is None or new is None:
                 return f"{node} did not report its state of partition {spec.key}"
-            known = ((old.epoch, new.epoch), (_members(old), _members(new)), (old.hw, new.hw))
-            if UNKNOWN in (old.leo, new.leo) or old.leo != new.leo or any(
-                    first != second and UNKNOWN not in (first, second) for first, second in known):
+            if UNKNOWN in (old.leo, new.leo) or any(
+                    first != second and UNKNOWN not in (first, second)
+                    for first, second in zip(_state(old), _state(new), strict=True)):
                 return f"partition {spec.key} changed on {node} while it was read"
     return None
 
 
-def _members(own: ReplicaView) -> frozenset[str] | Unknown:
-    return own.isr if isinstance(own.isr, Unknown) else frozenset(own.isr)
+def _state(own: ReplicaView) -> tuple[object, ...]:
+    return own.leo, own.epoch, own.hw, UNKNOWN if own.isr is UNKNOWN else frozenset(own.isr)
 
 
 def uneven_replicas(view: View, specs: Sequence[PartitionSpec]) -> list[str]:
@@ -227,10 +221,9 @@ def uneven_replicas(view: View, specs: Sequence[PartitionSpec]) -> list[str]:
 
 async def _wait_until_healthy(cluster: Cluster, specs: Sequence[PartitionSpec],
                        probes: Collection[asyncio.Task[None]], timeout_s: float) -> _Observations:
-    """Observe the cluster until it is healthy after the last probe was acked, or until the time is over. The
-    time counts from the controller's first answer, which may take as long again: without the controller no
-    leader can be elected and no replica can return to an ISR. Where only the wire is seen, each node's first
-    answer counts so."""
+    """After the last probe was acked, or until the time is over. The time counts from the controller's first
+    answer, which may take as long again: without the controller no leader can be elected and no replica can
+    return to an ISR. Where only the wire is seen, each node's first answer counts so."""
     loop = asyncio.get_running_loop()
     latest_s = loop.time() + timeout_s
     observed = _Observations(window_s=loop.time())
@@ -270,7 +263,6 @@ async def _with_processes(pool: _ProcessPool, key: int, work: Callable[[int, Ses
 
 
 async def _probe(pool: _ProcessPool, key: int) -> None:
-    """Send to the partition until one send is acked."""
     async def is_acked(process: int, session: Session) -> bool:
         while True:
             outcome = await ask(session, process, pool.workload.probe(key), pool.recorder)
@@ -281,7 +273,6 @@ async def _probe(pool: _ProcessPool, key: int) -> None:
 
 
 async def _read(pool: _ProcessPool, key: int, reach: Reach) -> None:
-    """Read the partition to its end offset."""
     async def is_read(process: int, session: Session) -> bool:
         if await _read_through(pool, process, session, key, reach):
             reach.whole += 1
@@ -301,7 +292,9 @@ async def _read_through(pool: _ProcessPool, process: int, session: Session, key:
         if outcome.type is Type.INFO or session.over:
             return False
         if end is None:
-            end, start = _offset_of(outcome.offsets, key), _offset_of(outcome.starts, key) or 0
+            end, begin = (next((one.offset for one in found if one.partition == key), None)
+                          for found in (outcome.offsets, outcome.starts))
+            start = begin or 0
             reached = start
         reach.skipped &= start not in (end, *(read.offset for read in outcome.reads))
         reached = max([reached, *(read.offset + 1 for read in outcome.reads)])
@@ -321,10 +314,6 @@ async def _read_through(pool: _ProcessPool, process: int, session: Session, key:
         else:
             begins = intent.f == "list_offsets" and start > 0
             intent = Intent(f="poll", partitions=(key,), offset=start) if begins else Intent(f="poll")
-
-
-def _offset_of(found: Sequence[LogOffset], key: int) -> int | None:
-    return next((one.offset for one in found if one.partition == key), None)
 
 
 def _leader(view: View, key: int) -> str | None:

@@ -15,8 +15,7 @@ from run_processes import wait_until
 from floodmark.harness import catalog
 from floodmark.harness.cluster.containers import engine_resources
 from floodmark.harness.cluster.containers.engine_client import connect
-from floodmark.harness.cluster.containers.engine_resources import MOUNTED, EngineResources
-from floodmark.harness.cluster.containers.sweep import remove_run
+from floodmark.harness.cluster.containers.engine_resources import MOUNTED, EngineResources, remove_run
 from floodmark.harness.errors import FloodmarkError
 
 pytestmark = pytest.mark.docker

@@ -12,8 +12,15 @@ from run_processes import wait_until
 
 from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.containers.engine_client import connect
-from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN, dead, remains, sweep
+from floodmark.harness.cluster.containers.engine_resources import (
+    LABEL,
+    LABEL_ROLE,
+    LABEL_RUN,
+    EngineResources,
+    dead,
+    remains,
+    sweep,
+)
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.reference import power_loss
 

@@ -30,8 +30,8 @@ from floodmark.harness.cluster.containers.ability_probe import (
     probe,
 )
 from floodmark.harness.cluster.containers.engine_client import connect
+from floodmark.harness.cluster.containers.engine_resources import LABEL_RUN
 from floodmark.harness.cluster.containers.images import tools_image
-from floodmark.harness.cluster.containers.sweep import LABEL_RUN
 from floodmark.harness.commands.doctor import examine_machine
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.verdict import EXIT_VALID

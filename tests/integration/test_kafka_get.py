@@ -11,8 +11,8 @@ from real_kafka import skip_without
 
 from floodmark.harness.cli import main
 from floodmark.harness.cluster.kafka import class_archive, jars
+from floodmark.harness.cluster.kafka.class_archive import JVM
 from floodmark.harness.cluster.kafka.distribution import distribution
-from floodmark.harness.cluster.kafka.jvm import JVM
 
 SETTINGS = """<settings>
   <localRepository>{repository}</localRepository>

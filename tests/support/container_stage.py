@@ -17,9 +17,8 @@ from floodmark.harness.client.client import Client
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.containers.engine_client import connect
-from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.engine_resources import LABEL_RUN, EngineResources
 from floodmark.harness.cluster.containers.place import ContainersPlace
-from floodmark.harness.cluster.containers.sweep import LABEL_RUN
 from floodmark.harness.op import Send, Type
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import View

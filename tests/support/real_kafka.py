@@ -22,8 +22,8 @@ from run_processes import wait_until
 from floodmark.broker.wire.api_keys import METADATA
 from floodmark.broker.wire.codec import make, request_parts
 from floodmark.harness.cluster.kafka import class_archive
+from floodmark.harness.cluster.kafka.class_archive import JVM
 from floodmark.harness.cluster.kafka.distribution import Distribution
-from floodmark.harness.cluster.kafka.jvm import JVM
 from floodmark.harness.cluster.kafka.kafka_system import found
 from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.cluster.system import JavaSoftware

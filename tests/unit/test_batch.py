@@ -40,7 +40,7 @@ def test_a_batch_is_byte_for_byte_what_kafka_python_writes_and_is_read_back(
     assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
     packed = batch.encode(values, RUN, NOW_MS, compressed=True)
     assert packed == batch.encode(values, RUN, NOW_MS, compressed=True)
-    bare = batch.encode_without_headers(values, RUN, NOW_MS)
+    bare = batch.encode(values, RUN, NOW_MS, headers=False)
     for data in (ours, packed, bare):
         at = stamped(data, base, epoch)
         assert list(batch.decode(at, RUN)) == [batch.Batch(

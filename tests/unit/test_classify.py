@@ -3,7 +3,7 @@
 import pytest
 
 from floodmark.harness.client import classify
-from floodmark.harness.client.error_names import name_of
+from floodmark.harness.client.classify import name_of
 from floodmark.harness.op import Send, Type
 
 SENDS = (Send(partition=3, value=10), Send(partition=3, value=11))

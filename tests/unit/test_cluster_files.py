@@ -12,7 +12,7 @@ from floodmark.harness.cluster.containers import place as containers_place
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.layout import Layout, lay_out, node_names
 from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.cluster.reference import broker_settings, views
+from floodmark.harness.cluster.reference import broker_settings, control_sockets
 from floodmark.harness.commands.cluster import state_text
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import PartitionSpec
@@ -156,9 +156,10 @@ def broker(number: int, **changes: Any) -> dict[str, Any]:
     return {"node": number, "broker_epoch": number, "replicas": [replica, others]}
 
 
-def view_of(truth: dict[str, Any] | None, **brokers: dict[str, Any]) -> views.View:
+def view_of(truth: dict[str, Any] | None, **brokers: dict[str, Any]) -> control_sockets.View:
     states = brokers if truth is None else {**brokers, CONTROLLER: truth}
-    return views.view_from_answers(views.Names(NODES, [SPEC]), states, time_ns=7, running=frozenset(NODES))
+    return control_sockets.view_from_answers(control_sockets.Names(NODES, [SPEC]), states, time_ns=7,
+                                             running=frozenset(NODES))
 
 
 def test_a_view_has_the_historys_names() -> None:

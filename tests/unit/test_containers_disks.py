@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from disk import Disk, batch
 
-from floodmark.harness.cluster.containers import archives
+from floodmark.harness.cluster.containers import disks
 from floodmark.harness.cluster.containers.disks import edits
 from floodmark.harness.cluster.log_extents import corrupt, log_extents, records_between, truncated
 from floodmark.harness.cluster.reference import power_loss
@@ -164,7 +164,7 @@ def test_an_archive_is_unpacked_whatever_its_pieces(tmp_path: Path, piece: int) 
 
     pieces = (data[at:at + piece] for at in range(0, len(data), piece))
 
-    archives.unpack(pieces, tmp_path, without="!")
+    disks.unpack(pieces, tmp_path, without="!")
 
     assert listing(tmp_path) == {"log-0/one": content, "meta": b""}
 
@@ -175,7 +175,7 @@ def test_an_archive_writes_nothing_but_files_below_its_folder(tmp_path: Path) ->
     data = archive_of(("data/../../evil", b"x"), ("/data/evil", b"x"), ("data/link", "/etc/passwd"),
                   ("data/.floodmark-fill-1", b"x"), ("data/good", b"g"))
 
-    archives.unpack([data], target, without=".floodmark-")
+    disks.unpack([data], target, without=".floodmark-")
 
     assert listing(tmp_path) == {"copy/good": b"g"}
 
@@ -184,4 +184,4 @@ def test_an_archive_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
     data = archive_of(("data/one", bytes(4000)))
 
     with pytest.raises(OSError, match="cannot be read"):
-        archives.unpack([data[:2000]], tmp_path, without="!")
+        disks.unpack([data[:2000]], tmp_path, without="!")

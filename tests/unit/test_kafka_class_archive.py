@@ -39,7 +39,7 @@ class Machine:
         self.calls = folder / "calls"
         jar = folder / "kafka_2.13-4.3.1.jar"
         jar.write_bytes(b"classes")
-        self.kafka = Distribution(version="4.3.1", form="kraft", classpath=str(jar), java=folder / "java")
+        self.kafka = Distribution(version="4.3.1", form="kraft", jars=(jar,), java=folder / "java")
         self.archives = folder / "cache" / "floodmark" / "kafka" / "archives"
         self.java()
 
@@ -68,7 +68,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_it_is_made_once(machine: Machine, version: str) -> None:
     """With ZooKeeper (2.8.2) too, which is ended with it."""
     jar = Path(machine.kafka.classpath).rename(machine.calls.with_name(f"kafka_2.13-{version}.jar"))
-    machine.kafka = replace(machine.kafka, version=version, classpath=str(jar))
+    machine.kafka = replace(machine.kafka, version=version, jars=(jar,))
     assert class_archive.options(machine.kafka) == ()
     assert len(machine.make()) == 1
     pids = machine.calls.read_text().split()
@@ -90,7 +90,7 @@ def test_it_is_not_used_with_other_jars(machine: Machine) -> None:
     other = jar.with_name("other")
     other.write_bytes(kafka.java.read_bytes())
     assert class_archive.options(kafka)
-    assert class_archive.options(replace(kafka, classpath=f"{jar}:{jar.with_name('b.jar')}")) == ()
+    assert class_archive.options(replace(kafka, jars=(jar, jar.with_name("b.jar")))) == ()
     assert class_archive.options(replace(kafka, java=other)) == ()
     os.utime(jar, ns=(1, 1))
     assert class_archive.options(kafka) == ()
@@ -134,7 +134,7 @@ def test_nothing_is_left_where_it_is_interrupted(machine: Machine) -> None:
             "from floodmark.harness.cluster.kafka.distribution import Distribution\n"
             "def end(*_):\n    raise KeyboardInterrupt\n"
             "signal.signal(signal.SIGTERM, end)\n"
-            "kafka = Distribution(version='4.3.1', form='kraft', classpath=sys.argv[1],\n"
+            "kafka = Distribution(version='4.3.1', form='kraft', jars=(Path(sys.argv[1]),),\n"
             "                     java=Path(sys.argv[2]))\n"
             "class_archive.make(kafka, print)\n")
     machine.java("echo starts; exec sleep 60")

@@ -51,7 +51,7 @@ from floodmark.harness.protocols import Clocks, Expires, Failpoints, PartitionSp
 from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.harness.spec import RunSpec
 
-KAFKA = Distribution(version="4.3.1", form="kraft", classpath="/jars/a.jar", java=Path("/bin/java"))
+KAFKA = Distribution(version="4.3.1", form="kraft", jars=(Path("/jars/a.jar"),), java=Path("/bin/java"))
 IDS = {"n1": 1, "n2": 2, "n3": 3, CONTROLLER: CONTROLLER_ID}
 TOPIC = bytes(range(16))
 
@@ -431,8 +431,9 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Layout]:
 
 
 def of_image(image: str | None) -> KafkaSystem:
-    kafka = Distribution(version="4.3.1", form="kraft", classpath="/cache/libs/a.jar:/cache/libs/b.jar",
-                         java=Path("/usr/bin/java"), image=image, needs_java=17)
+    jars = tuple(Path("/cache/libs") / name for name in ("a.jar", "b.jar"))
+    kafka = Distribution(version="4.3.1", form="kraft", jars=jars, java=Path("/usr/bin/java"), image=image,
+                         needs_java=17)
     return KafkaSystem(kafka, KRaft(kafka, {}, TWO), TWO, power=cast(Any, None))
 
 

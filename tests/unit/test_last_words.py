@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.harness.cluster.exit_reports import (
+from floodmark.harness.cluster.processes import (
     LINE_CHARS,
     LINES,
     Start,

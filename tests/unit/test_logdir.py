@@ -118,7 +118,7 @@ def test_plain_batches_are_read_as_all_others(tmp_path_factory: pytest.TempPathF
             return str(error)
 
     fast = read()
-    with patch.object(logdir_rows, "read_own_batch", lambda *_: None):
+    with patch.object(logdir_rows.record_batches, "read_own_batch", lambda *_: None):
         assert read() == fast
 
 

@@ -17,7 +17,7 @@ from floodmark.broker.testing import failpoint_requests
 from floodmark.harness.cluster.control_client import ControlError, Refused
 from floodmark.harness.cluster.layout import Layout, lay_out
 from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.cluster.reference import control_sockets, views
+from floodmark.harness.cluster.reference import control_sockets
 from floodmark.harness.cluster.reference.broker_settings import (
     broker_settings,
     ids_of,
@@ -34,7 +34,7 @@ from floodmark.harness.trace import Feed
 
 NODES = ("n1", "n2")
 SPECS = (PartitionSpec(key=4, topic="log", partition=1, replicas=NODES),)
-NAMES = views.Names(NODES, SPECS)
+NAMES = control_sockets.Names(NODES, SPECS)
 HOLD = {"name": "F.truncated", "action": "hold", "partition": 4, "peer": "n1", "epoch": 2, "scope": "broker"}
 CRASH = {"name": "F.truncated", "action": "crash"}
 
@@ -108,7 +108,7 @@ async def served(folder: Path, *, trace: bool) -> AsyncIterator[Stand]:
         yield stand
     finally:
         stand.points.close()
-        await sockets.close()
+        await sockets.hang_up()
         server.close()
         await server.wait_closed()
 
@@ -136,10 +136,10 @@ def test_a_request_is_parsed_by_the_process_as_it_was_meant(name: str) -> None:
     for action in POINTS[name].actions:
         point = {"name": name, "action": action, "partition": 4, "epoch": 2, "peer": "n1", "offset": 5,
                  "times": 0, "skip": 1, **({"for_ms": 5} if action == "delay" else {})}
-        arm = failpoint_requests.parse_arm(views.point_request(NAMES, point), role)
+        arm = failpoint_requests.parse_arm(control_sockets.point_request(NAMES, point), role)
         assert (arm.point, arm.action, arm.topic, arm.partition, arm.peer) == (name, action, "log", 1, 1)
     through = {"through_epoch": 3} if name == "C.elected" else {}
-    release = failpoint_requests.parse_release(views.point_request(NAMES, {
+    release = failpoint_requests.parse_release(control_sockets.point_request(NAMES, {
         "name": name, "partition": 4, "peer": CONTROLLER, "keep": True, **through}), role)
     assert (release.topic, release.partition, release.peer) == ("log", 1, 100)
 
@@ -358,7 +358,7 @@ def test_who_cannot_be_asked(tmp_path: Path) -> None:
         stand.lives = lambda name: next(lives)  # type: ignore[method-assign]
         assert await stand.points.sockets.ask_all("points", ["n2"], 1.0) == {}
         with pytest.raises(FloodmarkError, match="there is no partition 9"):
-            views.point_request(NAMES, {"partition": 9})
+            control_sockets.point_request(NAMES, {"partition": 9})
 
     run(tmp_path, steps)
 

@@ -1,8 +1,5 @@
-"""The cluster in containers: brokers in an image, each with a network namespace and an address of its own.
-
-Only this folder imports docker and testcontainers. It is used by the catalog, and by the doctor, which checks
-the engine. Begin with place.py (the processes), then engine_resources.py (every call to the engine).
-"""
+"""The cluster in containers. Begin with place.py (the processes), then engine_resources.py (every call to the
+engine)."""
 
 from importlib.util import find_spec
 

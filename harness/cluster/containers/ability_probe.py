@@ -27,20 +27,8 @@ from docker.errors import APIError
 from docker.types import Mount
 
 import docker
-from floodmark.harness.cluster.containers.engine_client import (
-    address,
-    engine_errors,
-    in_daemon_thread,
-    refusal_of,
-    run_alone,
-)
-from floodmark.harness.cluster.containers.images import (
-    BASE_VARIABLE,
-    OFFICIAL_BASE,
-    found_base,
-    found_image,
-)
-from floodmark.harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN
+from floodmark.harness.cluster.containers import engine_client, images
+from floodmark.harness.cluster.containers.engine_resources import LABEL, LABEL_ROLE, LABEL_RUN
 from floodmark.harness.cluster.containers.without_registry import can_make_stand_in
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import MORE_NEMESES, NEMESES
@@ -85,7 +73,7 @@ Abilities = Mapping[str, Ability]
 
 def probe(client: docker.DockerClient, image: str, *, afresh: bool = False) -> Abilities:
     """What this engine can do, by the names above. afresh: do not use the cache."""
-    with engine_errors():
+    with engine_client.engine_errors():
         key = _key(client, image)
         found = None if afresh else _cached(key)
         if found is None:
@@ -95,7 +83,6 @@ def probe(client: docker.DockerClient, image: str, *, afresh: bool = False) -> A
 
 
 def offers(abilities: Abilities) -> frozenset[str]:
-    """The nemeses that this engine offers, of those that not every engine does."""
     return frozenset(
         name for name in MORE_NEMESES
         if all(fault in NEEDED_BY and abilities[NEEDED_BY[fault]].can for fault in NEMESES[name]))
@@ -103,11 +90,10 @@ def offers(abilities: Abilities) -> frozenset[str]:
 
 # -- testing -------------------------------------------------------------------------------------------------
 
-
 def _test_all(client: docker.DockerClient, image: str) -> Abilities:
     """Runs both containers at once: most of the time is the engine's."""
     run = secrets.token_hex(4)
-    trials = [in_daemon_thread(partial(test, client, image, run), "probe")
+    trials = [engine_client.in_daemon_thread(partial(test, client, image, run), "probe")
               for test in (_test_network, _test_disks)]
     if wait(trials, PROBE_S).not_done:
         raise FloodmarkError(f"waited {PROBE_S:g} s for the containers that test what the engine can do")
@@ -145,8 +131,8 @@ def _run_test(client: docker.DockerClient, image: str, run: str, what: str, opti
     """The program's answer, or {"refused": the engine's reason}."""
     labels = {LABEL: "1", LABEL_RUN: run, LABEL_ROLE: "probe"}
     try:
-        code, printed = run_alone(client, image, ["python", _PROGRAM, what], labels, network_disabled=False,
-                                  **options)
+        code, printed = engine_client.run_alone(client, image, ["python", _PROGRAM, what], labels,
+                                               network_disabled=False, **options)
     except APIError as error:
         return {"refused": str(error.explanation or error).strip()}
     if code:
@@ -158,9 +144,7 @@ def _run_test(client: docker.DockerClient, image: str, run: str, what: str, opti
 
 # -- interpreting ------------------------------------------------------------------------------------------
 
-
 def abilities_of(network: Answer, disks: Answer) -> Abilities:
-    """The abilities, by the answers of the two containers."""
     net, disk = _reasons(network), _reasons(disks)
     slow = ("netem", net("netem")), ("packet queues", net("queue"))
     shared = None if network["folder_seen"] else "a folder of this machine is empty in a container"
@@ -211,11 +195,9 @@ def _other_clock(seen: Mapping[str, Any], began_ns: int, ended_ns: int) -> str |
 
 # -- caching ------------------------------------------------------------------------------------------------
 
-
 def _key(client: docker.DockerClient, image: str) -> str:
-    """Everything that could change the answers, as one key."""
     about = client.info()
-    parts = (address(), about["ID"], about["ServerVersion"], about["KernelVersion"],
+    parts = (engine_client.address(), about["ID"], about["ServerVersion"], about["KernelVersion"],
              Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"), client.images.get(image).id)
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:16]
 
@@ -239,7 +221,6 @@ def _cached(key: str) -> Abilities | None:
 
 
 def _cache(key: str, found: Abilities) -> None:
-    """Writes the cache; if that fails, the next run tests again."""
     if found[LOOPS].can:
         file = _Cache.file()
         with contextlib.suppress(OSError):
@@ -249,7 +230,6 @@ def _cache(key: str, found: Abilities) -> None:
 
 
 # -- the engine and its images ------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
@@ -264,18 +244,19 @@ class Facts:
 
 def facts(client: docker.DockerClient) -> Facts:
     """The facts. A registry is asked only if the base image is missing; it has REGISTRY_S to answer."""
-    with engine_errors():
+    with engine_client.engine_errors():
         about, version = client.info(), client.version()
-        base = found_base(client)
-        wanted = base or os.environ.get(BASE_VARIABLE) or OFFICIAL_BASE
-        said = None if base else refusal_of(lambda: client.images.get_registry_data(wanted), REGISTRY_S)
+        base = images.found_base(client)
+        wanted = base or os.environ.get(images.BASE_VARIABLE) or images.OFFICIAL_BASE
+        said = None if base else engine_client.refusal_of(
+            lambda: client.images.get_registry_data(wanted), REGISTRY_S)
         return Facts(
             name=f"Docker {version.get('Version', '?')}, API {version.get('ApiVersion', '?')}",
             storage=f"{about.get('Driver', '?')}, control groups v{about.get('CgroupVersion', '1')}",
-            tools=found_image(client, "tools"),
+            tools=images.found_image(client, "tools"),
             base=base,
             wanted_base=wanted,
             base_available=None if base else said is None or (
-                not os.environ.get(BASE_VARIABLE) and can_make_stand_in()),
+                not os.environ.get(images.BASE_VARIABLE) and can_make_stand_in()),
             base_why_not=said or "",
         )

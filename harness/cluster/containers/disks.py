@@ -6,7 +6,9 @@ Rules
    PowerLoss simulates it on files. The result's `how` says which.
 2. Losses are counted: the logs right before are compared with what the disk has afterwards.
 3. After every loss the side file is reset: everything left is durable.
-4. Log directories are read as the engine's archives, also from paused and dead brokers.
+4. Log directories are read as the engine's archives, also from paused and dead brokers: 100 MB take half a
+   second, and as the output of a program in a helper five. Only plain files and folders below the target are
+   unpacked; a copy gets its name when all of it has arrived.
 5. A failing or read-only disk is repaired by mounting it again, which needs its broker's end, like switching
    a machine off and on. Until then the end of its broker is excused.
 6. A disk of its own is a small ext4 in a file, on a loop device of the engine's machine. One privileged
@@ -19,28 +21,25 @@ Rules
 
 import asyncio
 import errno
+import io
 import json
 import os
+import shutil
+import tarfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryFile
 from typing import Any
 
 from docker.errors import NotFound
 
 import docker
-from floodmark.harness.cluster.containers import archives
+from floodmark.harness.cluster import log_extents
 from floodmark.harness.cluster.containers.engine_client import run_alone
 from floodmark.harness.cluster.containers.engine_resources import DATA, NO_LOG, EngineResources, PastFault
-from floodmark.harness.cluster.log_extents import (
-    LogExtents,
-    Lost,
-    corrupt,
-    log_extents,
-    records_between,
-    truncated,
-)
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.system import PowerLoss, wipe
 from floodmark.harness.cluster.waiting import wait_until
@@ -91,8 +90,7 @@ class Loops:
         lab.hooks.append(self.sweep)
 
     async def make(self, nodes: Sequence[str]) -> None:
-        """Makes a disk and a volume for each node. FloodmarkError if that is impossible; no device is left
-        then."""
+        """FloodmarkError if it is impossible to make a disk for each node; no device is left then."""
         await self._lab.call("start the disks container", self._start)
         self._has_begun = True
         folder = f"{IMAGES}/{_folder(self._lab.run)}"
@@ -127,7 +125,7 @@ class Loops:
                 and ("rw" not in options or FAULTY & {*options})]
 
     def sweep(self, client: docker.DockerClient, run: str) -> None:
-        """A hook of sweep.py: releases the devices of a run whose containers are gone."""
+        """A hook of the sweep: releases the devices of a run whose containers are gone."""
         if run == self._lab.run and not self._has_begun:
             return
         images = self._lab.volume("images").replace(self._lab.run, run)
@@ -144,8 +142,6 @@ class Loops:
             binds=[f"{images}:{IMAGES}", "/dev:/dev"], **PRIVILEGES)
         if code:
             raise FloodmarkError(f"the loop devices of run {run} cannot be released: {printed.strip()}")
-
-    # -- inside -------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         """It is in the keeper's process namespace: it ends with the run and sees its processes."""
@@ -170,11 +166,9 @@ def _folder(run: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultyDisk:
-    """A disk fault in force."""
-
     kind: str
     since: str  # the start time of the affected broker; a later start has mounted the disk again
-    extents: LogExtents | None = None  # the logs when the disk was shut down
+    extents: log_extents.LogExtents | None = None  # the logs when the disk was shut down
 
 
 class Volumes:
@@ -205,9 +199,7 @@ class Volumes:
             self._lab.call(f"make the volume of {node}", self._lab.client.api.create_volume,
                            self._lab.volume(node), labels=self._lab.labels("volume")) for node in nodes))
 
-    # -- Place --------------------------------------------------------------------------------------------
-
-    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost:
+    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> log_extents.Lost:
         before = None
         if self.own and keep is None and self._place.lives(name):
             before = await self._shut_down(name)
@@ -215,11 +207,12 @@ class Volumes:
         if before is None:
             return await self._simulated(name, keep)
         await _repeated(lambda: self.log_dir(name), f"the disk of {name} to be mounted again")
-        lost = records_between(before, await asyncio.to_thread(log_extents, self._copy(name)))
+        after = await asyncio.to_thread(log_extents.log_extents, self._copy(name))
+        lost = log_extents.records_between(before, after)
         self._power.mark_all_durable(self._durable(name), lost.kept)
         return replace(lost, how="disk")
 
-    async def wipe(self, name: str) -> Lost:
+    async def wipe(self, name: str) -> log_extents.Lost:
         await self.repair(name)
         folder = await self.log_dir(name)
         lost = await asyncio.to_thread(wipe, self._power, self._durable(name), folder)
@@ -228,12 +221,12 @@ class Volumes:
 
     async def log_dir(self, name: str) -> Path:
         target = self._copy(name)
-        await self._lab.call(f"read the logs of {name}", archives.fetch, self._lab.client,
+        await self._lab.call(f"read the logs of {name}", fetch, self._lab.client,
                              self._lab.broker(name), DATA, target, without=OURS, timeout_s=ARCHIVE_S)
         return target
 
     async def read(self, name: str, file: str) -> str | None:
-        return await self._lab.call(f"read {file} of {name}", archives.read, self._lab.client,
+        return await self._lab.call(f"read {file} of {name}", read, self._lab.client,
                                     self._lab.broker(name), f"{DATA}/{file}")
 
     async def mend(self) -> list[str]:
@@ -244,8 +237,6 @@ class Volumes:
             except FloodmarkError as error:
                 residue.append(f"the disk of {name} is still {self._faulty[name].kind}: {error}")
         return residue + await self._loops.check_mounts()
-
-    # -- BadDisks -----------------------------------------------------------------------------------------
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -286,11 +277,8 @@ class Volumes:
         del self._faulty[node]
         self._lab.excused.discard((node, WHY[faulty.kind]))
 
-    # -- disks shut down ------------------------------------------------------------------------------------
-
-    async def _shut_down(self, name: str) -> LogExtents | None:
-        """Pauses the broker and shuts its disk down; returns its logs' extents then. None: that is
-        impossible, or it died before."""
+    async def _shut_down(self, name: str) -> log_extents.LogExtents | None:
+        """Pauses the broker, shuts its disk down, measures its logs. None: impossible, or it died before."""
         faulty = self._faulty.get(name)
         if faulty is not None and faulty.extents is not None and await self._started(name) == faulty.since:
             await self.repair(name)  # it was shut down when the fault began
@@ -305,8 +293,7 @@ class Volumes:
             return None
 
     async def _shut_down_alive(self, node: str, kind: str) -> Mapping[str, Any]:
-        """Shuts the disk of a running broker down; it goes on and gets errors. One that does not run is not
-        affected."""
+        """The broker goes on and gets errors. One that does not run is not affected."""
         place, was_paused = self._place, self._place.paused(node)
         try:
             if not was_paused:
@@ -323,9 +310,7 @@ class Volumes:
         self._faulty[node] = replace(self._faulty[node], extents=_extents(found))
         return {"lost_records": sum(leo - durable for leo, _, durable in found.values()), "how": "disk"}
 
-    # -- files --------------------------------------------------------------------------------------------
-
-    async def _simulated(self, name: str, keep: Mapping[str, int] | None) -> Lost:
+    async def _simulated(self, name: str, keep: Mapping[str, int] | None) -> log_extents.Lost:
         """Simulates a power cut on a copy of the files, and makes the same changes on the broker's disk."""
         folder = await self.log_dir(name)
         before = _sizes(folder)
@@ -334,13 +319,13 @@ class Volumes:
             await self._in_helper(name, "edit", *changes)
         if lost.restored:
             files = {file: (folder / file).read_bytes() for file in lost.restored}
-            await self._lab.call(f"put files back for {name}", archives.put, self._lab.client,
+            await self._lab.call(f"put files back for {name}", put, self._lab.client,
                                  self._lab.broker(name), DATA, files, self._lab.user)
         return replace(lost, how="files")
 
     async def _damage(self, node: str, kind: str) -> Mapping[str, Any]:
         await self._end(node)
-        damage = {"corrupt": corrupt, "truncated": truncated}[kind]
+        damage = {"corrupt": log_extents.corrupt, "truncated": log_extents.truncated}[kind]
         found = await asyncio.to_thread(damage, await self.log_dir(node))
         if found is None:
             return {"lost_records": 0}
@@ -349,8 +334,6 @@ class Volumes:
         self._power.mark_all_durable(self._durable(node))
         return {"lost_records": found.lost_records, "log": found.partition, "file": found.file,
                 "position": found.position}
-
-    # -- inside -------------------------------------------------------------------------------------------
 
     def _copy(self, name: str) -> Path:
         return self._lab.work.parent / "nodes" / name
@@ -373,7 +356,6 @@ class Volumes:
         await wait_until(unheard, f"the end of {name}", ENGINE_S)
 
     async def _started(self, name: str) -> str:
-        """The time of the broker's last start."""
         return str((await self._lab.inspect(name))["State"]["StartedAt"])
 
     async def _in_helper(self, name: str, do: str, *arguments: str) -> None:
@@ -409,5 +391,77 @@ def _sizes(folder: Path) -> dict[str, int]:
             for path in folder.rglob("*") if path.is_file()}
 
 
-def _extents(found: Mapping[str, tuple[int, int, int]]) -> LogExtents:
+def _extents(found: Mapping[str, tuple[int, int, int]]) -> log_extents.LogExtents:
     return {log: (leo, size) for log, (leo, size, _) in found.items()}
+
+
+# -- files in and out of containers -----------------------------------------------------------------------
+
+def fetch(client: docker.DockerClient, container: str, source: str, target: Path, *, without: str) -> None:
+    """Replaces `target` by a copy of the container's folder `source`, without names that begin with
+    `without`."""
+    pieces, _ = client.api.get_archive(container, source)
+    fresh = target.with_name(f".{target.name}.coming")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    try:
+        unpack(pieces, fresh, without=without)
+        if target.exists():
+            shutil.rmtree(target)
+        fresh.rename(target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def read(client: docker.DockerClient, container: str, source: str) -> str | None:
+    """The text of one file of the container; None: there is no such file. OSError if it does not arrive
+    complete."""
+    try:
+        pieces, _ = client.api.get_archive(container, source)
+    except NotFound:
+        return None
+    with _opened(pieces) as archive:
+        member = archive.next()
+        content = None if member is None else archive.extractfile(member)
+        return None if content is None else content.read().decode(errors="replace")
+
+
+def unpack(pieces: Iterable[bytes], target: Path, *, without: str) -> None:
+    """Unpacks a tar of one folder, without that folder's name. OSError if it is no tar, or incomplete."""
+
+    def renamed(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+        name = PurePosixPath(member.name)
+        parts = name.parts[1:]
+        if (not parts or name.is_absolute() or ".." in parts or parts[0].startswith(without)
+                or not (member.isfile() or member.isdir())):
+            return None
+        return tarfile.data_filter(member.replace(name="/".join(parts), deep=False), path)
+
+    with _opened(pieces) as archive:
+        archive.extractall(target, filter=renamed)
+
+
+def put(
+    client: docker.DockerClient, container: str, target: str, files: Mapping[str, bytes], user: str
+) -> None:
+    """Copies files, by name, into the container's folder `target`; user: their owner, "uid:gid"."""
+    owner, group = map(int, user.split(":"))
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.uid, member.gid, member.mode = len(content), owner, group, 0o644
+            archive.addfile(member, io.BytesIO(content))
+    client.api.put_archive(container, target, packed.getvalue())
+
+
+@contextmanager
+def _opened(pieces: Iterable[bytes]) -> Iterator[tarfile.TarFile]:
+    try:
+        with TemporaryFile() as file:
+            file.writelines(pieces)
+            file.seek(0)
+            with tarfile.open(fileobj=file) as archive:
+                yield archive
+    except tarfile.TarError as error:
+        raise OSError(f"the archive of it cannot be read: {error}") from error

@@ -10,36 +10,34 @@ Rules
 3. Every call to the engine has a time-out; an error is a FloodmarkError that says what was wanted.
 4. Containers that need no network are made without one (network_disabled): for any other, also for `none`,
    the engine starts a process of its own, which doubles the time of a start.
+5. Of dead runs everything is removed at the start of the next. A run whose keeper runs is alive, and is not
+   touched. One without a keeper, or with one that was not started yet, may be about to begin: it is swept
+   only when everything it has is older than GRACE_S. The keeper is removed last, so that the next start ends
+   an interrupted sweep. What is already gone is no error: two harnesses may sweep at once.
 """
 
 import asyncio
 import contextlib
+import datetime
 import ipaddress
 import os
+import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import requests
 import urllib3
-from docker.errors import APIError, DockerException
+from docker.errors import APIError, DockerException, NotFound
 from docker.types import IPAMConfig, IPAMPool, LogConfig, Mount
 
 import docker
 from floodmark.harness.cluster.containers import engine_client, images
-from floodmark.harness.cluster.containers.sweep import (
-    KEEPER,
-    LABEL,
-    LABEL_ROLE,
-    LABEL_RUN,
-    Hook,
-    remove_run,
-    sweep,
-)
 from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
@@ -76,8 +74,7 @@ class PastFault:
 
 
 class EngineResources:
-    """The engine's resources of one run. `open` makes keeper and network, `close` removes everything of the
-    run."""
+    """Those of one run. `open` makes keeper and network, `close` removes everything."""
 
     def __init__(self, work: Path, nodes: Sequence[str], *, clocks: bool = True) -> None:
         self.run = secrets.token_hex(4)
@@ -118,8 +115,7 @@ class EngineResources:
         return {LABEL: "1", LABEL_RUN: self.run, LABEL_ROLE: role}
 
     def address(self, name: str) -> str:
-        """An address in the cluster's own network. CLIENTS: its gateway, from which published ports are
-        reached."""
+        """In the cluster's own network. CLIENTS: its gateway, from which published ports are reached."""
         if self._subnet is None:
             raise FloodmarkError("the cluster was not started: it has no network")
         if name == CLIENTS:
@@ -129,8 +125,6 @@ class EngineResources:
     def mount(self) -> Mount:
         """The mount of the run's folder in every container; a missing folder is an error."""
         return Mount(target=MOUNTED, source=str(self.work), type="bind")
-
-    # -- calls --------------------------------------------------------------------------------------------
 
     async def call(self, action: str, fn: Callable[..., T], *args: Any, timeout_s: float = CALL_S,
                    **kwargs: Any) -> T:
@@ -208,10 +202,7 @@ class EngineResources:
                 connection.close()
             client.close()
 
-    # -- inside -------------------------------------------------------------------------------------------
-
     async def _share_folder(self) -> None:
-        """If the harness is root, gives FOLDER/work to the containers' user, which is not root."""
         self.work.mkdir(parents=True, exist_ok=True)
         if os.getuid() == 0:
             os.chown(self.work, *map(int, self.user.split(":")))
@@ -241,8 +232,6 @@ class EngineResources:
                 " write to it; the engine must run on this machine, without user namespaces")
 
     def _make_network(self) -> ipaddress.IPv4Network:
-        """Makes the network with a subnet that no other network of the engine has; refused subnets are
-        skipped."""
         subnets = list(SUBNETS.subnets(new_prefix=24))
         first = int(self.run, 16) % len(subnets)
         for subnet in (*subnets[first:], *subnets[:first]):
@@ -278,3 +267,124 @@ def _why(error: Exception) -> str:
     if isinstance(error, _GONE):
         return f"it does not answer any more; does it still run? ({error})"
     return str(error)
+
+
+# -- the remains of dead runs -----------------------------------------------------------------------------
+
+LABEL = "org.floodmark"
+LABEL_RUN = "org.floodmark.run"
+LABEL_ROLE = "org.floodmark.role"  # keeper, net, broker, helper, network, volume
+KEEPER = "keeper"
+GRACE_S = 60.0
+AT_ONCE = 4  # removals in parallel: more do not make the engine faster
+REMOVE_S = 10.0  # for the engine to finish a container's removal
+
+Hook = Callable[[docker.DockerClient, str], None]  # (client, run): removes further things of a dead run
+
+
+@dataclass(slots=True, kw_only=True)
+class Remains:
+    """The resources of one run. Containers by id; networks and volumes by name."""
+
+    keepers: list[str] = field(default_factory=list)
+    containers: list[str] = field(default_factory=list)
+    networks: list[str] = field(default_factory=list)
+    volumes: list[str] = field(default_factory=list)
+    alive: bool = False  # its keeper runs
+    begun: bool = False  # its keeper was started once
+    newest_s: float = 0.0  # when its newest part was made, by the engine's clock
+
+
+def sweep(client: docker.DockerClient, hooks: Iterable[Hook] = ()) -> dict[str, str | None]:
+    """Removes the remains of dead runs: run -> None, or why they could not be removed."""
+    found = remains(client)
+    now_s = _seconds(client.info()["SystemTime"]) if found else 0.0  # the engine's clock may differ from ours
+    swept: dict[str, str | None] = {}
+    for run, there in sorted(found.items()):
+        if dead(there, now_s):
+            try:
+                _remove(client, run, there, hooks)
+                swept[run] = None
+            except (DockerException, FloodmarkError) as error:
+                swept[run] = str(error)
+    return swept
+
+
+def dead(there: Remains, now_s: float) -> bool:  # now_s: by the engine's clock
+    return not there.alive and (there.begun or now_s - there.newest_s > GRACE_S)
+
+
+def remove_run(client: docker.DockerClient, run: str, hooks: Iterable[Hook] = ()) -> None:
+    """Removes everything of this run, even if it is alive."""
+    there = remains(client, f"{LABEL_RUN}={run}").get(run)
+    if there is not None:
+        _remove(client, run, there, hooks)
+
+
+def _remove(client: docker.DockerClient, run: str, there: Remains, hooks: Iterable[Hook]) -> None:
+    """The keeper is killed, and all processes with it; it is removed last."""
+    api = client.api
+    for keeper in there.keepers if there.alive else ():
+        with contextlib.suppress(NotFound, APIError):  # it ended meanwhile
+            api.kill(keeper)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(partial(_remove_container, client), there.containers))
+        for hook in hooks:
+            hook(client, run)
+        list(pool.map(partial(_unless_gone, api.remove_volume), there.volumes))
+        list(pool.map(partial(_unless_gone, api.remove_network), there.networks))
+    for keeper in there.keepers:
+        _remove_container(client, keeper)
+
+
+def remains(client: docker.DockerClient, label: str = LABEL_RUN) -> dict[str, Remains]:
+    found: dict[str, Remains] = {}
+
+    def of(one: Mapping[str, Any], made_s: float) -> tuple[Remains, str]:
+        labels = one.get("Labels") or {}
+        there = found.setdefault(labels.get(LABEL_RUN, ""), Remains())
+        there.newest_s = max(there.newest_s, made_s)
+        return there, labels.get(LABEL_ROLE, "")
+
+    wanted = {"label": label}
+    for one in client.api.containers(all=True, filters=wanted):
+        there, role = of(one, float(one["Created"]))
+        if role == KEEPER:
+            there.keepers.append(one["Id"])
+            there.alive |= one["State"] in ("running", "paused", "restarting")
+            there.begun |= one["State"] != "created"
+        else:
+            there.containers.append(one["Id"])
+    for one in client.api.networks(filters=wanted):
+        of(one, _seconds(one["Created"]))[0].networks.append(one["Id"])
+    for one in client.api.volumes(filters=wanted)["Volumes"] or ():
+        of(one, _seconds(one["CreatedAt"]))[0].volumes.append(one["Name"])
+    found.pop("", None)
+    return found
+
+
+def _unless_gone(act: Callable[[str], None], name: str) -> None:
+    with contextlib.suppress(NotFound):
+        act(name)
+
+
+def _remove_container(client: docker.DockerClient, container: str) -> None:
+    """With its anonymous volumes. If another process is removing it, waits until it is gone."""
+    deadline = time.monotonic() + REMOVE_S
+    while True:
+        try:
+            client.api.remove_container(container, force=True, v=True)
+            return
+        except NotFound:
+            return
+        except APIError as error:
+            if "already in progress" not in str(error.explanation) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+
+
+def _seconds(timestamp: str) -> float:
+    """Seconds from a Go time-stamp, which has nanoseconds; Python reads microseconds."""
+    return datetime.datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", timestamp)).timestamp()

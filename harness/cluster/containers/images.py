@@ -58,7 +58,6 @@ def tools_image(client: docker.DockerClient, say: Say) -> str:
 
 
 def broker_image(client: docker.DockerClient, say: Say, target: str = "broker") -> str:
-    """The tag of the image with only the broker."""
     folder = context_folder()
     return built(client, target, context_files(folder), say, besides=lambda: wheels(client, folder, say))
 
@@ -77,7 +76,6 @@ def context_folder() -> Path:
 
 
 def context_files(folder: Path) -> Files:
-    """All files that go into the images."""
     files: dict[str, tuple[bytes, bool]] = {}
     for top in (folder / name for name in GOES_IN):
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
@@ -129,7 +127,6 @@ def _name(client: docker.DockerClient, target: str, files: Files, base: str) -> 
 
 
 def _id(client: docker.DockerClient, name: str) -> str | None:
-    """The image's id; None: it is not in the engine."""
     try:
         return str(client.images.get(name).id)
     except ImageNotFound:
@@ -137,7 +134,6 @@ def _id(client: docker.DockerClient, name: str) -> str | None:
 
 
 # -- the base --------------------------------------------------------------------------------------------
-
 
 def base_image(client: docker.DockerClient, say: Say, stand_in: StandIn = PLAIN) -> str:
     """A base image in the engine; it is fetched or made if needed."""
@@ -176,10 +172,8 @@ def found_base(client: docker.DockerClient, stand_in: StandIn = PLAIN) -> str | 
 
 # -- the build -------------------------------------------------------------------------------------------
 
-
 def _packed(files: Files) -> io.BytesIO:
-    """The build context as a tar; the same files give the same bytes, so that the engine can use its
-    cache."""
+    """The same files give the same bytes, so that the engine can use its cache."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, (content, program) in sorted(files.items()):

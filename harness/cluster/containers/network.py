@@ -51,8 +51,6 @@ MISSING = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFaults:
-    """The faults in force in the cluster."""
-
     cuts: Mapping[Pair, bool] = field(default_factory=dict)  # -> whether by reset
     qualities: Mapping[Pair, Mapping[str, float]] = field(default_factory=dict)
 
@@ -132,8 +130,7 @@ class Rules:
             await self._load_all(NetworkFaults())
 
     async def mend(self) -> list[str]:
-        """Heals every node that ever had rules, and compares it with its state before; returns what
-        differs."""
+        """Heals every node that ever had rules; returns what differs from its state before."""
         async with self._changing:
             self._force = NetworkFaults()
             mended = await gather_all(map(self._mend, sorted(self._loaded)))
@@ -142,8 +139,6 @@ class Rules:
                         for name in sorted(self._ended)]
             self._ended.clear()
             return residue
-
-    # -- loading ------------------------------------------------------------------------------------------
 
     async def _load_all(self, force: NetworkFaults) -> None:
         self._force = force
@@ -188,8 +183,7 @@ class Rules:
         return sections
 
     async def _mend(self, name: str) -> list[str]:
-        """Heals a node; returns what differs from before. If its first load failed, it is loaded twice,
-        because the state before is unknown."""
+        """If the first load failed, it is loaded twice, because the state before is unknown."""
         try:
             sections = await self._load(name, reload=True)
             if "after" not in sections:
@@ -247,7 +241,6 @@ def _sections(text: str) -> Sections:
 
 # -- the rules as text for the kernel's tools; pure ---------------------------------------------------------
 
-
 def pairs_of(grudge: Mapping[str, Iterable[str]], names: Iterable[str]) -> list[Pair]:
     """A grudge's pairs, sorted. FloodmarkError for unknown names."""
     pairs = sorted({(sender, receiver) for receiver, senders in grudge.items() for sender in senders})
@@ -267,8 +260,7 @@ def place_of(pair: Pair) -> str:
 
 
 def refusal(pairs: Iterable[Pair], quality: Mapping[str, float], ways: frozenset[str]) -> str | None:
-    """Why this quality is impossible for these pairs on a kernel with these features; None: it is
-    possible."""
+    """Why this quality is impossible for these pairs on a kernel with these features; None: it is not."""
     if unknown := sorted(set(quality) - set(QUALITIES)):
         return f"packets have no quality {unknown[0]!r}; there are: {', '.join(QUALITIES)}"
     if wrong := [name for name, value in quality.items() if value < 0 or (name == "loss" and value > 1)]:
@@ -285,7 +277,6 @@ def refusal(pairs: Iterable[Pair], quality: Mapping[str, float], ways: frozenset
 
 def wanted_rules(node: str, force: NetworkFaults, address: Address, *, ways: frozenset[str],
                  first_queue: int) -> WantedRules:
-    """The rules that this node's namespace should have. first_queue: its queues are numbered from there."""
     cuts = [f"-A {_match(pair, address)} -j DROP"
             for pair in sorted(force.cuts.keys() - force.resets) if place_of(pair) == node]
     bad, queues = _quality_rules(node, force, address, ways, first_queue)
@@ -330,8 +321,8 @@ def found(lines: Iterable[str]) -> frozenset[str]:
 
 
 def _reset_rules(node: str, force: NetworkFaults, address: Address) -> list[str]:
-    """The rules of cuts by reset. Resets that answer incoming packets must get out; resets that the node
-    sends to itself come in through lo."""
+    """Resets that answer incoming packets must get out; those that the node sends to itself come in through
+    lo."""
     lines = []
     for peer in sorted(sender for sender, receiver in force.resets if receiver == node):
         ours = f" --dport {LISTENER}" if peer == CLIENTS else ""
@@ -348,7 +339,6 @@ def _reset_rules(node: str, force: NetworkFaults, address: Address) -> list[str]
 def _quality_rules(
     node: str, force: NetworkFaults, address: Address, ways: frozenset[str], first_queue: int
 ) -> tuple[list[str], list[str]]:
-    """The rules for lost and queued packets, and the queues."""
     rules: list[str] = []
     queues: list[str] = []
     chains = set()

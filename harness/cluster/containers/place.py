@@ -50,7 +50,6 @@ from floodmark.harness.cluster.containers.engine_resources import (
 from floodmark.harness.cluster.containers.images import tools_image
 from floodmark.harness.cluster.containers.network import Rules
 from floodmark.harness.cluster.containers.process_faults import Clocks, MemoryLimits
-from floodmark.harness.cluster.exit_reports import is_stopped, last_words, log_tail
 from floodmark.harness.cluster.layout import (
     NOT_STARTED,
     Address,
@@ -60,7 +59,7 @@ from floodmark.harness.cluster.layout import (
     ports_for_clients,
 )
 from floodmark.harness.cluster.ports import HOST, Ports
-from floodmark.harness.cluster.processes import Process, Processes
+from floodmark.harness.cluster.processes import Process, Processes, is_stopped, last_words, log_tail
 from floodmark.harness.cluster.system import JavaSoftware, System
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import gather_all
@@ -156,8 +155,6 @@ class ContainersPlace:
                 self._ports.close()
             self.processes.alive.clear()
 
-    # -- processes ----------------------------------------------------------------------------------------
-
     async def spawn(self, name: str) -> None:
         process = self.processes.begin(name, self.layout.log_of(name))
         self._give_to_user(f"{name}.*")
@@ -186,8 +183,6 @@ class ContainersPlace:
     def last_words(self, name: str) -> str:
         reasons = [OUT_OF_MEMORY] if name in self._out_of_memory else []
         return last_words(self.layout.log_of(name), *reasons)
-
-    # -- making containers --------------------------------------------------------------------------------
 
     async def _begin_one(self, name: str, disks: Awaitable[None]) -> None:
         ports = f"{self.layout.places[name].reached[1]} and {self.layout.places[name].asked[1]}"

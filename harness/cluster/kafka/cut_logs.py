@@ -12,8 +12,7 @@ Rules
    when it recovers an unclean log.
 3. Checkpoints are not cut, because Kafka fsyncs them before renaming them. They may name offsets that are
    gone: Kafka lowers those when it loads the logs.
-4. After an orderly stop the recovery point is the LEO, and nothing is lost.
-5. The harness records what a cut has left in a file next to the broker's folder. A log that was not written
+4. The harness records what a cut has left in a file next to the broker's folder. A log that was not written
    since is durable as it is.
 """
 
@@ -24,17 +23,8 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from floodmark.harness.cluster.log_extents import (
-    BatchEnd,
-    Lost,
-    base_offset,
-    batch_ends,
-    log_end_offset,
-    log_extents,
-    partition_folders,
-    records_between,
-    segments_of,
-)
+from floodmark.harness.cluster import log_extents
+from floodmark.harness.cluster.log_extents import Lost, segments_of
 from floodmark.harness.logdir import read_offsets
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -45,7 +35,7 @@ _SNAPSHOT = ".snapshot"
 
 
 class CutLogs:
-    """See harness.cluster.system: PowerLoss. durable_file is the file of rule 5."""
+    """See harness.cluster.system: PowerLoss. durable_file is the file of rule 4."""
 
     def __init__(self, flushes_every: Callable[[str], bool] = lambda topic: False) -> None:
         self._flushes_every = flushes_every  # whether a topic's messages are fsynced before they are acked
@@ -54,15 +44,15 @@ class CutLogs:
     def power_cut(self, durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None) -> Lost:
         number = self._cuts[log_dir.name] = self._cuts.get(log_dir.name, 0) + 1
         random = Random(f"{log_dir.name} {number}")
-        before = log_extents(log_dir)
+        before = log_extents.log_extents(log_dir)
         points = read_offsets(log_dir / RECOVERY_POINTS)
-        for name in partition_folders(log_dir):
+        for name in log_extents.partition_folders(log_dir):
             topic, _, partition = name.rpartition("-")
             if not partition.isdecimal() or self._flushes_every(topic):
                 continue
             floor = max(points.get((topic, int(partition)), 0), _left_by_cut(durable_file, log_dir / name))
             _cut(log_dir / name, floor, None if keep is None else keep.get(name), random)
-        lost = records_between(before, log_extents(log_dir))
+        lost = log_extents.records_between(before, log_extents.log_extents(log_dir))
         self.mark_all_durable(durable_file, lost.kept)
         return replace(lost, how=HOW)
 
@@ -81,7 +71,7 @@ def _left_by_cut(durable_file: Path, folder: Path) -> int:
     except FileNotFoundError:
         return 0
     if all(path.stat().st_mtime_ns <= noted_ns for path in segments_of(folder)):
-        return log_end_offset(folder)
+        return log_extents.log_end_offset(folder)
     return noted.get(folder.name, 0)
 
 
@@ -89,7 +79,8 @@ def _cut(folder: Path, floor: int, keep: int | None, random: Random) -> None:
     """Cuts one log at the highest end of a batch that is not above `keep`; without it, at a drawn one."""
     segments = segments_of(folder)
     ends = [(number, end) for number, path in enumerate(segments)
-            for end in (BatchEnd(byte=0, leo=base_offset(path)), *batch_ends(path))]
+            for end in (log_extents.BatchEnd(byte=0, leo=log_extents.base_offset(path)),
+                        *log_extents.batch_ends(path))]
     possible = [one for one in ends if one[1].leo >= floor]
     if not possible:
         return  # the log ends below its recovery point: it is damaged already, and is not cut

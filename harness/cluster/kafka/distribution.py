@@ -8,8 +8,7 @@ Rules
    used without such a check.
 3. What is known to be missing (Java and its version, a Python package) is told before anything is fetched.
    The needed Java version is read from the jars too, from the class that will be started.
-4. For an image the jars of its version are fetched too: folders are formatted on this machine, before any
-   container runs.
+4. For an image the jars of its version are fetched too: folders are formatted on this machine.
 """
 
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from floodmark.harness.cluster.kafka import jars
+from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.errors import FloodmarkError, UsageError
 
 Form = Literal["zookeeper", "kraft"]
@@ -44,19 +44,14 @@ _JAVA_1_OF_CLASSES = 44  # a class file's major version is Java's and 44
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+class Distribution(JavaSoftware):
     """One Apache Kafka, ready to be started: `java -cp CLASSPATH kafka.Kafka FILE`."""
 
-    version: str
     form: Form
-    classpath: str  # absolute paths of jars, in an order that does not change
-    java: Path
-    needs_java: int = 0  # or newer; 0: not determined
-    image: str | None = None  # the image for containers; None: one is built from the jars
 
     @property
-    def jars(self) -> tuple[Path, ...]:
-        return tuple(map(Path, self.classpath.split(os.pathsep)))
+    def classpath(self) -> str:
+        return os.pathsep.join(map(str, self.jars))
 
 
 def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribution:
@@ -79,8 +74,8 @@ def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribut
                              f"zookeeper-*.jar: unpack the distribution again")
     needed = needed_java(paths)
     _refuse_old_java(java, java_is, version, needed)
-    return Distribution(version=version, form=form, classpath=os.pathsep.join(map(str, paths)), java=java,
-                        needs_java=needed, image=version_or_dir if is_image(version_or_dir) else None)
+    return Distribution(version=version, form=form, jars=paths, java=java, needs_java=needed,
+                        image=version_or_dir if is_image(version_or_dir) else None)
 
 
 def named(version_or_dir: str) -> tuple[str, tuple[Path, ...]]:

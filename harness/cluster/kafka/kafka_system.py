@@ -37,17 +37,9 @@ from floodmark.harness import logdir
 from floodmark.harness.client.codec import ClusterMetadata, TopicPartition
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import Ask, Brokers, Ends, chosen, election_result, once
-from floodmark.harness.cluster.kafka import class_archive, kafka_trace
+from floodmark.harness.cluster.kafka import class_archive, distribution, kafka_trace
+from floodmark.harness.cluster.kafka.class_archive import java_command, write_logging
 from floodmark.harness.cluster.kafka.cut_logs import CutLogs
-from floodmark.harness.cluster.kafka.distribution import (
-    FIRST_TRACED,
-    Distribution,
-    distribution,
-    form_of,
-    named,
-    release_of,
-)
-from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
 from floodmark.harness.cluster.kafka.kafka_trace import Clock, read_line
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.metadata_log import ControllerState
@@ -118,8 +110,8 @@ class KafkaSystem:
     """Apache Kafka. See harness.cluster.system: System, and harness.protocols: Freezes, Expires, Elects,
     ElectsReplica, KeepsRecords and Traces."""
 
-    def __init__(self, kafka: Distribution, form: Form, ids: Mapping[str, int], *, power: PowerLoss,
-                 topic_config: Mapping[str, str] | None = None,
+    def __init__(self, kafka: distribution.Distribution, form: Form, ids: Mapping[str, int], *,
+                 power: PowerLoss, topic_config: Mapping[str, str] | None = None,
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """topic_config: Kafka's keys of every created topic; topics: of single topics, overriding those."""
         self.nodes = tuple(node for node in ids if node != CONTROLLER)
@@ -129,12 +121,13 @@ class KafkaSystem:
             **({"image": kafka.image} if kafka.image is not None else {}),
             **({"topic_config": dict(topic_config)} if topic_config else {}),
             **({"topics": {name: dict(keys) for name, keys in topics.items()}} if topics else {})}
-        self.config = {node: effective(form.settings, topic_config or {}) for node in self.nodes}
+        self.config: Mapping[str, Mapping[str, Any]] = {
+            node: effective(form.settings, topic_config or {}) for node in self.nodes}
         self.keeps_all = keeps_all(form.settings, topic_config or {}, *(topics or {}).values())
         self.dials_by_name = True
         self.lacks: Mapping[type, str] = {
             Failpoints: "stock Apache Kafka has no failpoints", Clocks: NO_CLOCKS, **form.lacks}
-        if release_of(kafka.version) < FIRST_TRACED:
+        if distribution.release_of(kafka.version) < distribution.FIRST_TRACED:
             self.lacks = {**self.lacks, Traces: f"Kafka {kafka.version} is older than 2.8, the oldest from "
                                                 "whose log a trace is made"}
         self.not_shown = frozenset({"proposing"})
@@ -145,6 +138,7 @@ class KafkaSystem:
         self.frozen = False
         self.starts_by_controller = not form.decides_alone
         self.module: str | None = None
+        self.software: JavaSoftware | None = kafka
         self._kafka, self._form, self._topic_config = kafka, form, dict(topic_config or {})
         self._topics = topics or {}
         self._names = {number: node for node, number in ids.items()}
@@ -152,14 +146,6 @@ class KafkaSystem:
         self._starts: dict[str, _Start] = {}  # of each process, the last
         self._attached: Place | None = None
         self._clock = Clock.now()
-
-    # -- System -------------------------------------------------------------------------------------------
-
-    @property
-    def software(self) -> JavaSoftware:
-        kafka = self._kafka
-        return JavaSoftware(version=kafka.version, java=kafka.java, jars=kafka.jars, image=kafka.image,
-                            needs_java=kafka.needs_java)
 
     def attach(self, place: Place) -> None:
         layout = place.layout
@@ -274,8 +260,6 @@ class KafkaSystem:
         self._metadata.close()
         await self._form.close()
 
-    # -- abilities ----------------------------------------------------------------------------------------
-
     async def freeze(self) -> View:
         """Freezes the cluster, see the module's docstring. A silent broker is killed."""
         place, self.frozen = self._place, True
@@ -380,8 +364,6 @@ class KafkaSystem:
         return Raw(files=files, names=self._names,
                    keys={(spec.topic, spec.partition): spec.key for spec in self.partitions},
                    clock_error_ns=kafka_trace.clock_error_ns(self._clock, Clock.now()))
-
-    # -- inside -------------------------------------------------------------------------------------------
 
     @property
     def _place(self) -> Place:
@@ -498,8 +480,8 @@ def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[
     if bugs:
         raise UsageError(f"--bug {bugs[0]} is a bug of the reference broker, which Apache Kafka does not "
                          "have: leave out --bug or --kafka")
-    version, _ = named(version_or_dir)
-    if rules != LATEST_RULES and form_of(version) == "kraft":
+    version, _ = distribution.named(version_or_dir)
+    if rules != LATEST_RULES and distribution.form_of(version) == "kraft":
         raise UsageError(f"--rules {rules} needs a Kafka that runs with ZooKeeper, such as 2.8.2; "
                          f"{version} has only {LATEST_RULES}")
     kafka = found(version_or_dir)
@@ -522,10 +504,10 @@ def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[
 
 
 @functools.cache
-def found(version_or_dir: str) -> Distribution:
+def found(version_or_dir: str) -> distribution.Distribution:
     """The distribution, with its class-data archive; cached, because every jar's checksum is verified."""
     say = functools.partial(print, file=sys.stderr, flush=True)
-    kafka = distribution(version_or_dir, say)
+    kafka = distribution.distribution(version_or_dir, say)
     class_archive.make(kafka, say)
     return kafka
 

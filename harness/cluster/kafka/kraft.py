@@ -29,8 +29,8 @@ from floodmark.harness.client.codec import TopicPartition
 from floodmark.harness.client.connection import Unsent, connect
 from floodmark.harness.cluster.broker_requests import finalized_features, once
 from floodmark.harness.cluster.kafka import class_archive, settings
+from floodmark.harness.cluster.kafka.class_archive import JVM
 from floodmark.harness.cluster.kafka.distribution import Distribution, release_of
-from floodmark.harness.cluster.kafka.jvm import JVM
 from floodmark.harness.cluster.kafka.metadata_log import (
     ControllerState,
     MetadataLog,
@@ -89,8 +89,6 @@ class KRaft:
         self._log: MetadataLog | None = None
         self._template: Path | None = None
         self._features_asserted = False
-
-    # -- files --------------------------------------------------------------------------------------------
 
     def write_files(self, layout: Layout) -> None:
         """Writes every process's settings, and formats all folders."""
@@ -181,8 +179,6 @@ class KRaft:
         place = self._layout.places[name]
         if name != CONTROLLER and (place.log_dir_copied or not (place.log_dir / META).exists()):
             self._make_folder(name)
-
-    # -- observation ----------------------------------------------------------------------------------------
 
     async def controller_is_up(self) -> bool:
         try:

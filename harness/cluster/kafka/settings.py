@@ -4,8 +4,7 @@ Rules
 1. Kafka accepts any key, so every key is passed on; Kafka itself warns about unknown ones.
 2. Settings that tie a process to its place (addresses, ids, folders, roles) are set by the cluster and cannot
    be given.
-3. A setting is one line of the file: one that would begin another line is refused.
-4. A broker advertises one address to all others. If links can be cut, that is its node's name, and each
+3. A broker advertises one address to all others. If links can be cut, that is its node's name, and each
    process is started with jdk.net.hosts.file (Java 9 and newer), in which the name is the address of its own
    link.
 """

@@ -11,7 +11,7 @@ brokers, and changes. The generations of the replication protocol are chosen by 
     headers. A topic of message.format.version 0.10.2 has no epochs in its batches, and its followers truncate
     to their HW under any rules: together with a topic of format 2 one cluster shows both.
 
-What is read there:
+What is read there
 
     /brokers/ids/N                          a broker's registration: ephemeral, so its owner is the session
     /brokers/topics/T/partitions/P/state    leader, leader_epoch, isr; the truth of a partition
@@ -140,8 +140,6 @@ class ZooKeeperClient:
                 self._thread, lambda: _end(self._own))
             self._thread.shutdown(wait=False)
 
-    # -- in its thread ------------------------------------------------------------------------------------
-
     async def _in_its_thread(self, ask: Callable[[], Result]) -> Result:
         if self._closed:
             raise ZooKeeperSilent(f"the client of ZooKeeper at {self._hosts} is closed")
@@ -253,8 +251,6 @@ class ZooKeeper:
         self._client: ZooKeeperClient | None = None
         self._started: set[str] = set()
 
-    # -- files --------------------------------------------------------------------------------------------
-
     def write_files(self, layout: Layout) -> None:
         layout.make_folders()
         self._layout = layout
@@ -274,8 +270,6 @@ class ZooKeeper:
     def main(self, name: str) -> tuple[str, Path]:
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain" if name == CONTROLLER else "kafka.Kafka"
         return main, self._layout.properties_of(name)
-
-    # -- a process's life ---------------------------------------------------------------------------------
 
     async def starting(self, name: str) -> None:
         """Before a broker's first start, waits for a controller; before later ones, for ZooKeeper to end its
@@ -303,8 +297,6 @@ class ZooKeeper:
 
     async def controller_is_up(self) -> bool:
         return await self._look(()) is not None
-
-    # -- ZooKeeper's state ----------------------------------------------------------------------------------
 
     async def admin(self, running: Sequence[str]) -> Sequence[str]:
         """Kafka's controller: other brokers refuse such requests."""

@@ -199,7 +199,8 @@ class Links:
                 for fields in request["links"]:
                     await self._listen(Link(**{**fields, "to": tuple(fields["to"])}))
             case "set":
-                self._set(_pairs(request["silent"]), _pairs(request["reset"]))
+                silent, reset = (frozenset(map(tuple, request[kind])) for kind in ("silent", "reset"))
+                self._set(silent, reset)
             case "state":
                 pass
             case other:
@@ -207,12 +208,8 @@ class Links:
         return self._state()
 
     async def _listen(self, link: Link) -> None:
-        loop = asyncio.get_running_loop()
-        self._servers.append(
-            await loop.create_server(
-                lambda: End(self, link), link.host, link.port, backlog=BACKLOG
-            )
-        )
+        self._servers.append(await asyncio.get_running_loop().create_server(
+            lambda: End(self, link), link.host, link.port, backlog=BACKLOG))
 
     def _set(self, silent: frozenset[Pair], reset: frozenset[Pair]) -> None:
         self.cut = Cut(silent=silent, reset=reset)
@@ -227,17 +224,9 @@ class Links:
                 dialer.advance()
 
     def _state(self) -> dict[str, Any]:
-        buffered_bytes = sum(one.buffered_bytes + one.peer.buffered_bytes for one in self.dialers)
-        return {
-            "silent": sorted(self.cut.silent),
-            "reset": sorted(self.cut.reset),
-            "connections": len(self.dialers),
-            "held_bytes": buffered_bytes,
-        }
-
-
-def _pairs(lists: list[list[str]]) -> frozenset[Pair]:
-    return frozenset((sender, receiver) for sender, receiver in lists)
+        return {"silent": sorted(self.cut.silent), "reset": sorted(self.cut.reset),
+                "connections": len(self.dialers),
+                "held_bytes": sum(one.buffered_bytes + one.peer.buffered_bytes for one in self.dialers)}
 
 
 async def serve(harness: socket.socket) -> None:

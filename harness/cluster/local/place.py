@@ -2,7 +2,7 @@
 
 Rules
 1. Everything runs under the supervisor (supervisor.py): nothing survives the harness. If the supervisor dies,
-   all processes die with it: `lost` says so, and none of them is in `deaths`.
+   all processes die with it, and everything is `lost`.
 2. Proxied links, between processes and from clients, run through the links process (link_proxies.py) and can
    be cut; direct links cannot. Cuts add up until the heal.
 3. A power cut is simulated on files, by the system's PowerLoss.
@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.cluster import control_client
-from floodmark.harness.cluster.exit_reports import is_stopped, last_words
 from floodmark.harness.cluster.layout import LINKS, NOT_STARTED, lay_out
 from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.cluster.place import PYTHON, only_in_containers
 from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.cluster.processes import Process, Processes
+from floodmark.harness.cluster.processes import Process, Processes, is_stopped, last_words
 from floodmark.harness.cluster.system import System, wipe
 from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import Cuts
@@ -80,7 +79,8 @@ class LocalPlace:
 
     async def begin(self) -> None:
         """Starts the supervisor, and the links process if links are proxied."""
-        modules = [LINK_PROXIES] if self._system.module is None else [LINK_PROXIES, self._forked]
+        modules = [LINK_PROXIES] if self._system.module is None else [
+            LINK_PROXIES, f"{self._system.module}.__main__"]
         ours, its = socket.socketpair()
         to_links, links_stdin = socket.socketpair()
         with its, links_stdin, self.layout.work("keeper.log").open("ab") as errors:
@@ -90,7 +90,10 @@ class LocalPlace:
                  *modules],
                 stdin=its.fileno(), stdout=errors, stderr=errors, pass_fds=[stdin], start_new_session=True)
         self._supervised = await control_client.open_lines(
-            ours, "the supervisor", on_event=self._on_exit, lost=self._all_lost)
+            ours, "the supervisor",
+            on_event=lambda event: self.processes.ended(event["exit"], event["code"]),
+            lost=lambda: self.processes.lose(
+                "the supervisor, parent of all brokers, ended, and all brokers with it"))
         if not self.layout.links:
             to_links.close()
             return
@@ -100,18 +103,17 @@ class LocalPlace:
 
     async def mend(self) -> list[str]:
         """Heals all links; returns a sentence for each that the links process still has cut."""
+        self._cuts.clear()
         if self._links is None:
             return []
         try:
-            self._cuts.clear()
             state = await self._set_links(self._links)
-            return [f"{sender} to {receiver} is still cut"
-                    for sender, receiver in state["silent"] + state["reset"]]
         except control_client.ControlError as error:
             return [f"the links cannot be healed: {error}"]
+        return [f"{sender} to {receiver} is still cut"
+                for sender, receiver in state["silent"] + state["reset"]]
 
     async def close(self) -> None:
-        """Kills everything, the supervisor last, and waits for it."""
         self.processes.ending = True
         if self._supervised is not None:
             await self._supervised.close()  # the supervisor then kills all children and ends
@@ -126,18 +128,11 @@ class LocalPlace:
         if self._ports is not None:
             self._ports.close()
 
-    # -- processes ----------------------------------------------------------------------------------------
-
     async def spawn(self, name: str) -> None:
         program, *arguments = self._system.command(name)
         is_forked = [program, *arguments[:2]] == [PYTHON, "-m", self._system.module]
         await self._start(name, [*PROGRAMS.get(program, (program,)), *arguments],
-                          module=self._forked if is_forked else None)
-
-    @property
-    def _forked(self) -> str:
-        """The module whose `main` the system's processes run, if they are forked."""
-        return f"{self._system.module}.__main__"
+                          module=f"{self._system.module}.__main__" if is_forked else None)
 
     async def _start(self, name: str, argv: Sequence[str], **besides: Any) -> None:
         log = self.layout.log_of(name)
@@ -163,14 +158,6 @@ class LocalPlace:
     def last_words(self, name: str) -> str:
         return last_words(self.layout.log_of(name))
 
-    def _on_exit(self, message: Mapping[str, Any]) -> None:
-        self.processes.ended(message["exit"], message["code"])
-
-    def _all_lost(self) -> None:
-        self.processes.lose("the supervisor, parent of all brokers, ended, and all brokers with it")
-
-    # -- links --------------------------------------------------------------------------------------------
-
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
         if Cuts in self.cannot:
             raise UsageError(self.cannot[Cuts])
@@ -189,8 +176,6 @@ class LocalPlace:
             "set", timeout_s=ANSWER_S,
             silent=[pair for pair, reset in self._cuts.items() if not reset],
             reset=[pair for pair, reset in self._cuts.items() if reset])
-
-    # -- disks --------------------------------------------------------------------------------------------
 
     async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost:
         await self.kill(name)

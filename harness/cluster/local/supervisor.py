@@ -15,9 +15,8 @@ Rules
 4. The supervisor has a session of its own: Ctrl-C in a terminal reaches the harness, which mends, but no
    broker.
 
-JSON lines. Request: {"id":1,"do":"start","name":"n1","argv":[...],"log":PATH}, and "module", whose `main` to
-call instead of executing argv, and "stdin", a descriptor that the supervisor inherited. Answer: {"id":1,
-"ok":{"pid":7}} or {"id":1,"error":"..."}. Event: {"exit":"n1","code":-9}. The harness sends signals itself.
+JSON lines. Request: {"id":1,"do":"start","name":"n1","argv":[...],"log":PATH}, with "module", whose `main` to
+call instead of argv, and "stdin", an inherited descriptor. Answer: {"id":1,"ok":{"pid":7}} or {"id":1,
 """
 
 import contextlib

@@ -84,15 +84,13 @@ _OF_TOPIC = ("min.insync.replicas", "unclean.leader.election.enable")  # of a to
 #
 # A record of a topic with message.timestamp.type=LogAppendTime gets the time of its leader's clock while we
 # wait for the answer. Between sending (`sent`) and receiving (`received`), both by our clock, the leader's
-# clock showed `stamp`, rounded down to the millisecond. So its clock is ahead of ours by at least stamp -
-# received and by less than stamp + 1 ms - sent. Each request narrows that; the clocks of two brokers differ
-# by at most the upper bound of one minus the lower bound of the other. The bounds before and after the run
-# are combined to the lowest and the highest: a clock that drifted steadily was between them. A clock that
-# was set forth and back is not noticed.
+# clock showed `stamp`, rounded down to the millisecond. So it is ahead of ours by at least stamp - received
+# and by less than stamp + 1 ms - sent; each request narrows that. The bounds before and after the run are
+# combined: a clock that drifted steadily was between them. One that was set forth and back is not noticed.
 
 
 class Stamped(NamedTuple):
-    """One request. sent and received by our clock, in nanoseconds since 1970; stamp in milliseconds."""
+    """sent and received by our clock, in nanoseconds since 1970; stamp in milliseconds."""
 
     sent_ns: int
     received_ns: int
@@ -100,7 +98,7 @@ class Stamped(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """How far a broker's clock is ahead of ours: the least and the most, in nanoseconds."""
+    """How far a broker's clock is ahead of ours, in nanoseconds."""
 
     least_ns: int
     most_ns: int
@@ -130,8 +128,8 @@ def error_ns(clocks: Mapping[str, Ahead]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A cluster as it was found before the run. settings: of each broker in the order of ids, as
-    far as it shows them. no_elections: why it elects no leader when asked."""
+    """settings: of each broker in the order of ids, as far as it shows them. no_elections: why it elects no
+    leader when asked."""
 
     ids: Mapping[str, int]
     addresses: Mapping[str, Address]
@@ -185,8 +183,8 @@ class OwnCluster:
     def __init__(self, found: Found, folder: Path, *, prefix: str, bootstrap: str = "",
                  security: Security | None = None, commands: FaultCommands | None = None,
                  may_break: bool = False, topic_settings: Mapping[str, str] | None = None) -> None:
-        """prefix: of our topics' names. topic_settings: of our topics; all other settings are the
-        cluster's."""
+        """prefix: of our topics' names. topic_settings: of our topics; all other settings are the cluster's.
+        """
         self.nodes = tuple(found.ids)
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.config: Mapping[str, Mapping[str, Any]] = {node: {} for node in self.nodes}
@@ -218,11 +216,8 @@ class OwnCluster:
         self._silent: str | None = None  # a sentence, if nobody answered the last observation
         self._not_removed: list[str] = []
 
-    # -- Cluster ------------------------------------------------------------------------------------------
-
     async def start(self) -> None:
-        """Checks that every node of the running cluster answers; then compares the clocks, by a topic of our
-        own."""
+        """Checks that every node of the running cluster answers; then compares the clocks."""
         for node, address in self._found.addresses.items():
             try:
                 await self._brokers.metadata(address, (), START_S)
@@ -235,8 +230,7 @@ class OwnCluster:
             await self._compare_clocks()
 
     async def create(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Creates our topics with exactly this assignment; returns when each partition has a leader and a
-        full ISR, and their settings are known."""
+        """Returns when each partition has a leader and a full ISR, and their settings are known."""
         topics = broker_requests.assignments(partitions, self._found.ids)
         if strange := [topic for topic in topics if not topic.startswith(self._prefix)]:
             raise UsageError(f"{strange[0]} is no topic of this run: its name begins with {self._prefix}")
@@ -257,12 +251,17 @@ class OwnCluster:
         await wait_until(unready, "the new partitions to have a leader and a full ISR", CREATE_S)
         settings = [await self._topic_settings_of(topic) for topic in topics]
         self.keeps_all = broker_requests.keep_all(settings)
-        self.config = {node: _weakest(settings) for node in self.nodes}
+        weakest: dict[str, Any] = {  # of the guarantees of our topics, by the brokers' keys
+            "min.insync.replicas": min((int(one["min.insync.replicas"]) for one in settings), default=1),
+            "unclean.leader.election.enable": any(
+                one["unclean.leader.election.enable"].lower() == "true" for one in settings)}
+        if {one.get("flush.messages") for one in settings} == {"1"}:
+            weakest["log.flush.interval.messages"] = 1
+        self.config = {node: dict(weakest) for node in self.nodes}
 
     async def observe(self) -> View:
-        """Observes the cluster. FloodmarkError if nobody answers."""
         topics = sorted({spec.topic for spec in self.partitions})
-        answers = await self._metadata(topics)
+        answers = await self._brokers.metadata_of_each(self._found.addresses, topics, LOOK_S)
         if not answers:
             self._silent = "the cluster no longer answers at " + ", ".join(
                 map(host_port, self._found.addresses.values()))
@@ -291,8 +290,7 @@ class OwnCluster:
         )
 
     async def mend(self) -> list[str]:
-        """Mends by the owner's commands what they broke; returns what is left, with the nodes that do not
-        answer."""
+        """Mends by the owner's commands what they broke."""
         residue = []
         for act in (self.heal, *(lambda node=node: self.resume(node) for node in sorted(self._paused)),
                     *(lambda node=node: self.start_node(node) for node in sorted(self._down))):
@@ -312,17 +310,15 @@ class OwnCluster:
                 with suppress(FloodmarkError):
                     await self._compare_clocks()
         finally:
-            await self._remove_topics()
-
-    async def _remove_topics(self) -> None:
-        for topic in sorted(self._topics):
-            try:
-                await broker_requests.delete_topic(await self._controller(), topic, timeout_s=TOPIC_S)
-            except FloodmarkError as error:
-                self._not_removed.append(f"the topic {topic} could not be removed, please remove it: {error}")
-        self._topics.clear()
-        self._looks.close()
-        self._brokers.close()
+            for topic in sorted(self._topics):
+                try:
+                    await broker_requests.delete_topic(await self._controller(), topic, timeout_s=TOPIC_S)
+                except FloodmarkError as error:
+                    self._not_removed.append(
+                        f"the topic {topic} could not be removed, please remove it: {error}")
+            self._topics.clear()
+            self._looks.close()
+            self._brokers.close()
 
     def died(self) -> list[str]:
         return []
@@ -336,8 +332,6 @@ class OwnCluster:
     def broken(self) -> Sequence[str]:
         return [*([self._silent] if self._silent else []), *self._not_removed]
 
-    # -- clients --------------------------------------------------------------------------------------------
-
     def addresses(self) -> Mapping[str, Address]:
         return self._found.addresses
 
@@ -348,7 +342,6 @@ class OwnCluster:
     # -- faults, by the owner's commands --------------------------------------------------------------------
 
     async def kill(self, node: str) -> None:
-        """Kills the node by its command; does nothing if it does not answer."""
         await self._end(node, "kill")
 
     async def stop_node(self, node: str) -> None:
@@ -384,8 +377,7 @@ class OwnCluster:
             self._paused.discard(node)
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
-        """Cuts links by a command for each pair (node, peer), except those of a controller without
-        commands."""
+        """By a command for each pair (node, peer), except those of a controller without commands."""
         assert not reset, "refused before the run"
         pairs = [(node, peer) for node in sorted(grudge) for peer in sorted(grudge[node])]
         for node, peer in pairs:
@@ -395,7 +387,7 @@ class OwnCluster:
             await self._run(node, "cut", peer)
 
     async def heal(self) -> None:
-        """Heals each node that can be healed, before it raises the first errors of all."""
+        """Heals each node that can be healed, before it raises the errors of all."""
         errors = []
         for node in sorted(self._cut):
             try:
@@ -407,8 +399,8 @@ class OwnCluster:
             raise FloodmarkError("; ".join(errors))
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        """Elects leaders of our own partitions, by ElectLeaders: asked of the controller, and of the next
-        broker as long as one does not answer or says that it is not the controller."""
+        """By ElectLeaders: asked of the controller, and of the next broker as long as one does not answer or
+        says that it is not the controller."""
         specs = broker_requests.chosen(self.partitions, partitions)
         errors: dict[int, str | None] = {spec.key: "no broker answers" for spec in specs}
         for address in await self._controllers():
@@ -424,8 +416,8 @@ class OwnCluster:
         return broker_requests.election_result(errors)
 
     async def log_dir(self, node: str) -> Path:
-        """A copy of the logs, fetched by the owner's command. FloodmarkError if it is no log folder of Kafka
-        with our partitions in it: such a folder would be read as an empty log."""
+        """A copy, fetched by the owner's command. FloodmarkError if it is no log folder of Kafka with our
+        partitions in it: such a folder would be read as an empty log."""
         folder = self._folder.absolute() / "nodes" / node
         folder.mkdir(parents=True, exist_ok=True)
         await self._run(node, "fetch_logs", folder=folder)
@@ -434,8 +426,6 @@ class OwnCluster:
             if why is not None:
                 raise FloodmarkError(f"what fetch_logs copied to {folder} is no log folder of Kafka's: {why}")
         return folder
-
-    # -- inside -------------------------------------------------------------------------------------------
 
     async def _run(self, node: str, act: str, peer: str | None = None, folder: Path | None = None) -> None:
         hosts = {name: address[0] for name, address in self._found.addresses.items()}
@@ -468,13 +458,10 @@ class OwnCluster:
 
         await wait_until(unmet, f"{node}, {how}, to answer{'' if up else ' no more'}", UP_S if up else GONE_S)
 
-    async def _metadata(self, topics: Sequence[str]) -> dict[str, ClusterMetadata]:
-        return await self._brokers.metadata_of_each(self._found.addresses, topics, LOOK_S)
-
     async def _controllers(self) -> Sequence[Address]:
-        """The brokers that answer, those first that are said to be the controller: with ZooKeeper only the
-        controller takes requests about topics and elections."""
-        answers = await self._metadata(())
+        """The brokers that answer, those first that are said to be the controller: with ZooKeeper only it
+        takes requests about topics and elections."""
+        answers = await self._brokers.metadata_of_each(self._found.addresses, (), LOOK_S)
         named = {f"n{answer.controller}" for answer in answers.values()}
         return [self._found.addresses[node] for node in sorted(answers, key=lambda node: node not in named)]
 
@@ -490,8 +477,7 @@ class OwnCluster:
             await self._controller(), {topic: replicas}, configs={topic: settings}, timeout_s=TOPIC_S)
 
     async def _refuse_fewer(self, topic: str, asked: int) -> None:
-        """FloodmarkError if all brokers agree that the topic has fewer partitions than were asked for."""
-        answers = await self._metadata([topic])
+        answers = await self._brokers.metadata_of_each(self._found.addresses, [topic], LOOK_S)
         counts = {len(answers[node].partitions) if node in answers else 0 for node in self.nodes}
         if len(counts) == 1 and 0 < (count := counts.pop()) < asked:
             raise FloodmarkError(f"the topic {topic} was made with {count} of the {asked} partitions that "
@@ -515,7 +501,7 @@ class OwnCluster:
     def _replicas(self, answers: Mapping[str, ClusterMetadata], truth: Mapping[int, PartitionMetadata],
                   ends: Mapping[tuple[str, int], tuple[int, int]], names: Mapping[int, str]
                   ) -> Mapping[tuple[str, int], ReplicaView]:
-        """The replicas of the nodes that answer. See rule 4 for a LEO that is not shown."""
+        """Of the nodes that answer. See rule 4 for a LEO that is not shown."""
         views = {}
         for spec in self.partitions:
             state = truth.get(spec.key)
@@ -533,8 +519,6 @@ class OwnCluster:
         return views
 
     async def _compare_clocks(self) -> None:
-        """Bounds the clocks by the times that each broker gives a few records of our topic; see
-        below."""
         clocks = {}
         for partition, node in enumerate(self.nodes):
             if (seen := ahead(await self._stamps(node, partition))) is None:
@@ -555,10 +539,10 @@ class OwnCluster:
                 if time.monotonic() > deadline_s:
                     raise
                 await asyncio.sleep(0.1)
-                continue
-            if stamp_ms is None:
-                raise FloodmarkError(f"{node} gives records no time")
-            asks.append(Stamped(sent_ns, time.time_ns(), stamp_ms))
+            else:
+                if stamp_ms is None:
+                    raise FloodmarkError(f"{node} gives records no time")
+                asks.append(Stamped(sent_ns, time.time_ns(), stamp_ms))
         return asks
 
 
@@ -568,16 +552,6 @@ def _latest(answers: Mapping[str, ClusterMetadata], place: tuple[str, int], name
     states = [(state.epoch, names.get(state.leader) == node, node, state)
             for node, answer in answers.items() if (state := answer.partitions.get(place)) is not None]
     return max(states, key=lambda one: one[:3])[3] if states else None
-
-
-def _weakest(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The weakest guarantees of our topics, by the brokers' keys."""
-    least = min((int(topic_settings["min.insync.replicas"]) for topic_settings in settings), default=1)
-    unclean = any(topic_settings["unclean.leader.election.enable"].lower() == "true"
-                  for topic_settings in settings)
-    flushes = {topic_settings.get("flush.messages") for topic_settings in settings}
-    return {"min.insync.replicas": least, "unclean.leader.election.enable": unclean,
-            **({"log.flush.interval.messages": 1} if flushes == {"1"} else {})}
 
 
 def _lacks(commands: FaultCommands, found: Found, *, may_break: bool) -> Mapping[Any, str]:

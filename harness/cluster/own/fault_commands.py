@@ -1,5 +1,4 @@
-"""Reads and runs the owner's commands for faults: how to kill, start, stop, pause, resume, cut and heal each
-node, and how to fetch its logs. They are read from TOML and run without a shell.
+"""Reads and runs the owner's commands for faults, and for fetching logs, from TOML and without a shell.
 
     timeout_s = 30                                   # of each command
     [commands]                                       # of every node without a command of its own
@@ -65,7 +64,6 @@ class FaultCommands:
         return None
 
     def known(self, nodes: Sequence[str]) -> None:
-        """Raises UsageError if the file names nodes that the cluster does not have."""
         strange = sorted({*self.of_nodes} - {*nodes, *PSEUDO_NODES})
         if strange:
             raise UsageError(f"{self.source} names {', '.join(strange)}; this cluster's nodes are "
@@ -76,7 +74,10 @@ class FaultCommands:
         if (why := self.lacking((act,), (node,))) is not None:
             raise FloodmarkError(why)
         argv = self.of_nodes.get(node, {}).get(act) or self.of_all[act]
-        filled = [_filled(argument, {"node": node, **fields}) for argument in argv]
+        filled = list(argv)
+        for name in _PLACEHOLDERS:
+            if (text := {"node": node, **fields}.get(name)) is not None:
+                filled = [argument.replace(f"{{{name}}}", text) for argument in filled]
         label = f"the command {act} of {node} ({self.source})"
         with tempfile.TemporaryFile() as output:
             try:
@@ -86,7 +87,14 @@ class FaultCommands:
             except OSError as error:
                 raise FloodmarkError(f"{label} cannot be run: {error.strerror}") from error
             try:
-                code = await self._ended(process)
+                async with asyncio.timeout(self.timeout_s):
+                    code = await process.wait()
+            except asyncio.CancelledError:  # half a command may be worse than a complete one
+                with suppress(BaseException):
+                    async with asyncio.timeout(self.timeout_s):
+                        await process.wait()
+                await _end(process)
+                raise
             except TimeoutError:
                 await _end(process)
                 raise FloodmarkError(
@@ -94,22 +102,7 @@ class FaultCommands:
             if code != 0:
                 raise FloodmarkError(f"{label} ended with {code}{_output_text(output)}")
 
-    async def _ended(self, process: asyncio.subprocess.Process) -> int:
-        """The exit code of a process. TimeoutError if it does not end in time."""
-        try:
-            async with asyncio.timeout(self.timeout_s):
-                return await process.wait()
-        except asyncio.CancelledError:  # half a command may be worse than a complete one
-            try:
-                async with asyncio.timeout(self.timeout_s):
-                    await process.wait()
-            except BaseException:
-                await _end(process)
-            raise
-
-
 def read_fault_commands(file: Path) -> FaultCommands:
-    """Reads the file; UsageError that says where it is wrong."""
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -149,19 +142,13 @@ def _commands(table: Any, where: str) -> dict[str, tuple[str, ...]]:
     return {act: tuple(argv) for act, argv in table.items()}
 
 
-def _filled(argument: str, fields: Mapping[str, str]) -> str:
-    for name in _PLACEHOLDERS:
-        if name in fields:
-            argument = argument.replace(f"{{{name}}}", fields[name])
-    return argument
-
-
 async def _end(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_REAP_S):
-            await process.wait()
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REAP_S):
+                await process.wait()
 
 
 def _output_text(output: Any) -> str:

@@ -5,7 +5,6 @@ Rules
 1. Keys are Kafka's (harness/broker_config.py has those that may be given). The user's settings override those
    that a test cluster prefers; keys that tie a node to its place (addresses, ids, paths) cannot be set.
 2. A test cluster prefers short times: in a run of 30 s sessions must end and ISRs must shrink.
-3. run.json has integers and booleans as such, not as strings.
 """
 
 import json

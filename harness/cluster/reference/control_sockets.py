@@ -1,5 +1,5 @@
 """Sends requests to the control sockets of a cluster's processes, except to those that cannot answer now;
-arms and releases failpoints, and reads from the trace which were met.
+arms and releases failpoints, and reads from the trace which were met; converts the answers to View and Met.
 
 Rules
 1. A process that is down is armed by its properties, only for its next start; so is one that ends at a
@@ -8,6 +8,8 @@ Rules
    the control sockets, and what a process met is then lost at its end.
 3. A process that ends at an armed crash has not died by itself. The crash is reported as met when the
    process's end is known, not before: whoever waits for it may start the node at once.
+4. A running broker of another incarnation than the controller knows is not unfenced: it was restarted, and
+   until it registers (KIP-380) the controller's ISR is about the earlier one.
 """
 
 import asyncio
@@ -17,12 +19,14 @@ from typing import Any
 
 from floodmark.harness import runtime
 from floodmark.harness.cluster import control_client
+from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.place import Place
-from floodmark.harness.cluster.reference import broker_settings, views
+from floodmark.harness.cluster.reference import broker_settings
+from floodmark.harness.cluster.reference.broker_settings import CONTROLLER_ID
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.failpoints import CRASH
-from floodmark.harness.schedule.views import Met
+from floodmark.harness.schedule.views import CONTROLLER, Met, PartitionView, ReplicaView, View
 from floodmark.harness.trace import Feed
 
 ASK_S = 60.0
@@ -30,25 +34,156 @@ END_KNOWN_S = 30.0  # from a lost connection to the host's report that the proce
 POLL_S = 0.02
 
 
+# -- answers and requests; pure ---------------------------------------------------------------------------
+
+State = Mapping[str, Any]  # the `ok` of a `state` (docker/README.md)
+
+
+class Names:
+    """Translates the cluster's ids of brokers and partitions to the history's names, and back."""
+
+    def __init__(self, nodes: Sequence[str], partitions: Sequence[PartitionSpec]) -> None:
+        self._node = dict(enumerate(nodes, start=1))
+        self._key = {(spec.topic, spec.partition): spec.key for spec in partitions}
+        self._id = {CONTROLLER: CONTROLLER_ID} | {node: number for number, node in self._node.items()}
+
+    def node(self, broker: int) -> str | None:
+        return self._node.get(broker)  # -1: none
+
+    def number(self, node: str) -> int:
+        return self._id[node]
+
+    def place(self, key: int) -> tuple[str, int]:
+        """Topic and partition of a key. FloodmarkError if the run has no such partition."""
+        for place, known in self._key.items():
+            if known == key:
+                return place
+        raise FloodmarkError(f"there is no partition {key}")
+
+    def nodes(self, brokers: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._node[broker] for broker in brokers)
+
+    def key(self, state: State) -> int | None:
+        """The partition's key; None: the run did not make it (an application did, on `cluster up`)."""
+        return self._key.get((state["topic"], state["partition"]))
+
+
+def view_from_answers(names: Names, states: Mapping[str, State], *, time_ns: int, running: frozenset[str]
+                      ) -> View:
+    """The View from one round of answers; states: of those that answered."""
+    truth = states.get(CONTROLLER, {"partitions": (), "brokers": ()})
+    brokers = {node: state for node, state in states.items() if node != CONTROLLER}
+    epochs = {node: state["broker_epoch"] for node, state in brokers.items()}
+    unfenced = {
+        node
+        for broker in truth["brokers"]
+        if not broker["fenced"]
+        and (node := names.node(broker["id"])) is not None
+        and epochs.get(node, broker["epoch"]) == broker["epoch"]
+    }
+    return View(
+        time_ns=time_ns,
+        replicas={
+            (node, key): _replica(names, node, key, replica)
+            for node, state in brokers.items()
+            for replica in state["replicas"]
+            if (key := names.key(replica)) is not None
+        },
+        partitions={
+            key: PartitionView(
+                partition=key,
+                leader=names.node(partition["leader"]),
+                epoch=partition["epoch"],
+                isr=names.nodes(partition["isr"]),
+                partition_epoch=partition["partition_epoch"],
+            )
+            for partition in truth["partitions"]
+            if (key := names.key(partition)) is not None
+        },
+        running=running,
+        unfenced=frozenset(unfenced),
+    )
+
+
+def _replica(names: Names, node: str, key: int, replica: State) -> ReplicaView:
+    epochs = replica["epochs"]
+    return ReplicaView(
+        node=node,
+        partition=key,
+        leader=names.node(replica["leader"]),
+        epoch=replica["epoch"],
+        log_start=replica["log_start"],
+        leo=replica["leo"],
+        hw=replica["hw"],
+        isr=names.nodes(replica["isr"]),
+        checkpointed_hw=replica["checkpointed_hw"],
+        epochs=None if epochs is None else tuple((epoch, start) for epoch, start in epochs),
+        clean=replica["clean"],
+        proposing=replica["proposing"],
+    )
+
+
+# -- failpoints -----------------------------------------------------------------------------------------
+
+def point_request(names: Names, point: Mapping[str, Any]) -> dict[str, Any]:
+    """A schedule's failpoint as the request of `arm` and `release` (docker/README.md)."""
+    request = {key: value for key, value in point.items() if key not in ("name", "partition", "peer")}
+    if "name" in point:
+        request["point"] = point["name"]
+    if "partition" in point:
+        request["topic"], request["partition"] = names.place(point["partition"])
+    if "peer" in point:
+        request["peer"] = names.number(point["peer"])
+    return request
+
+
+def met_from_answer(names: Names, node: str, row: State) -> Met:
+    """A Met from one row of the answer to `points`; -1 in a row means unknown."""
+    known = {key: row[key] for key in ("epoch", "offset") if row.get(key, -1) >= 0}
+    key = names.key(row) if row.get("topic") is not None else None
+    peer = row.get("peer", -1)
+    return Met(
+        node=node,
+        name=row["point"],
+        action=row.get("action"),
+        time_ns=row["time"],
+        partition=key,
+        peer=CONTROLLER if peer == CONTROLLER_ID else names.node(peer),
+        held=row["held"],
+        **known,
+    )
+
+
+# -- the sockets --------------------------------------------------------------------------------------------
+
 class ControlSockets:
     """The control sockets of all processes. A process that does not run, or is paused, is not asked."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self._controls = {
-            name: control_client.Control(name, *one.asked) for name, one in place.layout.places.items()
-        }
+    def __init__(self, place: Place | None = None) -> None:
+        self._place = place
+        self._controls: dict[str, control_client.Control] = {}
+
+    @property
+    def place(self) -> Place:
+        if self._place is None:
+            raise FloodmarkError("the cluster was not started")
+        return self._place
+
+    def attach(self, place: Place) -> None:
+        self._place = place
 
     def answers(self, name: str) -> bool:
         return self.place.lives(name) and not self.place.paused(name)
 
-    async def ask(self, name: str, do: str, *, timeout_s: float = ASK_S, **besides: Any) -> views.State:
-        """One process's answer. ControlError if it does not answer, Refused if it answers with an error."""
+    async def ask(self, name: str, do: str, *, timeout_s: float = ASK_S, **besides: Any) -> State:
+        """ControlError if it does not answer, Refused if it answers with an error."""
         if not self.answers(name):
             raise FloodmarkError(f"{name} is paused, or down, and cannot be asked to {do}")
+        if name not in self._controls:
+            self._controls[name] = control_client.Control(name, *self.place.layout.places[name].asked)
         return await self._controls[name].ask(do, timeout_s=timeout_s, **besides)
 
-    async def ask_all(self, do: str, names: Sequence[str], timeout_s: float) -> dict[str, views.State]:
+    async def ask_all(self, do: str, names: Sequence[str], timeout_s: float) -> dict[str, State]:
         """The answers by name, without processes that did not answer."""
         asked = [name for name in names if self.answers(name)]
         answers = await asyncio.gather(
@@ -59,12 +194,11 @@ class ControlSockets:
         return {name: answer for name, answer in zip(asked, answers, strict=True)
                 if not isinstance(answer, BaseException)}
 
-    async def hang_up(self, name: str) -> None:
-        await self._controls[name].hang_up()
-
-    async def close(self) -> None:
-        for one in self._controls.values():
-            await one.hang_up()
+    async def hang_up(self, *names: str) -> None:
+        """Closes the connections to these processes; none: to all."""
+        for name in names or self._controls:
+            if name in self._controls:
+                await self._controls[name].hang_up()
 
 
 class FailpointControl:
@@ -72,7 +206,6 @@ class FailpointControl:
 
     def __init__(self, sockets: ControlSockets, specs: Callable[[], Sequence[PartitionSpec]]) -> None:
         self.sockets = sockets
-        self.layout = sockets.place.layout
         self.crashes: list[Met] = []  # in the order in which the ends became known
         self._specs = specs
         self._pending: dict[str, list[dict[str, Any]]] = {}  # for processes that are down
@@ -82,13 +215,17 @@ class FailpointControl:
         self._began_ns: dict[str, int] = {}  # when each was last started
         self._feed: Feed | None = None
         self._closed = False
-        self._met: dict[str, list[Met]] = {name: [] for name in self.layout.names}
+        self._met: dict[str, list[Met]] = {}
 
-    # -- acts ---------------------------------------------------------------------------------------------
+    @property
+    def layout(self) -> Layout:
+        return self.sockets.place.layout
 
     async def arm(self, name: str, point: Mapping[str, Any]) -> None:
+        """A process that does not run is armed at its next start, before it does anything else."""
+        self.layout.of(name)
         self._read_trace()  # from now on the trace is read
-        request = views.point_request(self._names, point)
+        request = point_request(self._names, point)
         self._used.add(name)
         if point["action"] == CRASH:
             self._to_crash[name] = point["name"]
@@ -99,7 +236,8 @@ class FailpointControl:
     async def release(self, name: str, point: Mapping[str, Any] | None) -> int:
         """Releases a failpoint; returns how many processes it held. None is no error: a hold can end by
         itself."""
-        request = views.point_request(self._names, point or {})
+        self.layout.of(name)
+        request = point_request(self._names, point or {})
         if request.get("point") in (None, self._to_crash.get(name)):
             self._to_crash.pop(name, None)
         if not self.sockets.place.lives(name):
@@ -108,7 +246,8 @@ class FailpointControl:
         try:
             ok = await self._ask_or_none(name, "release", request)
         except control_client.Refused:
-            if await self._has(name, request):
+            left = await self._left(name)
+            if left and request.get("point", left[0]) in left:
                 raise
             return 0
         if ok is None:
@@ -122,17 +261,16 @@ class FailpointControl:
         asked = [name for name in names if name in self._used and self.sockets.answers(name)]
         return [why for why in await asyncio.gather(*map(self._release_all_of, asked)) if why is not None]
 
-    async def met(self, name: str) -> list[Met]:
+    async def met(self, name: str) -> Sequence[Met]:
+        self.layout.of(name)
         if self._read_trace():
-            return [one for one in self._met[name] if one.action != CRASH or one in self.crashes]
+            return [one for one in self._met.get(name, ()) if one.action != CRASH or one in self.crashes]
         met: list[Met] = [one for one in self.crashes if one.node == name]
         if self.sockets.answers(name):
             ok = await self.sockets.ask(name, "points")
-            rows = (views.met_from_answer(self._names, name, row) for row in ok["met"])
+            rows = (met_from_answer(self._names, name, row) for row in ok["met"])
             met += (one for one in rows if one.action != CRASH)
         return met
-
-    # -- starts and ends ----------------------------------------------------------------------------------
 
     def started(self, name: str) -> None:
         """Notes that a process has started; its properties still name the failpoints to arm."""
@@ -157,7 +295,7 @@ class FailpointControl:
         if name not in self._used:
             return False
         if self._read_trace():
-            crash = next((one for one in reversed(self._met[name]) if one.action == CRASH
+            crash = next((one for one in reversed(self._met.get(name, ())) if one.action == CRASH
                           and one.time_ns >= self._began_ns.get(name, 0)), None)
         else:
             point = self._to_crash.pop(name, None) if code == -signal.SIGKILL else None
@@ -175,11 +313,9 @@ class FailpointControl:
             self._feed.close()
         self._closed = True
 
-    # -- inside -------------------------------------------------------------------------------------------
-
     @property
-    def _names(self) -> views.Names:
-        return views.Names(self.layout.nodes, self._specs())
+    def _names(self) -> Names:
+        return Names(self.layout.nodes, self._specs())
 
     def _read_trace(self) -> bool:
         """Reads the trace's new lines. False: there is no trace."""
@@ -189,10 +325,13 @@ class FailpointControl:
                 return False
             self._feed = Feed(raw, 0, events=["failpoint"])
         for line in self._feed.read_new_lines():
-            self._met[line["node"]].append(views.met_from_trace(line))
+            self._met.setdefault(line["node"], []).append(Met(
+                node=line["node"], name=line["name"], action=line["action"], time_ns=line["time"],
+                partition=line.get("partition"), epoch=line.get("epoch"), peer=line.get("peer"),
+                offset=line.get("offset")))
         return True
 
-    async def _ask_or_none(self, name: str, do: str, request: Mapping[str, Any]) -> views.State | None:
+    async def _ask_or_none(self, name: str, do: str, request: Mapping[str, Any]) -> State | None:
         """The answer; None: the process ended by an armed crash before it could answer."""
         try:
             return await self.sockets.ask(name, do, **request)
@@ -213,18 +352,16 @@ class FailpointControl:
             self._pending[name] = kept
             broker_settings.arm_at_start(self.layout, name, kept)
 
-    async def _has(self, name: str, request: Mapping[str, Any]) -> bool:
-        """Whether such a failpoint is armed or holds something."""
-        ok = await self.sockets.ask(name, "points")
-        there = [*ok["armed"], *(row for row in ok["met"] if row["held"])]
-        return any(row["point"] == request.get("point", row["point"]) for row in there)
-
     async def _release_all_of(self, name: str) -> str | None:
         try:
             await self.sockets.ask(name, "release")
-            ok = await self.sockets.ask(name, "points")
+            left = await self._left(name)
         except FloodmarkError as error:
             gone = not self.sockets.answers(name)  # and with it what it held
             return None if gone else f"{name} may still be held at a failpoint: {error}"
-        left = [*ok["armed"], *(row for row in ok["met"] if row["held"])]
-        return f"{name} has failpoints left: {', '.join(row['point'] for row in left)}" if left else None
+        return f"{name} has failpoints left: {', '.join(left)}" if left else None
+
+    async def _left(self, name: str) -> list[str]:
+        """The failpoints that are armed, or hold something."""
+        ok = await self.sockets.ask(name, "points")
+        return [row["point"] for row in (*ok["armed"], *(row for row in ok["met"] if row["held"]))]

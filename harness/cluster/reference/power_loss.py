@@ -23,16 +23,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from floodmark.harness.cluster.log_extents import (
-    Lost,
-    base_offset,
-    batch_ends,
-    log_end_offset,
-    log_extents,
-    partition_folders,
-    records_between,
-    segments_of,
-)
+from floodmark.harness.cluster import log_extents
+from floodmark.harness.cluster.log_extents import Lost, segments_of
 from floodmark.harness.errors import FloodmarkError
 
 _MAGIC = b"floodmark-dur-1\n"
@@ -57,17 +49,17 @@ def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | No
     """
     notes = _read_notes(durable_file)
     if notes is None:
-        return Lost(kept={name: log_end_offset(log_dir / name) for name in partition_folders(log_dir)})
-    before = log_extents(log_dir)
+        return log_extents.records_between({}, log_extents.log_extents(log_dir))
+    before = log_extents.log_extents(log_dir)
     restored = _settle_names(durable_file, log_dir, notes)
-    for name in partition_folders(log_dir):
+    for name in log_extents.partition_folders(log_dir):
         _cut_log(log_dir / name, notes, (keep or {}).get(name))
     for name, note in notes.items():
         path = log_dir / name
         if not note.kept and path.exists() and path.suffix != ".log":
             _cut_file(path, note.length)
     mark_all_durable(durable_file)
-    return replace(records_between(before, log_extents(log_dir)), restored=restored)
+    return replace(log_extents.records_between(before, log_extents.log_extents(log_dir)), restored=restored)
 
 
 def fsynced(durable_file: Path) -> Mapping[str, int] | None:
@@ -89,7 +81,6 @@ def mark_all_durable(durable_file: Path, _ends: Mapping[str, int] | None = None)
 
 
 # -- the side file ----------------------------------------------------------------------------------------
-
 
 def _read_notes(durable_file: Path) -> dict[str, _Note] | None:
     """The notes by file name; None: everything is durable."""
@@ -125,7 +116,6 @@ def _kept_folder(durable_file: Path) -> Path:
 
 
 # -- the files --------------------------------------------------------------------------------------------
-
 
 def _settle_names(durable_file: Path, log_dir: Path, notes: Mapping[str, _Note]) -> tuple[str, ...]:
     """Removes files without a note and restores replaced ones; returns these."""
@@ -164,10 +154,10 @@ def _cut_log(folder: Path, notes: Mapping[str, _Note], keep: int | None) -> None
     choices: list[tuple[int, int, int]] = []  # (segment, byte, LEO): where the log may end, the lowest first
     for number, path in enumerate(segments):
         length = notes[f"{folder.name}/{path.name}"].length
-        ends = list(batch_ends(path))
+        ends = list(log_extents.batch_ends(path))
         # Normally only the last segment has bytes that are not durable, unless the kill interrupted a write.
         if not choices and length < path.stat().st_size:
-            leo = max((end.leo for end in ends if end.byte <= length), default=base_offset(path))
+            leo = max((end.leo for end in ends if end.byte <= length), default=log_extents.base_offset(path))
             choices.append((number, length, leo))
         if choices:
             choices.extend((number, end.byte, end.leo) for end in ends

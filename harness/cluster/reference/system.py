@@ -17,14 +17,7 @@ from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import chosen, election_result, once
 from floodmark.harness.cluster.layout import Layout, node_names
 from floodmark.harness.cluster.place import PYTHON, Place
-from floodmark.harness.cluster.reference import power_loss, views
-from floodmark.harness.cluster.reference.broker_settings import (
-    broker_settings,
-    ids_of,
-    raw_traces,
-    typed_config,
-    write_properties,
-)
+from floodmark.harness.cluster.reference import broker_settings, control_sockets, power_loss
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets, FailpointControl
 from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
 from floodmark.harness.cluster.waiting import wait_until
@@ -47,7 +40,6 @@ class ReferenceSystem:
 
     def __init__(self, nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str],
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        """topics: Kafka's keys of single topics by name; they override `config`."""
         if nodes < 1:
             raise UsageError("a cluster has at least one node")
         self._topics = {topic: checked_topic_keys(keys) for topic, keys in (topics or {}).items()}
@@ -55,7 +47,7 @@ class ReferenceSystem:
             "name": NAME, "rules": rules, "flushes_at_recovery": True,
             **({"topics": self._topics} if self._topics else {})}
         self.nodes = node_names(nodes)
-        self.ids = ids_of(self.nodes)
+        self.ids: Mapping[str, int] = broker_settings.ids_of(self.nodes)
         self.dials_by_name = False
         self.lacks: Mapping[type, str] = {}
         self.not_shown = self.read_from_files = frozenset[str]()
@@ -69,16 +61,18 @@ class ReferenceSystem:
         self.frozen = False
         self.starts_by_controller = False
         self._rules, self._bugs = rules, tuple(bugs)
-        self._settings = broker_settings(config, nodes=nodes)
-        typed = typed_config(self._settings, rules=rules, bugs=bugs)
-        self.config = {node: dict(typed) for node in self.nodes}
-        self._attached: FailpointControl | None = None
-
-    # -- System -------------------------------------------------------------------------------------------
+        self._settings = broker_settings.broker_settings(config, nodes=nodes)
+        typed = broker_settings.typed_config(self._settings, rules=rules, bugs=bugs)
+        self.config: Mapping[str, Mapping[str, Any]] = {node: dict(typed) for node in self.nodes}
+        self._sockets = ControlSockets()
+        points = self._failpoints = FailpointControl(self._sockets, lambda: self.partitions)
+        self.arm, self.release, self.met, self.started = (
+            points.arm, points.release, points.met, points.clear_pending)
+        self.expects_exit, self.release_holds = points.expects_exit, points.release_all
 
     def attach(self, place: Place) -> None:
-        write_properties(place.layout, self._settings, rules=self._rules, bugs=self._bugs)
-        self._attached = FailpointControl(ControlSockets(place), lambda: self.partitions)
+        broker_settings.write_properties(place.layout, self._settings, rules=self._rules, bugs=self._bugs)
+        self._sockets.attach(place)
 
     def command(self, name: str) -> Sequence[str]:
         settings = self._layout.of(name).inside(self._layout.properties_of(name))
@@ -107,7 +101,6 @@ class ReferenceSystem:
         return f"{late[0]} has older metadata than the controller" if late else None
 
     async def look(self) -> View:
-        """Asks all control sockets at once."""
         return self._view(await self._sockets.ask_all("state", self._layout.names, LOOK_S))
 
     async def starting(self, name: str) -> None:
@@ -117,24 +110,12 @@ class ReferenceSystem:
     async def is_up(self, name: str) -> bool:
         return self._failpoints.crashed(name) or bool(await self._sockets.ask_all("state", [name], LOOK_S))
 
-    def started(self, name: str) -> None:
-        self._failpoints.clear_pending(name)
-
-    def expects_exit(self, name: str, code: int) -> bool:
-        return self._failpoints.expects_exit(name, code)
-
     def crashes(self) -> Sequence[Met]:
-        return () if self._attached is None else tuple(self._failpoints.crashes)
-
-    async def release_holds(self, names: Sequence[str]) -> list[str]:
-        return await self._failpoints.release_all(names)
+        return tuple(self._failpoints.crashes)
 
     async def close(self) -> None:
-        if self._attached is not None:
-            await self._sockets.close()
-            self._failpoints.close()
-
-    # -- abilities ----------------------------------------------------------------------------------------
+        await self._sockets.hang_up()
+        self._failpoints.close()
 
     async def adopt(self) -> None:
         """Numbers the partitions that applications made, so that views and faults include them."""
@@ -147,7 +128,7 @@ class ReferenceSystem:
             for one in states[CONTROLLER]["partitions"]
             if (one["topic"], one["partition"]) not in known
         )
-        names = views.Names(self.nodes, ())
+        names = control_sockets.Names(self.nodes, ())
         self.partitions += tuple(
             PartitionSpec(key=key, topic=topic, partition=partition, replicas=names.nodes(replicas))
             for key, (topic, partition, replicas) in enumerate(new, start=len(self.partitions)))
@@ -166,7 +147,6 @@ class ReferenceSystem:
         await self._sockets.ask(CONTROLLER, "expire", broker=self.ids[node])
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        """Elects by the controller. partitions: empty means all."""
         ask = once(self._layout.places[CONTROLLER].reached)
         specs = chosen(self.partitions, partitions)
         return election_result(await broker_requests.elect(ask, specs, unclean=unclean))
@@ -183,41 +163,15 @@ class ReferenceSystem:
             errors[spec.key] = ok["error"]
         return election_result(errors)
 
-    async def arm(self, node: str, point: Mapping[str, Any]) -> None:
-        """Arms a failpoint. A node that does not run is armed at its next start, before it does anything
-        else."""
-        self._layout.of(node)
-        await self._failpoints.arm(node, point)
-
-    async def release(self, node: str, point: Mapping[str, Any] | None) -> int:
-        self._layout.of(node)
-        return await self._failpoints.release(node, point)
-
-    async def met(self, node: str) -> Sequence[Met]:
-        self._layout.of(node)
-        return await self._failpoints.met(node)
-
     def traces(self) -> Raw | None:
-        """The trace files, for the partitions so far."""
-        return raw_traces(self._layout, self.partitions)
-
-    # -- inside -------------------------------------------------------------------------------------------
-
-    @property
-    def _failpoints(self) -> FailpointControl:
-        if self._attached is None:
-            raise FloodmarkError("the cluster was not started")
-        return self._attached
+        return broker_settings.raw_traces(self._layout, self.partitions)
 
     @property
     def _layout(self) -> Layout:
-        return self._failpoints.layout
+        return self._sockets.place.layout
 
-    @property
-    def _sockets(self) -> ControlSockets:
-        return self._failpoints.sockets
-
-    def _view(self, states: Mapping[str, views.State]) -> View:
-        return views.view_from_answers(
-            views.Names(self.nodes, self.partitions), states, time_ns=runtime.current.monotonic_ns(),
+    def _view(self, states: Mapping[str, control_sockets.State]) -> View:
+        return control_sockets.view_from_answers(
+            control_sockets.Names(self.nodes, self.partitions), states,
+            time_ns=runtime.current.monotonic_ns(),
             running=frozenset(filter(self._sockets.place.lives, self.nodes)))

@@ -1,6 +1,3 @@
 """Runs the broker that ships, the harness and its clients in one process, on virtual time: one seed gives one
-history, to the byte.
-
-Begin in scheduler.py (time and processes), then network.py and place.py (the place, and what a broker's
-process takes from its surroundings); guard.py refuses whoever reads the real ones.
+history, to the byte. Begin in scheduler.py (time and processes), then network.py and place.py.
 """

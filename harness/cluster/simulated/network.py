@@ -71,12 +71,6 @@ class Transport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._closing
 
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self.protocol = protocol
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        assert self.protocol is not None
-        return self.protocol
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if data and not self._closing:
@@ -97,11 +91,6 @@ class Transport(asyncio.Transport):
     def abort(self) -> None:
         self.close()
 
-    def can_write_eof(self) -> bool:
-        return False
-
-    def get_write_buffer_size(self) -> int:
-        return 0
 
     def pause_reading(self) -> None:
         self._reading = False
@@ -111,9 +100,6 @@ class Transport(asyncio.Transport):
         unread, self._unread = self._unread, []
         for kind, data in unread:
             self.process.loop.call_soon(self._arrive, kind, data)
-
-    def is_reading(self) -> bool:
-        return self._reading
 
     def lose(self, error: Exception | None) -> None:
         if not self.lost:
@@ -198,7 +184,7 @@ class Network:
         await asyncio.sleep(MEDIAN_S * exp(stream.gauss(0, _SPREAD)))
         listener = self.listeners.get(address)
         if listener is None or not listener.process.alive or (
-                not listener.control and self._is_reset((process.name, to))):
+                not listener.control and {(process.name, to), (to, process.name)} & self._resets.keys()):
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on {address[0]}:{address[1]}")
         self._dialled[link] += 1
         control, connection = listener.control, f"{'/'.join(link)}/{self._dialled[link]}"
@@ -238,8 +224,10 @@ class Network:
     def reset(self, pairs: Sequence[Pair]) -> int:
         """Reset the connections of these links now, in both directions; returns how many there were."""
         both = {*pairs, *(pair[::-1] for pair in pairs)}
+        processes = {listener.process.name: listener.process for listener in self.listeners.values()}
+        processes[self.scheduler.harness.name] = self.scheduler.harness
         ends = [transport for name in dict.fromkeys(name for pair in pairs for name in pair)
-                for transport in self._transports_of(name)
+                if name in processes for transport in list(processes[name].transports)
                 if transport.pair in both and not transport.control and not transport.is_closing()]
         for transport in ends:
             transport.reset()
@@ -251,11 +239,3 @@ class Network:
         for pair in held:
             for transport, kind, data in held[pair]:
                 transport.deliver(kind, data)
-
-    def _transports_of(self, name: str) -> list[Transport]:
-        processes = {listener.process.name: listener.process for listener in self.listeners.values()}
-        processes[self.scheduler.harness.name] = self.scheduler.harness
-        return list(processes[name].transports) if name in processes else []
-
-    def _is_reset(self, pair: Pair) -> bool:
-        return pair in self._resets or pair[::-1] in self._resets

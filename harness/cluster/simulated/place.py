@@ -25,11 +25,11 @@ from floodmark.broker.server.config import load_config
 from floodmark.broker.server.process import run_process
 from floodmark.broker.wire import api_keys, codec
 from floodmark.harness import runtime
-from floodmark.harness.cluster.exit_reports import Start, exit_report, last_words
 from floodmark.harness.cluster.layout import NOT_STARTED, Address, lay_out
 from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.cluster.place import KILL_S, Death, only_in_containers
 from floodmark.harness.cluster.ports import LOWEST
+from floodmark.harness.cluster.processes import Start, exit_report, last_words
 from floodmark.harness.cluster.simulated import guard
 from floodmark.harness.cluster.simulated.network import Network, Transport
 from floodmark.harness.cluster.simulated.scheduler import (
@@ -74,7 +74,7 @@ class Ports:
 
 
 class Simulation:
-    """Carries out a run on virtual time; see harness.protocols: Simulates."""
+    """On virtual time; see harness.protocols: Simulates."""
 
     scheduler: Scheduler
     network: Network
@@ -243,8 +243,6 @@ class SimulatedPlace:
         for name in self._processes:
             await self.kill(name)
 
-    # -- processes ----------------------------------------------------------------------------------------
-
     async def spawn(self, name: str) -> None:
         if self.lives(name):
             raise FloodmarkError(f"cannot start {name}: it is running")
@@ -321,8 +319,6 @@ class SimulatedPlace:
     def last_words(self, name: str) -> str:
         return last_words(self.layout.log_of(name))
 
-    # -- links --------------------------------------------------------------------------------------------
-
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
         pairs = self.layout.pairs_of(grudge)
         self._simulation.network.cut(pairs, reset=reset)
@@ -333,8 +329,6 @@ class SimulatedPlace:
     async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int:
         pairs = self.layout.pairs_of(grudge)
         return self._simulation.network.reset(pairs)
-
-    # -- disks --------------------------------------------------------------------------------------------
 
     async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost:
         await self.kill(name)

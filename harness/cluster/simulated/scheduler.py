@@ -71,7 +71,6 @@ class Streams:
         self._streams: dict[tuple[str, ...], Random] = {}
 
     def of(self, *name: str) -> Random:
-        """The stream of this name: a purpose, then the link or node."""
         stream = self._streams.get(name)
         if stream is None:
             stream = self._streams[name] = Random("/".join((str(self._seed), *name)))
@@ -88,25 +87,6 @@ class Wake:
 
 
 Entry = asyncio.Handle | Wake
-
-
-class Strike:
-    """A kill or a pause that comes before an effect of its process."""
-
-    __slots__ = ("act", "passes", "struck")
-
-    def __init__(self, act: Callable[[], None], passes: int, struck: asyncio.Future[None]) -> None:
-        self.act, self.passes, self.struck = act, passes, struck
-
-    def pass_effect(self) -> None:
-        self.passes -= 1
-        if self.passes < 0:
-            self.do()
-
-    def do(self) -> None:
-        if not self.struck.done():
-            self.act()
-            self.struck.set_result(None)
 
 
 class Scheduler:
@@ -139,7 +119,6 @@ class Scheduler:
             heapq.heappush(self._queue, (at_ns, next(self._numbers), process, entry))
 
     def run(self, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Run the harness's coroutine to its end."""
         gc.freeze()
         gc.disable()
         events._set_running_loop(self.harness.loop)
@@ -198,7 +177,7 @@ class Scheduler:
         self._stepped.clear()
 
     def _check_step(self, *_signal: object) -> None:
-        """Called every STEP_CPU_S. The harness's steps may take long: it reads and writes whole files."""
+        """Every STEP_CPU_S. The harness's steps may take long: it reads and writes whole files."""
         process = self.running
         if self.steps > self._checked_steps or process is self.harness:
             self._checked_steps = self.steps
@@ -244,7 +223,7 @@ class Process:
         self.alive, self.paused, self.busy = True, False, False
         self.signals: dict[int, Callable[[], object]] = {}
         self.ends_at_signals = False  # whatever handlers it has
-        self.strikes: list[Strike] = []  # that are to come
+        self.strikes: list[Callable[[], None]] = []  # kills and pauses to come; each is told of an effect
         self.before_halt: list[Callable[[str], None]] = []
         self.descriptors: set[int] = set()
         self.listening: list[Listener] = []
@@ -255,7 +234,6 @@ class Process:
 
     @contextmanager
     def active(self) -> "Iterator[None]":
-        """Inside, this process is the one that runs."""
         scheduler, loop = self.scheduler, events._get_running_loop()
         before, scheduler.running = scheduler.running, self
         events._set_running_loop(self.loop)
@@ -284,21 +262,33 @@ class Process:
         """Kill or pause it by this act before a drawn one of its next effects, soon in any case."""
         loop = asyncio.get_running_loop()
         passes = self.scheduler.streams.of("strike", self.name).randrange(-1, STRIKE_PASSES)
-        strike = Strike(act, passes, loop.create_future())
         if passes < 0 or self.paused:
             act()
             return
-        self.strikes.append(strike)
-        timer = loop.call_later(STRIKE_WITHIN_S, strike.do)
+        struck: asyncio.Future[None] = loop.create_future()
+
+        def do() -> None:
+            if not struck.done():
+                act()
+                struck.set_result(None)
+
+        def pass_effect() -> None:
+            nonlocal passes
+            passes -= 1
+            if passes < 0:
+                do()
+
+        self.strikes.append(pass_effect)
+        timer = loop.call_later(STRIKE_WITHIN_S, do)
         try:
-            await strike.struck
+            await struck
         finally:
             timer.cancel()
-            self.strikes.remove(strike)
+            self.strikes.remove(pass_effect)
 
     def pass_effect(self) -> None:
         for strike in self.strikes:
-            strike.pass_effect()
+            strike()
         if not self.alive or self.paused:
             self.scheduler.pause_running(0)
 
@@ -445,8 +435,6 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
 
 class Event:
-    """What threading.Event is, for the threads of simulated processes."""
-
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler, self._set = scheduler, False
         self._waiters: list[tuple[Process, Wake]] = []

@@ -20,21 +20,20 @@ Rules
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import attrgetter
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.text.blame_words import knows_blame
 from floodmark.checkers.text.words import without_lines
 from floodmark.harness.faults import UNSEEN
-from floodmark.harness.op import Op, Type
+from floodmark.harness.op import Op, Read, Send, Type
 from floodmark.harness.report.model import (
     HISTORY,
-    MOST,
     TRACE,
     AckEvent,
     Copy,
     Course,
-    Evidence,
     Follower,
     Json,
     Record,
@@ -48,6 +47,7 @@ from floodmark.harness.report.model import (
 )
 from floodmark.harness.report.phrases import listed, removes
 from floodmark.harness.report.run_files import RunFiles
+from floodmark.harness.verdict import BUG
 
 OPS = 6  # ops looked up, of those that a finding names
 LOSSES = 4  # lost copies
@@ -59,65 +59,78 @@ OF_A_RECORD = (  # findings about the record at an offset
 )  # fmt: skip
 OF_AN_ENTRY = ("gap", "doubled", "disordered", "crc")  # flaws of a log that one of its entries shows
 NUMBER = attrgetter("number")
+_SKIPS = frozenset({names.POLL_SKIP, names.INT_POLL_SKIP})
 OF_A_LOSS = (names.LOST_WRITE, names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS)
 
 
-@dataclass(slots=True, kw_only=True)
-class Gathering:
-    """Looks up the evidence of one run."""
+@dataclass(kw_only=True, eq=False)
+class Evidence:
+    """One example of one group of findings, with everything that the files show about it. What has to be
+    looked up is looked up when it is first asked for."""
 
     files: RunFiles
-    about: Json
-    unknown: Sequence[Json] = ()
+    about: Json  # run.json
+    unknown: Sequence[Json] = ()  # of the verdict
+    found: Json  # the group, as verdict.json has it
+    example: Json
+
+    def __post_init__(self) -> None:
+        self.name, self.is_bug = str(self.found["name"]), bool(self.found["class"] == BUG)
+        self.partition, self.offset, self.value, self.epoch, self.line = (
+            int_in(self.example, key) for key in ("partition", "offset", "value", "epoch", "event"))
+        self.nodes = [str(node) for node in items(self.example, "nodes")]
+        # The lines of the history that the example names, from 0.
+        self.indexes = [index for index in items(self.example, "ops") if type(index) is int]
+        self.event = None if self.line is None else self.files.event(self.line + 1)
+        self.replicas = [] if self.partition is None else replicas_of(self.about, self.partition)
+        self.leader = None if self.partition is None else leader_of(self.about, self.partition)
+        self.clock_error_ns = int_in(self.about, "clock_error_ns") or 0
+
+    def concerns(self, record: Send | Read) -> bool:
+        """Whether a send or read is about the finding's record, or at its offset."""
+        return record.partition == self.partition and (
+            (record.value is not None and record.value == self.value)
+            or (record.offset is not None and record.offset == self.offset))
+
+    @cached_property
+    def ops(self) -> tuple[Op, ...]:
+        """The ops that the example names, in its order; if it names none, the send of its record."""
+        if self.indexes:
+            return tuple(op for op in map(self.files.op, self.indexes[:OPS]) if op is not None)
+        written = [copy.record.value for copy in self.copies if copy.record is not None
+                   and self.epoch is not None and copy.record.epoch == self.epoch]
+        value = next(iter(written), None) if self.value is None else self.value
+        if self.partition is None or value is None or self.name == names.PHANTOM:
+            return ()
+        return self.files.send_of(self.partition, value)
 
     @property
-    def clock_error_ns(self) -> int:
-        """How far apart the stamps of one instant may be on two nodes."""
-        return int_in(self.about, "clock_error_ns") or 0
+    def conclusive_ops(self) -> list[Op]:
+        """The ops worth a sentence: completions, and invocations without one; for realtime-order all."""
+        ended = {op.process for op in self.ops if op.type is not Type.INVOKE}
+        return [op for op in self.ops if self.name == names.REALTIME_ORDER or op.type is not Type.INVOKE
+                or op.process not in ended]
 
-    def evidence_for(self, found: Json, example: Json) -> Evidence:
-        """Everything that the files show about this example."""
-        line, partition, offset = (int_in(example, key) for key in ("event", "partition", "offset"))
-        doubt = f"whether {found.get('permitted_by')} covers"
-        one = Evidence(
-            found=found, example=example, about=self.about,
-            perhaps=next((reason for entry in self.unknown if found["name"] in entry["names"]
-                          and doubt in (reason := str(entry["reason"]))), ""),
-            partition=partition, offset=offset, value=int_in(example, "value"),
-            epoch=int_in(example, "epoch"), event=None if line is None else self.files.event(line + 1),
-        )
-        if partition is None:
-            return replace(one, ops=self.ops(one))
-        one = replace(one, copies=self.copies(one, partition))
-        one = replace(one, ops=self.ops(one))
-        one = replace(one, ack_events=self.ack_events(one), acts=self.acts(one, partition),
-                      elections=self.elections(one, partition))
-        if offset is None:
-            return one
-        if not one.ack_events and not one.ops:
-            one = replace(one, ack_events=self.acked_before(one, partition, offset))
-        return replace(one, copy_losses=self.copy_losses(one, partition, offset),
-                       skipped=self.skipped(one, partition, offset))
-
-    def ops(self, evidence: Evidence) -> tuple[Op, ...]:
-        """The ops that the example names; if it names none, the send of its record."""
-        if evidence.indexes:
-            return tuple(op for op in map(self.files.op, evidence.indexes[:OPS]) if op is not None)
-        written = [copy.record.value for copy in evidence.copies if copy.record is not None
-                   and evidence.epoch is not None and copy.record.epoch == evidence.epoch]
-        value = next(iter(written), None) if evidence.value is None else evidence.value
-        if evidence.partition is None or value is None or evidence.name == names.PHANTOM:
-            return ()
-        return self.files.send_of(evidence.partition, value)
+    @property
+    def perhaps(self) -> str:
+        """The judge's reason, if it is permitted without proof."""
+        doubt = f"whether {self.found.get('permitted_by')} covers"
+        return next((reason for entry in self.unknown if self.name in entry["names"]
+                     and doubt in (reason := str(entry["reason"]))), "")
 
     # -- the trace ------------------------------------------------------------------------------------------
 
-    def ack_events(self, evidence: Evidence) -> tuple[AckEvent, ...]:
-        """The line of the trace that acked each acked send among the ops, if exactly one fits."""
+    @cached_property
+    def ack_events(self) -> tuple[AckEvent, ...]:
+        """The line of the trace that acked each acked send among the ops, if exactly one fits. For a record
+        that only the trace knows: the first ack of it or of a later record."""
         acks: list[AckEvent] = []
-        for op in evidence.ops if self.files.trace.begins else ():
+        event, offset = self.event, self.offset
+        if self.partition is None or not self.files.trace.begins:
+            return ()
+        for op in self.ops:
             send = next((send for send in op.sends or ()
-                         if send.offset is not None and evidence.concerns(send)), None)
+                         if send.offset is not None and self.concerns(send)), None)
             invoked = self.files.invocation(op) if send is not None and op.type is Type.OK else None
             if send is None or send.offset is None or invoked is None:
                 continue
@@ -130,20 +143,16 @@ class Gathering:
                         and send.epoch in (None, epoch)):
                     firsts.setdefault((line.name_in("node"), epoch), line)
             if len(firsts) == 1:
-                acks += [self.acked_at(line, window, send.offset, op.index) for line in firsts.values()]
-        return tuple(acks)
+                acks += [self._acked_at(line, window, send.offset, op.index) for line in firsts.values()]
+        if (self.ops or offset is None or event is None or event.event == "ack"
+                or self.name not in names.GUILTY):
+            return tuple(acks)
+        window = self.files.before(event, self.partition, "ack", "append")
+        return tuple(self._acked_at(line, window, offset, None) for line in [
+            line for line in window if line.event == "ack" and reaches(line, "offset", offset)
+            and (self.epoch is None or reaches(line, "epoch", self.epoch))][:1])
 
-    def acked_before(self, evidence: Evidence, partition: int, offset: int) -> tuple[AckEvent, ...]:
-        """For a record that only the trace knows: the first ack of it or of a later record."""
-        event, epoch = evidence.event, evidence.epoch
-        if event is None or event.event == "ack" or evidence.name not in names.GUILTY:
-            return ()
-        window = self.files.before(event, partition, "ack", "append")
-        acks = [line for line in window if line.event == "ack" and reaches(line, "offset", offset)
-                and (epoch is None or reaches(line, "epoch", epoch))]
-        return tuple(self.acked_at(line, window, offset, None) for line in acks[:1])
-
-    def acked_at(
+    def _acked_at(
         self, ack: TraceLine, window: Iterable[TraceLine], offset: int, index: int | None
     ) -> AckEvent:
         """The ack, with the nodes that had appended the record by then. Times of two nodes that lie no
@@ -159,154 +168,143 @@ class Gathering:
         known = None if perhaps - surely else tuple(sorted(surely))
         return AckEvent(line=ack, appended_by=known, index=index)
 
-    def copy_losses(self, evidence: Evidence, partition: int, offset: int) -> tuple[TraceLine, ...]:
+    @cached_property
+    def copy_losses(self) -> tuple[TraceLine, ...]:
         """How the copies of a lost record went: for each node that had it, the first truncation or start
-        without it."""
-        if evidence.name not in OF_A_LOSS or not evidence.ack_events:
+        without it, after the ack."""
+        if self.name not in OF_A_LOSS or self.offset is None or not self.ack_events:
             return ()
-        ack, firsts = evidence.ack_events[0], dict[str, TraceLine]()
+        ack, firsts = self.ack_events[0], dict[str, TraceLine]()
         for word, key_of_end in (("truncate", "to"), ("start", "leo")):
             left = set(ack.appended_by or ())
-            for line in self.files.after(ack.line.number, partition, word) if left else ():
+            for line in self.files.after(ack.line.number, self.partition, word) if left else ():
                 node, end = line.name_in("node"), line.whole_number(key_of_end)
-                if node in left and end is not None and end <= offset:
+                if node in left and end is not None and end <= self.offset:
                     left.discard(node)
                     firsts[node] = min(line, firsts.get(node, line), key=NUMBER)
                 if not left:
                     break
         return tuple(sorted(firsts.values(), key=NUMBER)[:LOSSES])
 
-    def elections(self, evidence: Evidence, partition: int) -> tuple[TraceLine, ...]:
-        """The elections that may have caused the finding."""
-        times = [op.time for op in evidence.ops]
-        if evidence.name == names.DIVERGED:
-            lines = self.files.changes(0, None, partition)
-        elif evidence.name == names.END_OFFSET_REGRESSED and times:
-            lines = self.files.changes(min(times), max(times), partition)
-        else:
-            return ()
+    @cached_property
+    def elections(self) -> tuple[TraceLine, ...]:
+        """The elections that may have caused it: for `diverged` all, for `end-offset-regressed` those in
+        between."""
+        times, lines = [op.time for op in self.ops], list[TraceLine]()
+        if self.name == names.DIVERGED and self.partition is not None:
+            lines = self.files.changes(0, None, self.partition)
+        elif self.name == names.END_OFFSET_REGRESSED and self.partition is not None and times:
+            lines = self.files.changes(min(times), max(times), self.partition)
         return tuple(line for line in lines if line.event == "elect")
 
     # -- the logs -------------------------------------------------------------------------------------------
 
-    def copies(self, evidence: Evidence, partition: int) -> tuple[Copy, ...]:
+    @cached_property
+    def copies(self) -> tuple[Copy, ...]:
         """What each replica's final log has at the offset."""
-        offset = evidence.offset
-        if evidence.name not in OF_A_RECORD or offset is None or offset < 0:
+        partition, offset = self.partition, self.offset
+        is_flaw = self.name == names.MALFORMED_LOG and self.example.get("how") not in OF_AN_ENTRY
+        if self.name not in OF_A_RECORD or is_flaw or partition is None or offset is None or offset < 0:
             return ()
-        if evidence.name == names.MALFORMED_LOG and evidence.example.get("how") not in OF_AN_ENTRY:
-            return ()
-        led = leader_of(self.about, partition)
         copies = []
-        for node in replicas_of(self.about, partition):
+        for node in self.replicas:
             row = self.files.replicas.get((node, partition), {})
             log_start, leo = int_in(row, "log_start"), int_in(row, "leo")
             expected = (log_start is None or log_start <= offset) and (leo is None or offset < leo)
             copies.append(Copy(
-                node=node, leads=node == led, readable=self.files.readable(node), log_start=log_start,
-                leo=leo, record=self.files.record(node, partition, offset, expected=expected)))
+                node=node, leads=node == self.leader, readable=self.files.readable(node), leo=leo,
+                log_start=log_start, record=self.files.record(node, partition, offset, expected=expected)))
         return tuple(copies)
 
-    def skipped(self, evidence: Evidence, partition: int, offset: int) -> tuple[int, Record] | None:
-        """A record that the leader's final log has between two reads and that a poll passed over."""
-        led, last = leader_of(self.about, partition), last_read_before(evidence.ops, partition, offset)
-        if evidence.name not in (names.POLL_SKIP, names.INT_POLL_SKIP) or led is None or last is None:
+    @cached_property
+    def skipped(self) -> tuple[int, Record] | None:
+        """Of a poll-skip: a record of the leader's final log that was passed over, with its offset."""
+        if self.name not in _SKIPS or self.offset is None or self.partition is None or self.leader is None:
             return None
-        there = ((at, self.files.record(led, partition, at)) for at in range(last + 1, offset)[:OPS])
-        return next(((at, record) for at, record in there
-                     if record is not None and record.value is not None and record.flaw is None), None)
+        for at in self.passed_over[:OPS]:
+            record = self.files.record(self.leader, self.partition, at)
+            if record is not None and record.value is not None and record.flaw is None:
+                return at, record
+        return None
+
+    @property
+    def passed_over(self) -> range:
+        """The offsets between this one and the highest one below it that the ops read; empty: none did."""
+        reads = [read.offset for op in self.ops for read in op.reads or ()
+                 if read.partition == self.partition]
+        offset = self.offset or 0
+        last = max((each for each in reads if each is not None and each < offset), default=offset)
+        return range(last + 1, offset)
 
     # -- what permits it, or might have ---------------------------------------------------------------------
 
-    def acts(self, evidence: Evidence, partition: int) -> tuple[Op | TraceLine, ...]:
-        """The acts after the send that permit its loss; for a loss that nothing permits, the acts that lost
-        data."""
-        cause, since = evidence.found.get("permitted_by"), min((op.index for op in evidence.ops), default=-1)
+    @cached_property
+    def acts(self) -> tuple[Op | TraceLine, ...]:
+        """The acts after the send that permit its loss, or might; for a loss that nothing permits, the acts
+        that lost data."""
+        cause, since = self.found.get("permitted_by"), min((op.index for op in self.ops), default=-1)
         later = [(op, op.fault or {}) for op in self.files.nemesis if op.index > since]
-        if cause == "fault budget" or (cause is None and evidence.name == names.LOST_WRITE):
-            here = set(replicas_of(self.about, partition))
-            return tuple(op for op, fault in later
-                         if fault.get("lost") is True and here & set(map(str, items(fault, "nodes"))))
-        if cause != "unclean.leader.election.enable":
+        if cause == "fault budget" or (cause is None and self.name == names.LOST_WRITE):
+            return tuple(op for op, fault in later if fault.get("lost") is True
+                         and {*self.replicas} & set(map(str, items(fault, "nodes"))))
+        if cause != "unclean.leader.election.enable" or self.partition is None:
             return ()
-        begin = min((op.time for op in evidence.ops), default=None)
-        seen = [line for line in self.files.after(1, partition, "elect") if line.fields.get("clean") is False
-                and (begin is None or reaches(line, "time", begin))]
+        begin = min((op.time for op in self.ops), default=None)
+        seen = [line for line in self.files.after(1, self.partition, "elect")
+                if line.fields.get("clean") is False and (begin is None or reaches(line, "time", begin))]
         return tuple(seen[:LOSSES]) or tuple(
             op for op, fault in later if fault.get("unclean") is True
-            and partition in (items(fault, "partitions") or [partition]))
+            and self.partition in (items(fault, "partitions") or [self.partition]))
 
     # -- its course -----------------------------------------------------------------------------------------
 
-    def course_of(self, evidence: Evidence) -> Course:
-        """The course of a finding, for the summary and for the timeline."""
-        rivals = self.rivals(evidence)
-        times = [time for one in (evidence, *rivals) if (time := since_of(one)) is not None]
-        since, until = min(times, default=None), until_of(evidence)
-        partition = evidence.partition
+    @cached_property
+    def promised_ns(self) -> int | None:
+        """The time of the promise; if no op leads to the event, a little before it."""
+        lines = [one.line for one in self.ack_events[:1]]
+        times = [time for line in lines if (time := line.whole_number("time")) is not None]
+        times += [op.time for op in self.conclusive_ops]
+        event = None if self.event is None else self.event.whole_number("time")
+        return min(times, default=None if event is None else event - BEFORE_NS)
+
+    @cached_property
+    def course(self) -> Course:
+        """For the summary and for the timeline."""
+        # For logs that differ at an offset: the evidence of each record there that was acked.
+        values = {copy.record.value for copy in self.copies if copy.record is not None
+                  and copy.record.value is not None} if self.name in (
+                      names.DIVERGED, names.EPOCH_LINEAGE) else set()
+        rivals = [one for value in sorted(values) if (one := replace(self, example={
+            **self.example, "value": value, "ops": []})).promised_ns is not None and one.conclusive_ops]
+        rivals.sort(key=lambda one: one.promised_ns or 0)
+        times = [one.promised_ns for one in (self, *rivals) if one.promised_ns is not None]
+        since, until, here = min(times, default=None), self._until_ns(), {*self.replicas}
         if since is None:
-            return Course(evidence=evidence, rivals=rivals, since_ns=None, until_ns=until)
-        here = set(replicas_of(evidence.about, partition)) if partition is not None else set()
+            return Course(evidence=self, rivals=tuple(rivals), since_ns=None, until_ns=until)
         acts = [op for op in self.files.nemesis if op.f not in UNSEEN  # what it triggers has its own line
                 and (not here or not here.isdisjoint(map(str, items(op.fault or {}, "nodes") or here)))]
-        changes = self.files.changes(since, until, partition) if partition is not None else []
+        changes = self.files.changes(since, until, self.partition) if self.partition is not None else []
         return Course(
-            evidence=evidence, rivals=rivals, since_ns=since, until_ns=until, changes=tuple(changes),
-            promised=bool(rivals or evidence.ack_events or conclusive_ops(evidence)),
+            evidence=self, rivals=tuple(rivals), since_ns=since, until_ns=until, changes=tuple(changes),
+            promised=bool(rivals or self.ack_events or self.conclusive_ops),
             strikes=tuple(op for op in acts if since <= began(op) and (until is None or began(op) <= until)),
             before=tuple(op for op in acts if began(op) < since))
 
-    def rivals(self, evidence: Evidence) -> tuple[Evidence, ...]:
-        """For logs that differ at an offset: the evidence of each record there that was acked."""
-        if evidence.name not in (names.DIVERGED, names.EPOCH_LINEAGE):
-            return ()
-        values = {copy.record.value for copy in evidence.copies if copy.record is not None}
-        found = [self.evidence_for(evidence.found, {**evidence.example, "value": value, "ops": []})
-                 for value in sorted(value for value in values if value is not None)]
-        return tuple(sorted((one for one in found if since_of(one) is not None and conclusive_ops(one)),
-                            key=lambda one: since_of(one) or 0))
-
-
-def since_of(evidence: Evidence) -> int | None:
-    """The time of the promise; if no op leads to the event, a little before it."""
-    times = [time for one in evidence.ack_events[:1] if (time := one.line.whole_number("time")) is not None]
-    times += [op.time for op in conclusive_ops(evidence)]
-    if times:
-        return min(times)
-    event = None if evidence.event is None else evidence.event.whole_number("time")
-    return None if event is None else event - BEFORE_NS
-
-
-def until_of(evidence: Evidence) -> int | None:
-    """The time when the last copy was lost, or of the line to blame, or of the last op named."""
-    if evidence.name in OF_A_LOSS and not evidence.copy_losses:
-        return None
-    if evidence.name in names.GUILTY and evidence.example.get("blame"):
-        return None  # the line to blame is earlier than the lines that show the finding
-    lines = [*evidence.copy_losses, *([evidence.event] if evidence.event is not None else [])]
-    times = [time for line in lines if (time := line.whole_number("time")) is not None]
-    return max(times, default=max((op.time for op in evidence.ops[1:]), default=None))
-
-
-def conclusive_ops(evidence: Evidence) -> list[Op]:
-    """The ops worth a sentence: completions, and invocations without one; for realtime-order all."""
-    ops = evidence.ops
-    if evidence.name == names.REALTIME_ORDER:
-        return list(ops)
-    ended = {op.process for op in ops if op.type is not Type.INVOKE}
-    return [op for op in ops if op.type is not Type.INVOKE or op.process not in ended]
+    def _until_ns(self) -> int | None:
+        """The time when the last copy was lost, or of the line to blame, or of the last op named."""
+        if self.name in OF_A_LOSS and not self.copy_losses:
+            return None
+        if self.name in names.GUILTY and self.example.get("blame"):
+            return None  # the line to blame is earlier than the lines that show the finding
+        lines = [*self.copy_losses, *([self.event] if self.event is not None else [])]
+        times = [time for line in lines if (time := line.whole_number("time")) is not None]
+        return max(times, default=max((op.time for op in self.ops[1:]), default=None))
 
 
 def began(op: Op) -> int:
     """The time when an act of the nemesis began: its effects come after that, its line at its end."""
     value = (op.fault or {}).get("began")
     return value if type(value) is int and 0 <= value <= op.time else op.time
-
-
-def last_read_before(ops: Iterable[Op], partition: int, offset: int) -> int | None:
-    """The highest offset below this one that the ops read."""
-    there = [read.offset for op in ops for read in op.reads or () if read.partition == partition]
-    return max((each for each in there if each is not None and each < offset), default=None)
 
 
 def reaches(line: TraceLine, name: str, least: int) -> bool:
@@ -329,8 +327,6 @@ def leader_of(about: Json, partition: int) -> str | None:
 def replicas_of(about: Json, partition: int) -> list[str]:
     return [str(node) for node in items(mapping(mapping(about, "partitions"), str(partition)), "replicas")]
 
-
-Place = tuple[int, int]  # partition, and an offset or a value
 
 PLACES = 3  # lines named after a finding
 # How a record came to be lost.
@@ -364,7 +360,6 @@ _CLAUSES = {  # what a node did with the event's record
     names.UNCLEAN_ELECTION: "{} was elected uncleanly, which nothing allowed",
     names.CANDIDATE_INCOMPLETE: "{} could have been elected without it",
 }
-_SKIPS = frozenset({names.POLL_SKIP, names.INT_POLL_SKIP})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -372,94 +367,81 @@ class Event:
     """One thing that happened: the gravest group of findings, and the groups that belong to it."""
 
     root: Json
+    examples: Sequence[Evidence]  # of the root
     followers: list[Follower] = field(default_factory=list)
-    offsets: set[Place]
-    values: set[Place]
-    lines: set[int]  # of the trace, from 0
 
 
-def group_findings(gathering: Gathering, findings: Sequence[Json]) -> list[Event]:
-    """The events; findings must be in order, the gravest first."""
+def group_findings(groups: Iterable[tuple[Json, Sequence[Evidence]]]) -> list[Event]:
+    """The events of groups with their examples, which must be in order, the gravest first."""
     events: list[Event] = []
-    for found in findings:
-        event = next((event for event in events if belongs_to(gathering, event, found)), None)
+    for found, examples in groups:
+        event = next((event for event in events if belongs_to(event, found, examples)), None)
         if event is None:
-            examples = examples_of(found)
-            offsets, values = ({(partition, number) for one in examples
-                                if (partition := int_in(one, "partition")) is not None
-                                and (number := int_in(one, key)) is not None} for key in ("offset", "value"))
-            lines = {line for one in examples if (line := int_in(one, "event")) is not None}
-            events.append(Event(root=found, offsets=offsets, values=values, lines=lines))
+            events.append(Event(root=found, examples=examples))
         else:
             event.followers.append(Follower(found=found, clause=clause(found), places=places(found)))
     return events
 
 
-def belongs_to(gathering: Gathering, event: Event, found: Json) -> bool:
-    root, examples = event.root, examples_of(found)
-    if found["name"] not in OF_ONE_EVENT.get(root["name"], ()) or not examples:
-        return False
-    return all(found.get(key) == root.get(key) for key in ("class", "permitted_by")) and all(
-        is_about(gathering, event, str(found["name"]), example) for example in examples)
+def belongs_to(event: Event, found: Json, examples: Sequence[Evidence]) -> bool:
+    root = event.root
+    return (found["name"] in OF_ONE_EVENT.get(root["name"], ()) and bool(examples)
+            and all(found.get(key) == root.get(key) for key in ("class", "permitted_by"))
+            and all(is_about(event, one) for one in examples))
 
 
-def is_about(gathering: Gathering, event: Event, name: str, example: Json) -> bool:
-    """Whether an example of a finding called `name` is about the event's record, place or line."""
-    files = gathering.files
-    partition, offset, value, number = (
-        int_in(example, key) for key in ("partition", "offset", "value", "event"))
+def is_about(event: Event, one: Evidence) -> bool:
+    """Whether an example of another finding is about the event's record, place or line."""
+    partition, offset, line, placed = one.partition, one.offset, one.event, event.examples
     if partition is None:
         return False
-    if number in event.lines or (partition, offset) in event.offsets or (partition, value) in event.values:
+    offsets = {(each.partition, each.offset) for each in placed if None not in (each.partition, each.offset)}
+    if (one.line is not None and one.line in [each.line for each in placed]) or (
+            partition, offset) in offsets or (one.value is not None and (partition, one.value) in [
+            (each.partition, each.value) for each in placed]):
         return True
-    line = None if number is None else files.event(number + 1)
-    if name == names.UNCLEAN_ELECTION and line is not None and is_election(files, line, event):
+    if one.name == names.UNCLEAN_ELECTION and line is not None and is_election(line, event):
         return True
-    if name in _SKIPS and offset is not None:
-        return passed_over(files, example, partition, offset, event)
-    if offset is not None and is_one_more(gathering, event, example, partition, offset):
+    if one.name in _SKIPS and offset is not None:  # what is lost cannot be read
+        return bool(one.passed_over) and all((partition, each) in offsets for each in one.passed_over)
+    if offset is not None and is_one_more(event, one, offset):
         return True
-    return line is not None and any(of == partition and removes(line, each) for of, each in event.offsets)
+    return line is not None and any(
+        each.offset is not None and each.partition == partition and removes(line, each.offset)
+        for each in placed)
 
 
-def is_one_more(gathering: Gathering, event: Event, example: Json, partition: int, offset: int) -> bool:
+def is_one_more(event: Event, one: Evidence, offset: int) -> bool:
     """Whether the files show that the place is one of those of the event that are not named: only the first
     are."""
-    if event.root["count"] <= len(examples_of(event.root)) or (partition, offset) <= max(
-            event.offsets, default=(MOST, 0)):
+    named = [(each.partition, each.offset) for each in event.examples
+             if each.partition is not None and each.offset is not None]
+    partition, led = one.partition, one.leader
+    if partition is None or event.root["count"] <= len(event.examples) or not named or (
+            partition, offset) <= max(named):
         return False
-    files, led = gathering.files, leader_of(gathering.about, partition)
-    lines = filter(None, (files.event(number + 1) for number in event.lines))
+    lines = [each.event for each in event.examples if each.event is not None]
     if any(line.whole_number("partition") == partition and removes(line, offset) for line in lines):
         return True
     if event.root["name"] == names.DIVERGED:
-        records = (files.record(node, partition, offset) for node in replicas_of(gathering.about, partition))
+        records = (one.files.record(node, partition, offset) for node in one.replicas)
         return len({(record.epoch, record.value) for record in records if record is not None}) > 1
-    if event.root["name"] not in OF_A_LOSS or led is None or not files.readable(led):
+    if event.root["name"] not in OF_A_LOSS or led is None or not one.files.readable(led):
         return False
-    record, log_start = (files.record(led, partition, offset),
-                         int_in(files.replicas.get((led, partition), {}), "log_start"))
+    record = one.files.record(led, partition, offset)
     if record is None:
+        log_start = int_in(one.files.replicas.get((led, partition), {}), "log_start")
         return log_start is not None and log_start <= offset
-    known = [(int_in(example, "value"), record.value), (int_in(example, "epoch"), record.epoch)]
-    return any(was is not None and was != now for was, now in known)
+    return any(was is not None and was != now for was, now in (
+        (one.value, record.value), (one.epoch, record.epoch)))
 
 
-def is_election(files: RunFiles, line: TraceLine, event: Event) -> bool:
+def is_election(line: TraceLine, event: Event) -> bool:
     """Whether a line of the trace is the election of the leader that one of the event's lines names."""
     chosen = [line.fields.get(key) for key in ("leader", "epoch", "partition")]
-    roles = filter(None, (files.event(number + 1) for number in event.lines))
     return line.event == "elect" and any(
-        chosen == [role.fields.get(key) for key in ("node", "epoch", "partition")]
-        for role in roles if role.event == "become_leader")
-
-
-def passed_over(files: RunFiles, example: Json, partition: int, offset: int, event: Event) -> bool:
-    """Whether all offsets that a consumer passed over belong to the event: what is lost cannot be read."""
-    ops = [files.op(index) for index in items(example, "ops") if type(index) is int]
-    last = last_read_before(filter(None, ops), partition, offset)
-    return last is not None and offset - last <= len(event.offsets) + 1 and all(
-        (partition, each) in event.offsets for each in range(last + 1, offset))
+        chosen == [role.fields.get(key) for key in ("node", "epoch", "partition")] for role in (
+            each.event for each in event.examples) if role is not None and role.event == "become_leader")
 
 
 # -- text ---------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 Terminal texts, pages and files for CI servers are made from it.
 
   Reading      a run's events (Account), the worst first, and the summary of the worst one
-  Evidence     one example of a finding with everything that the files show about it
+  Evidence     one example of a finding with everything that the files show about it (evidence.py)
   Course       the time of a finding's event: what struck, and what the trace has in between
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from floodmark.harness.op import Op, Read, Send
-from floodmark.harness.verdict import BUG
+from floodmark.harness.op import Op
 
 if TYPE_CHECKING:
-    from floodmark.harness.report.evidence import Gathering
+    from floodmark.harness.report.evidence import Evidence
+    from floodmark.harness.report.run_files import RunFiles
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json, or a line of a file
 Line = dict[str, Any]  # of a file, as JSON
@@ -130,57 +130,11 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """One example of one group of findings, with everything that the files show about it."""
-
-    found: Json  # the group, as verdict.json has it
-    example: Json
-    about: Json  # run.json
-    partition: int | None = None  # as the example names them; and what belongs to them
-    offset: int | None = None
-    value: int | None = None
-    epoch: int | None = None
-    ops: tuple[Op, ...] = ()  # the ops that the finding names, in its order
-    ack_events: tuple[AckEvent, ...] = ()
-    copies: tuple[Copy, ...] = ()
-    event: TraceLine | None = None
-    copy_losses: tuple[TraceLine, ...] = ()  # lines that removed a copy after the ack
-    acts: tuple[Op | TraceLine, ...] = ()  # faults and elections that permit it, or might
-    perhaps: str = ""  # permitted, but without proof: the judge's reason
-    elections: tuple[TraceLine, ...] = ()  # for `diverged` all; for `end-offset-regressed` those in between
-    skipped: tuple[int, Record] | None = None  # of a poll-skip: a record that was passed over, by offset
-
-    @property
-    def name(self) -> str:
-        return str(self.found["name"])
-
-    @property
-    def is_bug(self) -> bool:
-        return bool(self.found["class"] == BUG)
-
-    @property
-    def nodes(self) -> list[str]:
-        """The nodes that the example names."""
-        return [str(node) for node in items(self.example, "nodes")]
-
-    @property
-    def indexes(self) -> list[int]:
-        """The lines of the history that the example names, from 0."""
-        return [index for index in items(self.example, "ops") if type(index) is int]
-
-    def concerns(self, record: Send | Read) -> bool:
-        """Whether a send or read is about the finding's record, or at its offset."""
-        return record.partition == self.partition and (
-            (record.value is not None and record.value == self.value)
-            or (record.offset is not None and record.offset == self.offset))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
     """The course of a finding's event, from its promise to its end."""
 
-    evidence: Evidence
-    rivals: tuple[Evidence, ...] = ()  # if logs differ: the records there, first acked first
+    evidence: "Evidence"
+    rivals: tuple["Evidence", ...] = ()  # if logs differ: the records there, first acked first
     since_ns: int | None  # None: unknown
     until_ns: int | None  # None: the run's end, or unknown
     promised: bool = False  # a client got an answer, and the time begins with it
@@ -228,7 +182,7 @@ class Account:
     """
 
     found: Json
-    evidence: Evidence | None = None  # of the worst example
+    evidence: "Evidence | None" = None  # of the worst example
     parts: tuple[Part, ...] = ()
     followers: tuple[Follower, ...] = ()
     covered_above: frozenset[str] = frozenset()  # heads of the parts that the summary covers
@@ -261,7 +215,7 @@ class Reading:
     course: Course | None = None  # of the worst event
     summary: tuple[Part, ...] = ()  # of the worst event, five lines at most
     strikes: Strikes = field(default_factory=Strikes)
-    gathering: "Gathering | None" = None  # for further questions; None: no files were read
+    files: "RunFiles | None" = None  # for further questions; None: no files were read
 
 
 def examples_of(found: Json) -> list[Json]:

@@ -16,13 +16,12 @@ from floodmark.checkers.text.explain import EXPLANATIONS, FACTS, PERMISSIONS
 from floodmark.checkers.text.words import without_lines
 from floodmark.harness.faults import OF_LINKS, SPARES_FLUSHED
 from floodmark.harness.op import Op, Read, Send, Type
-from floodmark.harness.report.evidence import began, conclusive_ops
+from floodmark.harness.report.evidence import Evidence, began
 from floodmark.harness.report.model import (
     HISTORY,
     AckEvent,
     Copy,
     Course,
-    Evidence,
     Part,
     TraceLine,
     items,
@@ -91,7 +90,7 @@ def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tupl
 
 def what_happened(evidence: Evidence) -> str:
     """The example's sentence, without references to lines that the paragraph names by file and number."""
-    has_ops = bool(conclusive_ops(evidence)) and evidence.name not in names.CYCLES
+    has_ops = bool(evidence.conclusive_ops) and evidence.name not in names.CYCLES
     sentence = without_lines(
         text_of(evidence.example), of_history=has_ops, of_trace=evidence.event is not None)
     if lines_of_died_broker(evidence):
@@ -126,7 +125,7 @@ def when_and_by_whom(evidence: Evidence) -> str:
         settling = mapping(evidence.about, "settle").get("why")
         return f"settling: {settling} (run.json)." if settling else ""
     clauses = []
-    for op in sorted(conclusive_ops(evidence), key=lambda op: op.index):
+    for op in sorted(evidence.conclusive_ops, key=lambda op: op.index):
         acks = "".join(tell(ACKED, one.line, weak=weak(one.line, " with")) for one in evidence.ack_events
                        if one.index == op.index)
         clauses.append(f"at {seconds(op.time)} {op_clause(evidence, op)} ({HISTORY}:{op.index + 1}{acks})")
@@ -367,7 +366,7 @@ def heads_covered_by(summary: Sequence[Part], course: Course) -> frozenset[str]:
     """The heads of the paragraph's parts that the summary covers completely."""
     heads = dict(summary)
     return frozenset(part for part, is_so in (
-        ("when", "acked" in heads and len(conclusive_ops(course.evidence)) <= 1),
+        ("when", "acked" in heads and len(course.evidence.conclusive_ops) <= 1),
         ("held", "gone" in heads or "now" in heads), ("copies", "truncated" in heads)) if is_so)
 
 
@@ -410,7 +409,7 @@ def seen(evidence: Evidence) -> str:
 def first_ack(evidence: Evidence) -> tuple[Op | None, Send | None]:
     """The first of the finding's ops that acked its record, or, if its value is unknown, a record there."""
     value = evidence.value
-    for op in sorted(conclusive_ops(evidence), key=lambda op: op.index):
+    for op in sorted(evidence.conclusive_ops, key=lambda op: op.index):
         for send in (op.sends or ()) if op.type is Type.OK else ():
             if evidence.concerns(send) and value in (None, send.value):
                 return op, send

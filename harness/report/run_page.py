@@ -49,6 +49,7 @@ from floodmark.harness.report.model import (
 )
 from floodmark.harness.report.phrases import command_line, many, seconds
 from floodmark.harness.report.render import TEMPLATES, render
+from floodmark.harness.report.run_files import RunFiles
 from floodmark.harness.report.run_outcome import INVALID, Ruling, ruling
 from floodmark.harness.report.run_shown import read_story, story_text, with_trace
 from floodmark.harness.report.safe_text import harmless, harmless_data
@@ -131,10 +132,9 @@ def facts_of(folder: Path, verdict: Json | None = None, reading: Reading | None 
     verdict = read_or_none(read_verdict, run, problems) if verdict is None else harmless_data(dict(verdict))
     findings = verdict_text.worst_first((verdict or {}).get("findings") or ())
     reading = reading or verdict_text.reading_of(run.folder, verdict or {}, about or None)
-    gathering = reading.gathering or verdict_text.gathering_of(run, verdict or {}, about)
-    files = gathering.files
+    files = reading.files or RunFiles(run)
     courses = [None if one.evidence is None or at >= STORIES else
-               reading.course if at == 0 else gathering.course_of(one.evidence)
+               one.evidence.course
                for at, one in enumerate(reading.accounts)]
     nears = (near_of(course.evidence, files) for course in courses if course is not None)
     seen = catalog.client_activity(run.folder, [near for near in nears if near is not None])
@@ -145,7 +145,7 @@ def facts_of(folder: Path, verdict: Json | None = None, reading: Reading | None 
                for course, one in zip(courses, shown, strict=True)]
     with_story = {one["partition"] for one in stories if one is not None}
     others = sorted({partition for _, partition in files.replicas} - with_story)
-    finals = (final_story(files, gathering.about, partition) for partition in others[:FINALS])
+    finals = (final_story(files, about, partition) for partition in others[:FINALS])
     return RunFacts(
         folder=run.folder, verdict=verdict, about=about, reading=reading, findings=tuple(findings),
         ruled=ruling(verdict, about or None) if verdict is not None else None,
@@ -317,11 +317,11 @@ def span_text(time_s: float | None, partition: int | None = None) -> str:
 
 def seen_lines(facts: RunFacts) -> list[str]:
     """What `show` prints of the history for the worst finding, if the viewer has nothing about it."""
-    course, gathering = facts.reading.course, facts.reading.gathering
-    if course is None or gathering is None or facts.events[0].story is not None:
+    course = facts.reading.course
+    if course is None or facts.events[0].story is not None:
         return []
     try:
-        story = with_trace(read_story(gathering.files.history, course.evidence), course)
+        story = with_trace(read_story(course.evidence), course)
     except FloodmarkError:
         return []  # the history cannot be read, which the page says above
     lines = story_text(story, course.evidence, in_brief=False) if story.promise is not None else ()

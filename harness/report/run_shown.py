@@ -21,11 +21,10 @@ from floodmark.harness.errors import FloodmarkError, UsageError, nearest
 from floodmark.harness.faults import LASTING, undoes
 from floodmark.harness.op import NEMESIS, Op, Read, Send, Type
 from floodmark.harness.report.case_names import guarantee_texts, is_kafka, system_text
-from floodmark.harness.report.evidence import began, leader_of, replicas_of
+from floodmark.harness.report.evidence import Evidence, began, leader_of, replicas_of
 from floodmark.harness.report.model import (
     SHOWN_EXAMPLES,
     Course,
-    Evidence,
     Json,
     Reading,
     TraceLine,
@@ -51,8 +50,8 @@ from floodmark.harness.report.run_outcome import ruling
 from floodmark.harness.report.safe_text import harmless, harmless_op
 from floodmark.harness.report.saved_verdict import LEFT_OF_SHRUNK, died_unquoted, read_verdict
 from floodmark.harness.report.verdict_text import (
+    evidence_of,
     findings_text,
-    gathering_of,
     ran_text,
     reading_of,
     reproduce_command,
@@ -93,9 +92,9 @@ def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
 
 def timeline_text(run: Run, about: Json, reading: Reading) -> Iterator[str]:
     """Yields what happened around the worst finding; if no op is about it, all acts of the nemesis."""
-    files, course = RunFiles(run), reading.course
+    files, course = reading.files or RunFiles(run), reading.course
     if course is not None:
-        story = read_story(files.history, course.evidence)
+        story = read_story(course.evidence)
         if story.promise is not None:
             yield from story_text(with_trace(story, course), course.evidence, in_brief=False)
             return
@@ -155,19 +154,19 @@ def finding_text(run: Run, about: Json, name: str) -> Iterator[str]:
 
 def examples_text(run: Run, about: Json, verdict: Json, found: Json) -> Iterator[str]:
     """Yields each example with its paragraph and its history; the logs once for neighbouring offsets."""
-    gathering, shown_before = gathering_of(run, verdict, about), list[Evidence]()
+    shown_before = list[Evidence]()
     pictured: set[tuple[int, int]] = set()
-    for number, example in enumerate((found.get("examples") or ())[:SHOWN_EXAMPLES], 1):
-        evidence = gathering.evidence_for(found, example)
+    examples = evidence_of(RunFiles(run), verdict, about, found)[:SHOWN_EXAMPLES]
+    for number, evidence in enumerate(examples, 1):
         (_, what), *parts = narrate_finding(evidence, shown_before)
         yield from ["", f"{number}. {what}", *with_heads(parts, indent=2)]
         shown_before.append(evidence)
         partition, offset = evidence.partition, evidence.offset
         seen_already = partition is not None and offset is not None and (partition, offset) in pictured
-        story = with_trace(read_story(gathering.files.history, evidence), gathering.course_of(evidence))
+        story = with_trace(read_story(evidence), evidence.course)
         yield from story_text(story, evidence, in_brief=seen_already)
         if partition is not None and offset is not None and not seen_already:
-            yield from logs_text(gathering.files, about, partition, offset)
+            yield from logs_text(evidence.files, about, partition, offset)
             pictured |= {(partition, offset + away) for away in range(-AROUND, AROUND + 1)}
 
 
@@ -188,7 +187,7 @@ class Story:
     after: int = 0  # acts of the nemesis left out because they came after the finding's last event
 
 
-def read_story(file: LineFile, evidence: Evidence) -> Story:
+def read_story(evidence: Evidence) -> Story:
     """Collects the lines of the history to show."""
     story, force = Story(), list[tuple[str, str]]()
     named, processes = set(evidence.indexes), set[int]()
@@ -197,7 +196,7 @@ def read_story(file: LineFile, evidence: Evidence) -> Story:
         processes |= {process for process in probing if type(process) is int}
     near = {index + away for index in named for away in range(-NEIGHBOURS, NEIGHBOURS + 1)}
     value: int | None = None  # at the place: the finding's, else the first that an op got
-    for op in ops_of(file, pattern_of(evidence, near, processes)):
+    for op in ops_of(evidence.files.history, pattern_of(evidence, near, processes)):
         if op.process == NEMESIS:
             nodes = [str(node) for node in items(op.fault or {}, "nodes") or ("",)] if op.f != "heal" else []
             force = [one for one in force if not undoes(op.f, nodes, *one)]

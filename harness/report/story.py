@@ -22,8 +22,15 @@ from floodmark.checkers.text.explain import EXPLANATIONS, FACTS
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS, MENDS_ROLE
 from floodmark.harness.op import Op
-from floodmark.harness.report.evidence import appends, began, leader_of, reaches, replicas_of
-from floodmark.harness.report.model import Course, Evidence, Json, Line, TraceLine, int_in, items, text
+from floodmark.harness.report.evidence import (
+    Evidence,
+    appends,
+    began,
+    leader_of,
+    reaches,
+    replicas_of,
+)
+from floodmark.harness.report.model import Course, Json, Line, TraceLine, int_in, items, text
 from floodmark.harness.report.narrative import meaning, relevant_facts, short
 from floodmark.harness.report.phrases import Record, clause_of, cut_text, fault_text, seconds
 from floodmark.harness.report.run_files import RunFiles

@@ -17,8 +17,8 @@ from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.registered import CLUSTER, WORKLOAD
 from floodmark.harness.report.case_names import guarantee_texts, is_kafka, system_text
-from floodmark.harness.report.evidence import Gathering, group_findings
-from floodmark.harness.report.model import Account, Evidence, Json, Reading, examples_of, int_in, mapping
+from floodmark.harness.report.evidence import Evidence, group_findings
+from floodmark.harness.report.model import Account, Json, Reading, examples_of, int_in, mapping
 from floodmark.harness.report.narrative import WIDE, heads_covered_by, narrate_finding, summary
 from floodmark.harness.report.phrases import class_text, command_line, cut_text, many, with_heads
 from floodmark.harness.report.run_files import RunFiles
@@ -51,26 +51,27 @@ def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
     findings = worst_first(verdict.get("findings") or ())
     if about is None or not isinstance(folder, Path):
         return Reading(accounts=tuple(Account(found=found) for found in findings))
-    gathering = gathering_of(RunAt(folder=folder), verdict, about)
+    files = RunFiles(RunAt(folder=folder))
     accounts, before = list[Account](), list[Evidence]()
-    for event in group_findings(gathering, findings):
-        examples = examples_of(event.root)
-        evidence = gathering.evidence_for(event.root, examples[0]) if examples else None
+    for event in group_findings((found, evidence_of(files, verdict, about, found)) for found in findings):
+        evidence = event.examples[0] if event.examples else None
         parts = narrate_finding(evidence, before) if evidence is not None else ()
         accounts.append(
             Account(found=event.root, evidence=evidence, parts=parts, followers=tuple(event.followers)))
         before += [evidence] if evidence is not None else []
     worst = accounts[0].evidence if accounts else None
-    course = gathering.course_of(worst) if worst is not None else None
+    course = worst.course if worst is not None else None
     lines = tuple(summary(course)) if course is not None else ()
     if course is not None:
         accounts[0] = replace(accounts[0], covered_above=heads_covered_by(lines, course))
     return Reading(accounts=tuple(accounts), course=course, summary=lines,
-                   strikes=strikes_of(gathering.files.nemesis, about), gathering=gathering)
+                   strikes=strikes_of(files.nemesis, about), files=files)
 
 
-def gathering_of(run: Run, verdict: Json, about: Json) -> Gathering:
-    return Gathering(files=RunFiles(run), about=about, unknown=verdict.get("unknown") or ())
+def evidence_of(files: RunFiles, verdict: Json, about: Json, found: Json) -> list[Evidence]:
+    """The evidence of each example of a group of findings."""
+    return [Evidence(files=files, about=about, unknown=verdict.get("unknown") or (), found=found,
+                     example=example) for example in examples_of(found)]
 
 
 def report(folder: Place, verdict: Json, about: Json | None, *, ruled: Ruling | None = None,

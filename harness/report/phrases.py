@@ -67,36 +67,28 @@ def seconds(time_ns: int) -> str:
 
 
 def op_line(op: Op, asked: Asked = lambda _: False) -> str:
-    """An op on one line: index, seconds, process, and what it did."""
+    """An op on one line: index, seconds, process, and what it did; of its records those asked about first."""
     if op.process == NEMESIS:
         who, did = "nemesis", fault_text(op)
     else:
+        parts = [*records(op.sends or (), asked), *records(op.reads or (), asked),
+                 *(f"p{end.partition} ends at {end.offset}" for end in op.offsets or ()),
+                 *([f"partitions {', '.join(map(str, op.partitions))}"] if op.partitions else []),
+                 *(["nothing"] if op.f == "poll" and op.type is Type.OK and not op.reads else [])]
         who = f"process {op.process}"
-        did = f"{op.f:<5} {op.type:<6} {details(op, asked)}{' ' + op.error if op.error else ''}"
+        did = f"{op.f:<5} {op.type:<6} {', '.join(parts)}{' ' + op.error if op.error else ''}"
     return f"{op.index:>8} {op.time / 1e9:9.3f} s  {who:<16} {did}".rstrip()
 
 
-def details(op: Op, asked: Asked) -> str:
-    """The records of an op, those asked about first."""
-    parts = list(records(op.sends or (), asked))
-    parts += records(op.reads or (), asked)
-    parts += [f"p{end.partition} ends at {end.offset}" for end in op.offsets or ()]
-    parts += [f"partitions {', '.join(map(str, op.partitions))}"] if op.partitions else []
-    if op.f == "poll" and op.type is Type.OK and not op.reads:
-        parts.append("nothing")
-    return ", ".join(parts)
-
-
-def records(items: Iterable[Record], asked: Asked) -> Iterable[str]:
+def records(items: Sequence[Record], asked: Asked) -> Iterable[str]:
     """Yields `p0: 17 at 5`: the records asked about; if there are none, the first few."""
-    every = list(items)
-    shown = ([item for item in every if asked(item)] or every)[:RECORDS_SHOWN]
+    shown = ([item for item in items if asked(item)] or items)[:RECORDS_SHOWN]
     for item in shown:
         where = "" if item.offset is None else f" at {item.offset}"
         epoch = "" if item.epoch is None else f" (epoch {item.epoch})"
         yield f"p{item.partition}: {item.value}{where}{epoch}"
-    if len(every) > len(shown):
-        yield f"{len(every) - len(shown)} more"
+    if len(items) > len(shown):
+        yield f"{len(items) - len(shown)} more"
 
 
 # -- faults -------------------------------------------------------------------------------------------------
@@ -106,11 +98,11 @@ def fault_text(op: Op) -> str:
     """A fault on one line: what the nemesis did, to which nodes, at which moment, and what data was lost."""
     fault = op.fault or {}
     named = [] if "grudge" in fault else [str(node) for node in items(fault, "nodes")]
-    moment = fault.get("moment")
-    parts = [" ".join([op.f, *named]), *grudge(fault.get("grudge")), *election(op, fault),
-             failpoint(mapping(fault, "point")), *loss(fault),
-             asked_moment(moment) if isinstance(moment, Mapping) else "", op.error or "",
-             f"failed half-way: {error}" if (error := text(fault, "error")) else ""]
+    error = text(fault, "error")
+    parts = [" ".join([op.f, *named]), *grudge(fault.get("grudge")),
+             *(election(fault) if op.f == "elect" else []), failpoint(mapping(fault, "point")),
+             *(loss(fault) if fault.get("lost") is True else []), asked_moment(fault.get("moment")),
+             op.error or "", f"failed half-way: {error}" if error else ""]
     return "; ".join(part for part in parts if part)
 
 
@@ -119,13 +111,10 @@ def grudge(value: object) -> list[str]:
     return [f"{node} receives nothing from {' '.join(map(str, items(unheard, node)))}" for node in unheard]
 
 
-def election(op: Op, fault: Mapping[str, Any]) -> list[str]:
-    if op.f != "elect":
-        return []
+def election(fault: Mapping[str, Any]) -> list[str]:
     leader = [str(fault["leader"])] if fault.get("leader") else []
     kind = ["unclean"] if fault.get("unclean") else [] if leader else ["preferred"]
-    partitions = [f"p{key}" for key in items(fault, "partitions")]
-    return [" ".join([*kind, *leader, *partitions]),
+    return [" ".join([*kind, *leader, *(f"p{key}" for key in items(fault, "partitions"))]),
             *(f"p{key} refused ({why})" for key, why in mapping(fault, "refused").items())]
 
 
@@ -138,31 +127,26 @@ def failpoint(point: Mapping[str, Any]) -> str:
 
 
 def loss(fault: Mapping[str, Any]) -> list[str]:
-    if fault.get("lost") is not True:
-        return []
-    lost = mapping(fault, "lost_records").items()
-    parts = [f"{node} lost {many(number, 'record')}" for node, number in lost if isinstance(number, int)]
-    gone = "all data lost" if fault.get("kind") == "wiped" else "what was not fsynced is lost"
-    return [*(parts or [gone]), *kept_logs(fault)]
-
-
-def kept_logs(fault: Mapping[str, Any]) -> list[str]:
-    """`p0 kept to 7 (5 asked)`: where the logs that a power cut was asked to keep ended, on each node."""
+    """What was lost; and where the logs that a power cut was asked to keep ended, on each node: `p0 kept to 7
+    (5 asked)`."""
+    parts = [f"{node} lost {many(number, 'record')}"
+             for node, number in mapping(fault, "lost_records").items() if isinstance(number, int)]
+    parts = parts or ["all data lost" if fault.get("kind") == "wiped" else "what was not fsynced is lost"]
     by_node = {node: one for node, one in mapping(fault, "kept").items() if isinstance(one, Mapping)}
-    parts = []
     for key, leo in mapping(fault, "keep").items():
         ends = {node: one[key] for node, one in by_node.items() if key in one}
         where = [f"{end} on {node}" if len(by_node) > 1 else str(end) for node, end in ends.items()]
         differs = "" if all(end == leo for end in ends.values()) else f" ({leo} asked)"
         parts.append(f"p{key} kept to {', '.join(where)}{differs}" if ends else f"p{key} to be kept to {leo}")
     share = fault.get("keep_share")
-    return [*parts, f"{share:.0%} of each log asked to be kept"] if isinstance(share, int | float) else parts
+    parts += [f"{share:.0%} of each log asked to be kept"] if isinstance(share, int | float) else []
+    return parts
 
 
-def asked_moment(moment: Mapping[str, Any]) -> str:
+def asked_moment(moment: object) -> str:
     """The moment that was asked for; empty for a time, because the line has its own."""
     try:
-        return read_moment(moment).asked()
+        return read_moment(moment).asked() if isinstance(moment, Mapping) else ""
     except UsageError:  # a history of another version, or a damaged one
         return ""
 

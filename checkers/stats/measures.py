@@ -1,6 +1,7 @@
 """Measures one run folder: its row and those of its faults (defined in the package's docstring), by SQL over
 the tables of clients.py."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product
@@ -155,7 +156,8 @@ def refuse_unfit(folder: Folder) -> None:
 
 def fault_rows(database: duckdb.DuckDBPyConnection, facts: Sequence[HistoryFacts]) -> list[Row]:
     """What each fault was, and how long clients waited; the same for the run, as for a fault of all time."""
-    spans = fault_spans(line for one in facts for line in one.nemesis)
+    rows = (json.loads(line) for one in facts for line in one.nemesis)
+    spans = fault_spans((row["index"], row["time"], row["f"], row["fault"]) for row in rows)
     times = [(-1, 0, 1 << 64), *((at, span.began_ns, span.over_ns) for at, span in enumerate(spans))]
     given = ", ".join(f"({number}, {began}, {'null' if over is None else over})"
                       for number, began, over in times)

@@ -1,28 +1,33 @@
 """When each fault of a run was in force, from the nemesis's lines. Pure."""
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from floodmark.checkers.read.folder import is_int
 from floodmark.harness.faults import LASTING, MENDING, OF_LINKS, UNSEEN, undoes
 
+Act = tuple[int, int, str, Mapping[str, Any]]  # index, time, f and fault of a line
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(slots=True, kw_only=True)
 class FaultSpan:
     """One fault. Times: ns since the run began."""
 
     index: int
     kind: str
-    detail: str | None = None
-    nodes: tuple[str, ...] = ()
-    failed: bool = False
+    detail: str | None
+    nodes: tuple[str, ...]
+    failed: bool
     began_ns: int
     effect_ns: int
-    lasts: bool = False  # until it is mended
-    broken: frozenset[str | None] = field(default_factory=frozenset)  # nodes not mended yet; None: no node
-    mended_ns: int | None = None
+    lasts: bool  # until it is mended
+    where: tuple[str | None, ...]  # what is mended apart: its nodes; None: no particular node
+    mended: dict[str | None, int] = field(default_factory=dict)  # when each of these was
+
+    @property
+    def mended_ns(self) -> int | None:
+        """When all of it was mended; None: never."""
+        return max(self.mended.values()) if self.lasts and len(self.mended) == len({*self.where}) else None
 
     @property
     def over_ns(self) -> int | None:
@@ -30,46 +35,21 @@ class FaultSpan:
         return self.mended_ns if self.lasts else self.effect_ns
 
 
-def fault_spans(lines: Iterable[str]) -> list[FaultSpan]:
+def fault_spans(acts: Iterable[Act]) -> list[FaultSpan]:
     """From the nemesis's lines, in order."""
     spans: list[FaultSpan] = []
-    for line in lines:
-        row = json.loads(line)
-        if row["f"] in MENDING:
-            spans = [_after(span, row) for span in spans]
-        elif row["f"] not in UNSEEN:
-            spans.append(_of(row))
+    for index, time, f, fault in acts:
+        began, detail, named = fault.get("began"), fault.get("kind"), fault.get("nodes")
+        nodes = tuple(str(node) for node in named) if isinstance(named, list | tuple) else ()
+        if f in MENDING:
+            for span in spans:
+                span.mended |= {node: max(time, span.began_ns) for node in span.where
+                                if span.lasts and node not in span.mended
+                                and undoes(f, nodes, span.kind, node)}
+        elif f not in UNSEEN:  # mending one of links ends it whatever nodes it names
+            spans.append(FaultSpan(
+                index=index, kind=f, detail=detail if isinstance(detail, str) else None, nodes=nodes,
+                failed=bool(fault.get("error")), effect_ns=time, lasts=f in LASTING,
+                began_ns=began if type(began) is int and 0 <= began <= time else time,
+                where=nodes if nodes and f not in OF_LINKS else (None,)))
     return spans
-
-
-def _of(row: Mapping[str, Any]) -> FaultSpan:
-    f, time, fault = row["f"], row["time"], row["fault"]
-    began, detail, nodes = fault.get("began"), fault.get("kind"), _nodes(fault)
-    by_node = bool(nodes) and f not in OF_LINKS  # mending one of links ends it whatever nodes it names
-    lasts = f in LASTING
-    return FaultSpan(
-        index=row["index"],
-        kind=f,
-        detail=detail if isinstance(detail, str) else None,
-        nodes=nodes,
-        failed=bool(fault.get("error")),
-        began_ns=began if is_int(began) and 0 <= began <= time else time,
-        effect_ns=time,
-        lasts=lasts,
-        broken=frozenset(nodes if by_node else [None]) if lasts else frozenset(),
-    )
-
-
-def _after(span: FaultSpan, row: Mapping[str, Any]) -> FaultSpan:
-    """The fault after a mending act."""
-    if not span.broken:
-        return span
-    nodes = _nodes(row["fault"])
-    broken = frozenset(node for node in span.broken if not undoes(row["f"], nodes, span.kind, node))
-    return span if broken == span.broken else replace(
-        span, broken=broken, mended_ns=None if broken else max(row["time"], span.began_ns))
-
-
-def _nodes(fault: Mapping[str, Any]) -> tuple[str, ...]:
-    nodes = fault.get("nodes")
-    return tuple(str(node) for node in nodes) if isinstance(nodes, list) else ()

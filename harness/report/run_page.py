@@ -36,7 +36,6 @@ from floodmark.harness.faults import LASTING
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.case_names import case_name, is_kafka
 from floodmark.harness.report.model import (
-    Account,
     Json,
     Reading,
     examples_of,
@@ -55,14 +54,14 @@ from floodmark.harness.report.run_shown import read_story, story_text, with_trac
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.report.saved_verdict import read_about, read_verdict
 from floodmark.harness.report.story import final_story, near_of, shown_of, story
-from floodmark.harness.report.timeline import DOWN, Span, Traced, silences, spans_of, traced
+from floodmark.harness.report.timeline import DOWN, silences, spans_of, traced
 from floodmark.harness.run import Run, write_whole
 from floodmark.harness.run_location import Place
 from floodmark.harness.user_cache import cache_folder
 from floodmark.harness.verdict import BUG
 
 if TYPE_CHECKING:
-    from floodmark.checkers.stats.seen import Seen
+    pass
 
 REPORT = "report.html"
 AT_ONCE_BYTES = 256 << 20  # of history and trace: about ten seconds
@@ -87,81 +86,49 @@ class Standing:
     known: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One event: its findings in sentences, and its story for the viewer if it has one."""
-
-    account: Account
-    story: Json | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """Everything that a page shows."""
+    """Everything that a page shows of a run folder. verdict, reading: those that the caller has already;
+    None: read them."""
 
-    folder: Path
-    verdict: Json | None
-    about: Json
-    ruled: Ruling | None
-    reading: Reading
-    findings: tuple[Json, ...]  # the worst first
-    events: tuple[Event, ...]
-    clients: "Seen"
-    traced: Traced
-    standing: Standing
-    spans: tuple[Span, ...]
-    finals: tuple[Json, ...] = ()  # partitions without a story, at the end of the run
-    problems: tuple[str, ...] = ()
-
-    @property
-    def last_ns(self) -> int:
-        """The time when the run ended."""
-        return max(self.clients.last_ns, self.traced.last_ns, 1)
-
-    @property
-    def blamed(self) -> set[int]:
-        """Lines of the trace that bugs are blamed on, from 1."""
-        return {line + 1 for found in self.findings if found["class"] == BUG for one in examples_of(found)
-                if (line := int_in(one, "event")) is not None}
-
-
-def facts_of(folder: Path, verdict: Json | None = None, reading: Reading | None = None) -> RunFacts:
-    """Reads a run folder. verdict, reading: those that the caller has already; None: read them."""
-    run, problems = Run(folder=folder.resolve()), list[str]()
-    about = read_or_none(read_about, run, problems) or {}
-    verdict = read_or_none(read_verdict, run, problems) if verdict is None else harmless_data(dict(verdict))
-    findings = verdict_text.worst_first((verdict or {}).get("findings") or ())
-    reading = reading or verdict_text.reading_of(run.folder, verdict or {}, about or None)
-    files = reading.files or RunFiles(run)
-    courses = [None if one.evidence is None or at >= STORIES else
-               one.evidence.course
-               for at, one in enumerate(reading.accounts)]
-    nears = (near_of(course.evidence, files) for course in courses if course is not None)
-    seen = catalog.client_activity(run.folder, [near for near in nears if near is not None])
-    problems += seen.problems
-    shown = [None if course is None else shown_of(course) for course in courses]
-    trace = traced(run, [one for one in shown if one is not None], problems)
-    stories = [None if course is None else story(course, one, files, seen.acked)
-               for course, one in zip(courses, shown, strict=True)]
-    with_story = {one["partition"] for one in stories if one is not None}
-    others = sorted({partition for _, partition in files.replicas} - with_story)
-    finals = (final_story(files, about, partition) for partition in others[:FINALS])
-    return RunFacts(
-        folder=run.folder, verdict=verdict, about=about, reading=reading, findings=tuple(findings),
-        ruled=ruling(verdict, about or None) if verdict is not None else None,
-        events=tuple(Event(account=account, story=its_story)
-                     for account, its_story in zip(reading.accounts, stories, strict=True)),
-        clients=seen, traced=trace,
-        spans=spans_of(files.nemesis, min(mended_ns(about), max(seen.last_ns, trace.last_ns))),
-        finals=tuple(final for final in finals if final is not None),
-        standing=standing_of(run.folder) if findings else Standing(), problems=tuple(problems))
+    def __init__(self, folder: Path, verdict: Json | None = None, reading: Reading | None = None) -> None:
+        run, self.problems = Run(folder=folder.resolve()), list[str]()
+        self.folder = run.folder
+        self.about = about = read_or_none(read_about, run, self.problems) or {}
+        self.verdict = (read_or_none(read_verdict, run, self.problems) if verdict is None
+                        else harmless_data(dict(verdict)))
+        self.ruled = ruling(self.verdict, about or None) if self.verdict is not None else None
+        self.findings = verdict_text.worst_first((self.verdict or {}).get("findings") or ())
+        self.reading = reading or verdict_text.reading_of(run.folder, self.verdict or {}, about or None)
+        self.standing = standing_of(run.folder) if self.findings else Standing()
+        files, accounts = self.reading.files or RunFiles(run), self.reading.accounts
+        courses = [None if one.evidence is None or at >= STORIES else one.evidence.course
+                   for at, one in enumerate(accounts)]
+        nears = [near for course in courses if course is not None
+                 and (near := near_of(course.evidence, files)) is not None]
+        self.clients = seen = catalog.client_activity(run.folder, nears)
+        self.problems += seen.problems
+        shown = [None if course is None else shown_of(course) for course in courses]
+        self.traced = traced(run, [one for one in shown if one is not None], self.problems)
+        stories = [None if course is None else story(course, one, files, seen.acked)
+                   for course, one in zip(courses, shown, strict=True)]
+        self.events = list(zip(accounts, stories, strict=True))  # None: without a story for the viewer
+        self.stories = [one for one in stories if one is not None]
+        others = {partition for _, partition in files.replicas} - {one["partition"] for one in self.stories}
+        # Partitions without a story, at the end of the run.
+        self.finals = [final for partition in sorted(others)[:FINALS]
+                       if (final := final_story(files, about, partition)) is not None]
+        self.last_ns = max(seen.last_ns, self.traced.last_ns, 1)  # when the run ended
+        self.spans = spans_of(files.nemesis, min(mended_ns(about), max(seen.last_ns, self.traced.last_ns)))
+        # Lines of the trace that bugs are blamed on, from 1.
+        self.blamed = {line + 1 for found in self.findings if found["class"] == BUG
+                       for one in examples_of(found) if (line := int_in(one, "event")) is not None}
 
 
 def write_report(folder: Path, file: Path | None = None, *, verdict: Json | None = None,
                  reading: Reading | None = None) -> Path:
     """Writes the page of a run folder atomically. FloodmarkError if it cannot be written."""
     file = folder / REPORT if file is None else file
-    write_whole(file, page_of(facts_of(folder, verdict, reading)))
+    write_whole(file, page_of(RunFacts(folder, verdict, reading)))
     return file
 
 
@@ -318,7 +285,7 @@ def span_text(time_s: float | None, partition: int | None = None) -> str:
 def seen_lines(facts: RunFacts) -> list[str]:
     """What `show` prints of the history for the worst finding, if the viewer has nothing about it."""
     course = facts.reading.course
-    if course is None or facts.events[0].story is not None:
+    if course is None or facts.events[0][1] is not None:
         return []
     try:
         story = with_trace(read_story(course.evidence), course)
@@ -360,13 +327,13 @@ def data_of(facts: RunFacts, silent: Sequence[Json]) -> dict[str, Any]:
     """Everything that the scripts of the page read."""
     nodes = [str(node) for node in items(facts.about, "nodes")] or sorted(
         {node for node, _ in facts.traced.points})
-    with_findings = [event.story["partition"] for event in facts.events if event.story is not None]
     known = partitions_in(facts.about) or {partition for _, partition in facts.traced.points}
     return {
         "nodes": nodes, "lanes": [*nodes, "controller"] if facts.traced.is_there else nodes,
-        "partitions": list(dict.fromkeys([*with_findings, *sorted(known)])),
+        "partitions": list(dict.fromkeys([
+            *(story["partition"] for story in facts.stories), *sorted(known)])),
         "span": [0, ms(facts.last_ns)], "opens": opening(facts),
-        "stories": [*(event.story for event in facts.events if event.story is not None), *facts.finals],
+        "stories": [*facts.stories, *facts.finals],
         "ops": facts.clients.columns,
         "rows": {**fault_rows(facts, nodes), **trace_rows(facts), "silences": silent[:MARKS]},
         "charts": orjson.loads((TEMPLATES / "charts.json").read_bytes()),
@@ -375,8 +342,7 @@ def data_of(facts: RunFacts, silent: Sequence[Json]) -> dict[str, Any]:
 
 def opening(facts: RunFacts) -> Sequence[float]:
     """The time that the drawings show first: the finding's, or all of the run."""
-    story = next((event.story for event in facts.events if event.story is not None), None)
-    times = [step["t"] for step in story["steps"]] if story is not None else []
+    times = [step["t"] for story in facts.stories[:1] for step in story["steps"]]
     if not times:
         return [0, ms(facts.last_ns)]
     margin = max(20.0, (max(times) - min(times)) * 0.12)

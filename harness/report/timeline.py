@@ -16,14 +16,14 @@ import copy
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any
 
-from floodmark.harness.faults import FAULTS, LASTING, MENDING, OF_LINKS, UNSEEN, undoes
+from floodmark.checkers.stats.spans import fault_spans
+from floodmark.harness.faults import FAULTS
 from floodmark.harness.op import Op
-from floodmark.harness.report.evidence import began
 from floodmark.harness.report.model import MOST, Line, TraceLine, int_in, items, text
 from floodmark.harness.report.run_files import LineFile
 from floodmark.harness.run import Run
@@ -153,29 +153,18 @@ class Span:
     node: str | None
     began_ns: int
     until_ns: int | None  # None: it does not last
-    mended: bool = False
     label: str  # `cut, majorities-ring`
     nodes: tuple[str, ...] = ()  # of a cut: the nodes whose links it drops
 
 
-def spans_of(nemesis: Sequence[Op], last_ns: int) -> tuple[Span, ...]:
+def spans_of(nemesis: Sequence[Op], last_ns: int) -> list[Span]:
     """The spans of the nemesis's acts, in order; a fault that none of them mended lasts to last_ns."""
-    spans: list[Span] = []
-    for op in nemesis:
-        fields = op.fault or {}
-        nodes = [str(node) for node in items(fields, "nodes")]
-        if op.f in MENDING:
-            spans = [replace(one, until_ns=max(op.time, one.began_ns), mended=True)
-                     if one.until_ns is not None and not one.mended and undoes(op.f, nodes, one.f, one.node)
-                     else one for one in spans]
-        elif op.f not in UNSEEN:
-            of_links, kind = op.f in OF_LINKS or not nodes, text(fields, "kind")
-            spans += (
-                Span(f=op.f, node=node, began_ns=began(op), until_ns=last_ns if op.f in LASTING else None,
-                     label=op.f.replace("_", " ") + (f", {kind}" if kind else ""),
-                     nodes=tuple(nodes) if of_links else ())
-                for node in ([None] if of_links else nodes))
-    return tuple(spans)
+    return [
+        Span(f=fault.kind, node=node, began_ns=fault.began_ns, nodes=fault.nodes if node is None else (),
+             until_ns=fault.mended.get(node, last_ns) if fault.lasts else None,
+             label=fault.kind.replace("_", " ") + (f", {fault.detail}" if fault.detail else ""))
+        for fault in fault_spans((op.index, op.time, op.f, op.fault or {}) for op in nemesis)
+        for node in fault.where]
 
 
 # -- the trace ----------------------------------------------------------------------------------------------

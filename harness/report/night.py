@@ -311,16 +311,15 @@ def why_of(run: RunState) -> str:
 def gates_of(run: RunState) -> str:
     """The gates that the run broke: `a partition was not acked for 12.3 s while a fault was in force, 10 s
     are allowed (...)`."""
-    return "; ".join(map(_gate_text, (run.judged or {}).get("gates", ())))
-
-
-def _gate_text(row: Mapping[str, Any]) -> str:
-    gate, limit, value = row["gate"], row["limit"], row["value"]
-    if gate == plan.MIN_ACKED:
-        return f"{value:,} writes were acked, at least {limit:,.0f} are required"
-    when = "while a fault was in force" if gate == plan.MAX_UNAVAILABLE_S else "after a fault was mended"
-    return (f"a partition was not acked for {short_time_text(value)} {when}, {short_time_text(limit)} are "
-            f"allowed ({gate})")
+    texts = []
+    for row in (run.judged or {}).get("gates", ()):
+        gate, limit, value = row["gate"], row["limit"], row["value"]
+        when = "while a fault was in force" if gate == plan.MAX_UNAVAILABLE_S else "after a fault was mended"
+        texts.append(f"{value:,} writes were acked, at least {limit:,.0f} are required"
+                     if gate == plan.MIN_ACKED else
+                     f"a partition was not acked for {short_time_text(value)} {when}, "
+                     f"{short_time_text(limit)} are allowed ({gate})")
+    return "; ".join(texts)
 
 
 # -- signatures ---------------------------------------------------------------------------------------------
@@ -332,7 +331,12 @@ def causes_of(runs: Sequence[RunState], ledger: Ledger, about: Mapping[str, Any]
     judged, found = judged_by_system(runs), runs_by_signature(runs)
     absent = [entry.signature for entry in ledger.entries.values()
               if entry.signature not in found and entry.signature.system in judged]
-    nights, causes = earlier_nights(ledger, about), list[Cause]()
+    # The campaigns in the ledger that began before this one, the earliest first. All trends have a point for
+    # each of them, so they share one time axis.
+    id_, began = str(about.get("id", "")), instant(str(about.get("began", "")))
+    before = [name for name, night in ledger.nights.items() if name != id_ and night.began_at <= began]
+    nights = sorted(before, key=lambda name: (ledger.nights[name].began_at, name))
+    causes = list[Cause]()
     for signature in (*found, *absent):
         entry = ledger.of(signature) or Entry(id=signature.id, signature=signature)
         showing, of = found.get(signature, ()), judged[signature.system]
@@ -350,14 +354,6 @@ def causes_of(runs: Sequence[RunState], ledger: Ledger, about: Mapping[str, Any]
             days=[ledger.nights[night].began[:10] for night in ledger.nights_with(entry)],
             words=words if signature.finding == STUCK else "", trend=[*trend, this][-NIGHTS:]))
     return sorted(causes, key=lambda one: (STANDINGS.index(one.standing), -len(one.showing), one.signature))
-
-
-def earlier_nights(ledger: Ledger, about: Mapping[str, Any]) -> list[str]:
-    """The campaigns in the ledger that began before this one, the earliest first. All trends have a point for
-    each of them, so they share one time axis."""
-    id_, began = str(about.get("id", "")), instant(str(about.get("began", "")))
-    names = [name for name, night in ledger.nights.items() if name != id_ and night.began_at <= began]
-    return sorted(names, key=lambda name: (ledger.nights[name].began_at, name))
 
 
 # -- reports ------------------------------------------------------------------------------------------------
@@ -499,21 +495,8 @@ def write_index(folder: Path, file: Path | None = None, *, trouble: str = "", le
     path = ledger_path or ledgers.path_of(about, folder)
     night = results_in(folder, ledgers.load(path), about, trouble)
     file = folder / INDEX if file is None else file
-    make_pages(night, folder)
-    write_whole(file, _rendered(
-        "night.html", night, about=about, ledger=str(path), has_ledger=path.is_file(),
-        pages=pages_of(night, file.parent), made_at=datetime.datetime.fromtimestamp(
-            runtime.current.time_ns() / 1e9).astimezone().isoformat(timespec="seconds"),
-        reproductions=night.reproductions, phrases=phrases,
-        explained=EXPLANATIONS, permissions=PERMISSIONS, moment=moment, per_100=per_100,
-        pieces=re.compile(r"(?<=[,_])|(?=\+)").split, places=places, scale_of=scale_of, shell=shlex.join,
-        two_digits=two_digits, wilson=wilson).encode())
-    return file
-
-
-def make_pages(night: Results, folder: Path) -> None:
-    """Makes the page of the smallest run of each cause that this campaign saw, the new ones first; existing
-    pages stay."""
+    # The page of the smallest run of each cause that this campaign saw, the new ones first; existing pages
+    # stay.
     runs = [Path(cause.smallest) for cause in night.causes if cause.showing]
     wanted = [run for run in dict.fromkeys(runs)
               if run.resolve().is_relative_to(folder.resolve())  # a state may contain any path
@@ -524,6 +507,15 @@ def make_pages(night: Results, folder: Path) -> None:
             run_page.write_report(run)
         except Exception as error:
             click.echo(harmless(f"floodmark: {run}: its page was not written: {error}"), err=True)
+    write_whole(file, _rendered(
+        "night.html", night, about=about, ledger=str(path), has_ledger=path.is_file(),
+        pages=pages_of(night, file.parent), made_at=datetime.datetime.fromtimestamp(
+            runtime.current.time_ns() / 1e9).astimezone().isoformat(timespec="seconds"),
+        reproductions=night.reproductions, phrases=phrases,
+        explained=EXPLANATIONS, permissions=PERMISSIONS, moment=moment, per_100=per_100,
+        pieces=re.compile(r"(?<=[,_])|(?=\+)").split, places=places, scale_of=scale_of, shell=shlex.join,
+        two_digits=two_digits, wilson=wilson).encode())
+    return file
 
 
 def pages_of(night: Results, seen_from: Path) -> dict[str, str]:

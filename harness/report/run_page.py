@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import orjson
@@ -60,13 +60,8 @@ from floodmark.harness.run_location import Place
 from floodmark.harness.user_cache import cache_folder
 from floodmark.harness.verdict import BUG
 
-if TYPE_CHECKING:
-    pass
-
 REPORT = "report.html"
 AT_ONCE_BYTES = 256 << 20  # of history and trace: about ten seconds
-
-
 STORIES = 6  # findings with a viewer of their own
 FINALS = 12  # partitions without a story, of which the end is shown
 DAY = len("2026-11-20")
@@ -104,7 +99,7 @@ class RunFacts:
         courses = [None if one.evidence is None or at >= STORIES else one.evidence.course
                    for at, one in enumerate(accounts)]
         nears = [near for course in courses if course is not None
-                 and (near := near_of(course.evidence, files)) is not None]
+                 and (near := near_of(files, course.evidence.partition, course.evidence.offset)) is not None]
         self.clients = seen = catalog.client_activity(run.folder, nears)
         self.problems += seen.problems
         shown = [None if course is None else shown_of(course) for course in courses]

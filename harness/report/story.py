@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 from floodmark.checkers.laws import finding_names as names
@@ -47,7 +47,7 @@ UNTRACED = "The final dumps. A trace would have shown event by event how it happ
 NO_STEPS = "The final dumps: no line of the trace is known to be about the finding."
 IN_THE_END = "The final dumps at the log's end."
 CURES = {  # how Kafka's protocol avoids it today, by the step's event
-    "high-watermark": "Since KIP-101 a follower asks the leader where its last epoch ended "
+    "truncate hw": "Since KIP-101 a follower asks the leader where its last epoch ended "
     "(OffsetsForLeaderEpoch) and truncates only what comes after that.",
     "unclean": "A clean election chooses from the ISR; if none of its members is alive, the partition waits.",
 }
@@ -81,26 +81,21 @@ def shown_of(course: Course) -> Shown | None:
     return Shown(partition=partition, since_ns=since - MARGIN_NS, until_ns=until + AFTER_NS)
 
 
-def near_of(evidence: Evidence, files: RunFiles) -> "Near | None":
-    """The range of offsets whose records are looked up; without an offset, the end of the log."""
-    partition, offset = evidence.partition, evidence.offset
+def near_of(files: RunFiles, partition: int | None, offset: int | None) -> "Near | None":
+    """The range of offsets whose records are looked up; without an offset, the end of the log: the highest
+    LEO of a replica's row."""
     if partition is None:
         return None
-    offset = end_of(files, partition) if offset is None else offset
-    return partition, max(0, offset - AROUND), offset + AROUND
-
-
-def end_of(files: RunFiles, partition: int) -> int:
-    """The highest LEO of a replica's row."""
     ends = [int_in(row, "leo") or 0 for (_, of), row in files.replicas.items() if of == partition]
-    return max(ends, default=0)
+    middle = max(ends, default=0) if offset is None else offset
+    return partition, max(0, middle - AROUND), middle + AROUND
 
 
 def story(course: Course, shown: Shown | None, files: RunFiles, acked: "Sequence[Acked]") -> Json | None:
     """The story of a course; None if its finding is about no partition, the replicas are unknown, or there is
     neither a trace of it nor a dump."""
     evidence = course.evidence
-    near = near_of(evidence, files)
+    near = near_of(files, evidence.partition, evidence.offset)
     if near is None or not replicas_of(evidence.about, near[0]):
         return None
     events = shown.events if shown is not None else []
@@ -109,10 +104,14 @@ def story(course: Course, shown: Shown | None, files: RunFiles, acked: "Sequence
     values = values_in(dumps)
     ack_rows = acks_of(acked, events, near[0], values)
     values |= {f"{offset}:{epoch}": value for offset, epoch, _, value in ack_rows if epoch is not None}
+    at = {step.line[1]: at for at, step in reversed(list(enumerate(steps))) if step.line[0] == "trace"}
     told: dict[str, Any] = {
         "name": evidence.name, "partition": near[0], "offset": evidence.offset,
         "value": evidence.value, "values": values, "acked": ack_rows,
-        "opens": opens_at(evidence, steps), "said": "", "traced": bool(steps),
+        # The step to open with: the line to blame, or the loss of a copy; else the last step.
+        "opens": next((at[line.number] for line in (evidence.event, *evidence.copy_losses)
+                       if line is not None and line.number in at), max(0, len(steps) - 1)),
+        "said": "", "traced": bool(steps),
     }  # fmt: skip
     if shown is not None and steps:
         return {**told, **replayed(shown, merged(shown, files.nemesis, dumps), steps, list(dumps))}
@@ -123,8 +122,8 @@ def story(course: Course, shown: Shown | None, files: RunFiles, acked: "Sequence
 
 def final_story(files: RunFiles, about: Json, partition: int) -> Json | None:
     """A story without events: the end of a partition's logs by the final dumps. None: there is no dump."""
-    end = end_of(files, partition)
-    near = partition, max(0, end - AROUND), end + 1
+    _, first, behind = near_of(files, partition, None) or (partition, 0, 0)
+    near = partition, first, behind - AROUND + 1
     dumps = {node: rows_near(files, node, near) for node in replicas_of(about, partition)}
     replicas = final_replicas(files, about, near, dumps)
     return {
@@ -165,11 +164,18 @@ def candidates(course: Course, events: Sequence[TraceLine]) -> Iterator[Step]:
         began_there = line.event == "become_leader" and blamed is not None and line.node == blamed.node
         if line.event in ("elect", "truncate") or began_there:
             yield step_of(evidence, line, 2 if line.event == "elect" else 3)
-    for line in rival_appends(evidence, events):
-        yield step_of(evidence, line, 1, f"{line.node} appends there")
+    there = [line for line in events if appends(line, evidence.offset)]
+    firsts: dict[tuple[str, int | None], TraceLine] = {}  # where logs differ, one for each node and epoch
+    for line in there if evidence.name in (names.DIVERGED, names.EPOCH_LINEAGE, names.TWO_LEADERS) else ():
+        firsts.setdefault((line.name_in("node"), line.whole_number("epoch")), line)
+    yield from (step_of(evidence, line, 1, f"{line.node} appends there") for line in firsts.values())
     if not evidence.ack_events:
         yield from (step_of(evidence, line, 3) for line in of_event(events, "elect"))
-    for line in overwriting(evidence, events)[:1]:
+    overwriting = (  # of a leader in a later epoch than the ack
+        line for ack in evidence.ack_events[:1] for line in there if line.name_in("role") == "leader"
+        and all((known := ack.line.whole_number(field)) is not None
+                and (line.whole_number(field) or 0) > known for field in ("epoch", "time")))
+    for line in islice(overwriting, 1):
         yield step_of(evidence, line, 2, f"{line.node} appends there")
     strikes = course.strikes
     if blamed is not None:
@@ -196,52 +202,19 @@ def step_of(evidence: Evidence, line: TraceLine, weight: int, name: str = "") ->
     else:
         named = STEP_NAMES.get(line.event, "{node}: {event}").format(
             node=node, leader=line.name_in("leader"), event=line.event)
-    return Step(
-        time_ns=line.whole_number("time") or 0, name=name or named, weight=weight,
-        line=("trace", line.number), sentence=sentence[:1].upper() + sentence[1:],
-        cure=cure_of(evidence, line))
-
-
-def cure_of(evidence: Evidence, line: TraceLine) -> str:
-    """How the protocol avoids this; for the line to blame at least the law that it broke; else empty."""
-    if line.event == "truncate" and line.fields.get("cause") == "hw":
-        return CURES["high-watermark"]
+    # How the protocol avoids this; for the line to blame at least the law that it broke.
+    cure = CURES.get(f"{line.event} {line.fields.get('cause')}", "")
     if line.event == "elect" and line.fields.get("clean") is False:
-        return CURES["unclean"]
-    if evidence.event is None or evidence.event.number != line.number:
-        return ""
-    fact = next(relevant_facts(evidence), None)
-    explained = EXPLANATIONS.get(evidence.name)
-    return FACTS[fact].holds if fact is not None else f"{explained.law}." if explained is not None else ""
+        cure = CURES["unclean"]
+    elif not cure and evidence.event is not None and evidence.event.number == line.number:
+        fact, explained = next(relevant_facts(evidence), None), EXPLANATIONS.get(evidence.name)
+        cure = FACTS[fact].holds if fact is not None else f"{explained.law}." if explained is not None else ""
+    return Step(time_ns=line.whole_number("time") or 0, name=name or named, weight=weight, cure=cure,
+                line=("trace", line.number), sentence=sentence[:1].upper() + sentence[1:])
 
 
 def of_event(events: Sequence[TraceLine], event: str) -> Iterator[TraceLine]:
     return (line for line in events if line.event == event)
-
-
-def rival_appends(evidence: Evidence, events: Sequence[TraceLine]) -> list[TraceLine]:
-    """For logs that differ: the appends at the offset, one for each node and epoch."""
-    firsts: dict[tuple[str, int | None], TraceLine] = {}
-    for line in events if evidence.name in (names.DIVERGED, names.EPOCH_LINEAGE, names.TWO_LEADERS) else ():
-        if appends(line, evidence.offset):
-            firsts.setdefault((line.name_in("node"), line.whole_number("epoch")), line)
-    return list(firsts.values())
-
-
-def overwriting(evidence: Evidence, events: Sequence[TraceLine]) -> list[TraceLine]:
-    """The leaders' appends of a later epoch at the offset of an acked record."""
-    return [line for ack in evidence.ack_events[:1] for line in events
-            if appends(line, evidence.offset) and line.name_in("role") == "leader"
-            and all((known := ack.line.whole_number(field)) is not None
-                    and (line.whole_number(field) or 0) > known for field in ("epoch", "time"))]
-
-
-def opens_at(evidence: Evidence, steps: Sequence[Step]) -> int:
-    """The step to open with: the line to blame, or the loss of a copy; else the last step."""
-    at = {step.line: at for at, step in reversed(list(enumerate(steps)))}
-    numbers = [line.number for line in (evidence.event, *evidence.copy_losses) if line is not None]
-    return next((at["trace", number] for number in numbers if ("trace", number) in at),
-                max(0, len(steps) - 1))
 
 
 # -- the events ---------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from floodmark.harness.op import Op, Read, Send, Type
 from floodmark.harness.report.evidence import Evidence, began
 from floodmark.harness.report.model import (
     HISTORY,
+    MOST,
     AckEvent,
     Copy,
     Course,
@@ -56,7 +57,7 @@ IN_DOUBT = frozenset({
 SENTENCE = 1_000  # characters, at most
 LAST_WORDS = 10  # of a broker that died
 SHOWN = 3  # acts that permit a finding
-ACKED = ("; by {node}{weak} as the leader of epoch {epoch}, its ISR {isr}{alone}, its HW {hw}, {place}")
+ACKED = "; by {node}{weak} as the leader of epoch {epoch}, its ISR {isr}{alone}, its HW {hw}, {place}"
 SENDS = {
     Type.OK: "was acked {values}{at}",
     Type.INVOKE: "began to send {values}",
@@ -124,13 +125,18 @@ def when_and_by_whom(evidence: Evidence) -> str:
     if evidence.name == names.STUCK:
         settling = mapping(evidence.about, "settle").get("why")
         return f"settling: {settling} (run.json)." if settling else ""
-    clauses = []
+    acks, clauses = evidence.ack_events, list[str]()
     for op in sorted(evidence.conclusive_ops, key=lambda op: op.index):
-        acks = "".join(tell(ACKED, one.line, weak=weak(one.line, " with")) for one in evidence.ack_events
-                       if one.index == op.index)
-        clauses.append(f"at {seconds(op.time)} {op_clause(evidence, op)} ({HISTORY}:{op.index + 1}{acks})")
-    clauses += [clause_of(one.line) for one in evidence.ack_events if one.index is None]
+        by_whom = "".join(tell(ACKED, one.line, weak=weak(one.line, " with")) for one in acks
+                          if one.index == op.index)
+        clauses.append(f"at {seconds(op.time)} {op_clause(evidence, op)} ({place_of(op)}{by_whom})")
+    clauses += [clause_of(one.line) for one in acks if one.index is None]
     return "; ".join(clauses) + "." if clauses else ""
+
+
+def place_of(op: Op) -> str:
+    """`history.jsonl:8`."""
+    return f"{HISTORY}:{op.index + 1}"
 
 
 def weak(line: TraceLine, before: str) -> str:
@@ -152,13 +158,12 @@ def op_clause(evidence: Evidence, op: Op) -> str:
     if op.reads:
         reads = concerned_records(evidence, op.reads)
         value = f" {reads[0].value}" if len(reads) == 1 else ""
-        clauses.append(f"read{value}{other_partitions(evidence, reads)}{offsets(reads)}")
-    if not clauses and op.offsets is not None:
-        ends = [end.offset for end in op.offsets if end.partition == evidence.partition]
-        clauses = [f"got {end} as the log's end" for end in ends[:1]]
-    if op.reads and op.type is not Type.OK:
-        clauses.append(f"in a {op.f} that ended in {op.type}")
-    return f"process {op.process} {' and '.join(clauses) or f'asked for {op.f} ({op.type})'}"
+        ended = "" if op.type is Type.OK else f" and in a {op.f} that ended in {op.type}"
+        clauses.append(f"read{value}{other_partitions(evidence, reads)}{offsets(reads)}{ended}")
+    if not clauses:
+        ends = [end.offset for end in op.offsets or () if end.partition == evidence.partition]
+        clauses = [f"got {end} as the log's end" for end in ends[:1]] or [f"asked for {op.f} ({op.type})"]
+    return f"process {op.process} {' and '.join(clauses)}"
 
 
 def concerned_records(evidence: Evidence, records: Sequence[Send | Read]) -> list[Send | Read]:
@@ -170,9 +175,8 @@ def concerned_records(evidence: Evidence, records: Sequence[Send | Read]) -> lis
 def other_partitions(evidence: Evidence, records: Sequence[Send | Read]) -> str:
     """The records' partitions, if they are not the finding's."""
     partitions = sorted({record.partition for record in records})
-    if not partitions or partitions == [evidence.partition]:
-        return ""
-    return f" of {plural(partitions, 'partition')} {', '.join(map(str, partitions[:SHOWN]))}"
+    return "" if partitions in ([], [evidence.partition]) else (
+        f" of {plural(partitions, 'partition')} {', '.join(map(str, partitions[:SHOWN]))}")
 
 
 def offsets(records: Sequence[Send | Read]) -> str:
@@ -203,7 +207,7 @@ def copies_then_and_now(evidence: Evidence) -> str:
     return "; ".join(clauses) + "."
 
 
-def who_has_it_now(evidence: Evidence, *, places: int | None = None) -> str:
+def who_has_it_now(evidence: Evidence, *, places: int = MOST) -> str:
     """`n3 (the leader), n1 and n2 have 4 of epoch 2 (logs/n3.jsonl:4)`: equal copies are listed together.
     places: how many lines are named at most."""
     together: dict[str, list[Copy]] = {}
@@ -217,8 +221,8 @@ def who_has_it_now(evidence: Evidence, *, places: int | None = None) -> str:
     for content, copies in together.items():
         nodes = [f"{copy.node} (the leader)" if copy.leads else copy.node for copy in copies]
         lines = [f" ({copy.record.place})" for copy in copies if copy.record is not None]
-        shown = lines[0] if lines and (places is None or places > 0) else ""
-        places = places - bool(lines) if places is not None else None
+        shown = lines[0] if lines and places > 0 else ""
+        places -= bool(lines)
         clauses.append(f"{listed(nodes)} {'has' if len(nodes) == 1 else 'have'} {content}{shown}")
     return ", ".join(clauses)
 
@@ -229,13 +233,12 @@ def copy_text(copy: Copy, offset: int | None) -> str:
         value = "a record that is not the run's" if record.value is None else str(record.value)
         of_epoch = f" of epoch {record.epoch}" if record.epoch is not None and record.epoch >= 0 else ""
         return f"{value}{of_epoch}" + (f" ({record.flaw})" if record.flaw else "")
-    if not copy.readable:
-        return "no dump"
-    if offset is not None and copy.leo is not None and copy.leo <= offset:
+    if not copy.readable or offset is None:
+        return "nothing" if copy.readable else "no dump"
+    if copy.leo is not None and copy.leo <= offset:
         return f"nothing (LEO {copy.leo})"
-    if offset is not None and copy.log_start is not None and offset < copy.log_start:
-        return f"nothing (log start {copy.log_start})"
-    return "nothing"
+    begins_later = copy.log_start is not None and offset < copy.log_start
+    return f"nothing (log start {copy.log_start})" if begins_later else "nothing"
 
 
 def meaning(evidence: Evidence, event: TraceLine) -> str:
@@ -284,11 +287,10 @@ def broken_law(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
 def promised(evidence: Evidence) -> str:
     """The settings that might have permitted the finding and do not."""
     guarantees = mapping(evidence.about, "guarantees")
-    asked = OF_READERS if evidence.name in ISOLATED else OF_LOSSES
-    asked = OF_PRODUCERS if evidence.name in RETRIED else asked
-    known = [(key, value) for name, key in asked if (value := guarantees.get(name)) is not None]
+    asked = (OF_READERS if evidence.name in ISOLATED else
+             OF_PRODUCERS if evidence.name in RETRIED else OF_LOSSES)
     settings = [f"{key} {'on' if value else 'off'}" if isinstance(value, bool) else f"{key}={value}"
-                for key, value in known]
+                for name, key in asked if (value := guarantees.get(name)) is not None]
     return f"the settings ({', '.join(settings)})" if settings else "the settings"
 
 
@@ -338,7 +340,7 @@ def first_acts(acts: Sequence[Op | TraceLine]) -> str:
     """`at 2.030 s power_cut n1; n1 lost 5 records (history.jsonl:23)`: the first few acts, and how many
     more."""
     shown = [clause_of(one) if isinstance(one, TraceLine) else
-             f"at {seconds(one.time)} {fault_text(one)} ({HISTORY}:{one.index + 1})" for one in acts[:SHOWN]]
+             f"at {seconds(one.time)} {fault_text(one)} ({place_of(one)})" for one in acts[:SHOWN]]
     return "; ".join([*shown, *([f"and {len(acts) - SHOWN} more"] if len(acts) > SHOWN else [])])
 
 
@@ -376,15 +378,22 @@ def acked(course: Course) -> str:
     acks: list[str] = []
     rivals = [one for one in course.rivals if first_ack(one)[0] is not None]
     for evidence in rivals or (course.evidence,):
-        op, send = first_ack(evidence)
-        ack_event = acker_of(evidence, op)
-        what = f"{send.value} there" if acks and send is not None else record(evidence, send)
+        (op, send), event = first_ack(evidence), evidence.event
+        # For a record that only the trace knows, its first ack or the event.
+        ack_event = AckEvent(line=event, appended_by=None, index=None) if (
+            op is None and event is not None and event.event == "ack") else next(
+            (one for one in evidence.ack_events if one.index == (None if op is None else op.index)), None)
+        value = evidence.value if send is None else send.value
+        offset = evidence.offset if send is None or send.offset is None else send.offset
+        where = ("" if offset is None else f"offset {offset} " if value is None else
+                 f"{value} at offset {offset} ") or ("" if value is None else f"{value} ")
+        what = f"{value} there" if acks and send is not None else f"{where}of partition {evidence.partition}"
         if ack_event is not None:
             who = tell("epoch {epoch}", ack_event.line) if rivals[1:] else by(ack_event)
             acks.append(at_line("{when}{what}, {who}", ack_event.line, not acks, what=what, who=who))
         elif op is not None:
             who = "" if acks else f", to process {op.process}"
-            acks.append(f"{seconds(op.time)} {what}{who} ({HISTORY}:{op.index + 1})")
+            acks.append(f"{seconds(op.time)} {what}{who} ({place_of(op)})")
     return fitting(acks)
 
 
@@ -398,12 +407,9 @@ def at_line(template: str, line: TraceLine, first: bool, **more: object) -> str:
 def seen(evidence: Evidence) -> str:
     """`0.580 s process 4 read 3 at offset 3 of partition 0 (history.jsonl:12)`, for a record without an
     ack."""
-    for op in evidence.ops:
-        for one in op.reads or ():
-            if evidence.concerns(one):
-                return (f"{seconds(op.time)} process {op.process} read {one.value} at offset {one.offset} of "
-                        f"partition {one.partition} ({HISTORY}:{op.index + 1})")
-    return ""
+    reads = ((op, one) for op in evidence.ops for one in op.reads or () if evidence.concerns(one))
+    return next((f"{seconds(op.time)} process {op.process} read {one.value} at offset {one.offset} of "
+                 f"partition {one.partition} ({place_of(op)})" for op, one in reads), "")
 
 
 def first_ack(evidence: Evidence) -> tuple[Op | None, Send | None]:
@@ -416,30 +422,12 @@ def first_ack(evidence: Evidence) -> tuple[Op | None, Send | None]:
     return None, None
 
 
-def acker_of(evidence: Evidence, op: Op | None) -> AckEvent | None:
-    """The trace's line for that ack; for a record that only the trace knows, its first ack or the event."""
-    event = evidence.event
-    if op is None and event is not None and event.event == "ack":
-        return AckEvent(line=event, appended_by=None, index=None)
-    index = None if op is None else op.index
-    return next((one for one in evidence.ack_events if one.index == index), None)
-
-
 def by(ack_event: AckEvent) -> str:
     """The leader, its epoch and ISR, and which members had the record if not all did."""
     isr, having = {*ack_event.line.names("isr")}, {*(ack_event.appended_by or ())}
     text = tell(ACKER, ack_event.line, weak=weak(ack_event.line, ","))
     return text if not having or having >= isr else (
         f"{text}; only {' '.join(sorted(having & isr)) or 'others'} had it")
-
-
-def record(evidence: Evidence, send: Send | None) -> str:
-    """`3 at offset 3 of partition 0`."""
-    value = evidence.value if send is None else send.value
-    offset = evidence.offset if send is None or send.offset is None else send.offset
-    parts = [] if value is None else [str(value)]
-    parts += [] if offset is None else [f"offset {offset}" if value is None else f"at offset {offset}"]
-    return " ".join([*parts, f"of partition {evidence.partition}"])
 
 
 def struck(course: Course) -> str:
@@ -464,25 +452,22 @@ def short(op: Op) -> str:
 
 
 def truncated(evidence: Evidence) -> str:
-    """Each truncation of the record, and each start without it, in order; the reasons if they fit."""
+    """Each truncation of the record, and each start without it, in order; the reasons if they fit. What is
+    the same as in the clause before is not repeated."""
     event, lines = evidence.event, list(evidence.copy_losses)
     if event is not None and event.event == "truncate" and event.number not in [one.number for one in lines]:
         lines = sorted([*lines, event], key=lambda line: line.whole_number("time") or 0)
-    full = "; ".join(truncation_clauses(lines, "{why}"))
-    return full if len(full) <= WIDE - HEAD else fitting(truncation_clauses(lines, ""))
-
-
-def truncation_clauses(lines: Sequence[TraceLine], why: str) -> list[str]:
-    """A clause for each line; what is the same as in the clause before is not repeated."""
-    clauses: list[str] = []
-    previous = ""
-    for line in lines:
-        change = " from {from} to {to}" if line.event == "truncate" else " started with LEO {leo}"
-        change = tell(change + why, line)
-        shown = change if change != previous else ""
-        clauses.append(at_line("{when}{node}{shown}", line, not clauses, shown=shown))
-        previous = change
-    return clauses
+    for why in ("{why}", ""):
+        clauses, previous = list[str](), ""
+        for line in lines:
+            change = " from {from} to {to}" if line.event == "truncate" else " started with LEO {leo}"
+            change = tell(change + why, line)
+            clauses.append(at_line("{when}{node}{shown}", line, not clauses,
+                                   shown=change if change != previous else ""))
+            previous = change
+        if len("; ".join(clauses)) <= WIDE - HEAD:
+            break
+    return fitting(clauses)
 
 
 def elected(course: Course) -> str:

@@ -1,10 +1,11 @@
 """`floodmark campaign diff` keeps violations, stuck clusters and runs without a result apart."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from command_line import Answer, floodmark
+from command_line import floodmark
+from golden_text import as_written
 from nights import CRASH, HUNG, LOST, written
 from nights import night as state_of_night
 
@@ -21,57 +22,35 @@ def night(folder: Path, *outcomes: RunOutcome) -> Path:
     return written(folder, state, Ledger(), plan="")
 
 
-def compare_nights(tmp_path: Path, before: tuple[RunOutcome, ...], after: tuple[RunOutcome, ...]) -> Answer:
-    return floodmark("campaign", "diff", night(tmp_path / "a", *before), night(tmp_path / "b", *after))
-
-
-def tables(answer: Answer) -> Mapping[str, list[list[str]]]:
-    """Each table's rows, as lists of cells, by the title in its header."""
-    found = {}
-    for table in answer.out.strip().split("\n\n"):
-        header, _, *rows = table.splitlines()
-        title = header.split()[0] if header.startswith("runs") else header.split()[2]
-        found[title] = [[cell for cell in row.split("  ") if cell.strip()] for row in rows
-                        if not row.startswith("guarantees: acks=all")]
-    return found
-
-
 VALID: RunOutcome = ("valid", ())
+DIFFERENCES: Mapping[str, tuple[Sequence[RunOutcome], Sequence[RunOutcome]]] = {
+    "violations, stuck clusters and runs without a result; what failed in the harness is counted apart": (
+        (VALID, ("stuck", (HUNG,)), ("failed in the harness", ())),
+        (VALID, ("invalid", (LOST,)), ("stuck", (HUNG,)), ("not made", ()), ("unknown", ()))),
+    "a newly stuck cluster": ([VALID], [("stuck", (HUNG,))]),
+    "a violation of a system that did not run before: nobody knows whether it is new": (
+        [("not made", ())], [("invalid", (LOST,))]),
+    "nothing": ([VALID], [VALID]),
+}
 
 
-def test_violations_stuck_clusters_and_failures_of_the_harness_have_separate_tables(tmp_path: Path) -> None:
-    answer = compare_nights(tmp_path, (VALID, ("stuck", (HUNG,)), ("failed in the harness", ())),
-                      (VALID, ("invalid", (LOST,)), ("stuck", (HUNG,)), ("not made", ()), ("unknown", ())))
-    by_title = tables(answer)
-    assert answer.code == 1
-    assert [[cell.strip() for cell in row[1:]] for row in by_title["violation"]] == [
-        # runs that failed in the harness are not counted
-        ["kip-279", LOST.finding_and_step, "0 of 2", "1 of 4", "1", "new"]]
-    assert [row[-1].strip() for row in by_title["stuck"]] == ["as before"]
-    assert [[cell.strip() for cell in row] for row in by_title["runs"]] == [
-        ["the harness failed", "1 of 3", "1 of 5", "1", "as before"],
-        ["unknown", "0 of 3", "1 of 5", "1", "new"]]
+def test_what_two_nights_differ_in(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    now = ""
+    for number, (title, nights) in enumerate(DIFFERENCES.items()):
+        folders = [night(tmp_path / f"{number}{at}", *runs) for at, runs in zip("ab", nights, strict=True)]
+        answer = floodmark("campaign", "diff", *folders)
+        lines = "\n".join(line.rstrip() for line in answer.out.strip().splitlines())
+        now += f"== {title}: exit code {answer.code}\n{lines}\n"
+    as_written("differences.txt", now, request)
 
 
-def test_a_newly_stuck_cluster_fails_the_diff_until_it_is_marked_known(tmp_path: Path) -> None:
-    assert compare_nights(tmp_path, (VALID,), (("stuck", (HUNG,)),)).code == 1
+def test_a_newly_stuck_cluster_that_is_marked_known_fails_no_diff(tmp_path: Path) -> None:
+    folders = night(tmp_path / "a", VALID), night(tmp_path / "b", ("stuck", (HUNG,)))
     ledger = Ledger(nights={"b": Night(began="2026", version="1", commit=None, runs={})})
-    ledger = ledger.with_finding(HUNG, "b", 1)
-    ledger = ledger.changed(HUNG.id, known={"reason": "x", "since": "2026"})
+    ledger = ledger.with_finding(HUNG, "b", 1).changed(HUNG.id, known={"reason": "x", "since": "2026"})
     ledgers.save(tmp_path / "ledger.json", ledger)
-    again = floodmark("campaign", "diff", tmp_path / "a", tmp_path / "b")
-    assert (again.code, "new (known)" in again.out) == (0, True)
-
-
-def test_what_a_system_shows_that_did_not_run_before_is_not_called_new(tmp_path: Path) -> None:
-    """Nothing is known of whether it is, so the comparison does not fail."""
-    answer = compare_nights(tmp_path, (("not made", ()),), (("invalid", (LOST,)),))
-    assert ([row[-1].strip() for row in tables(answer)["violation"]], answer.code) == (["not run before"], 0)
-
-
-def test_two_nights_without_findings(tmp_path: Path) -> None:
-    answer = compare_nights(tmp_path, (VALID,), (VALID,))
-    assert (answer.code, answer.out) == (0, "neither has found anything\n")
+    answer = floodmark("campaign", "diff", *folders)
+    assert (answer.code, "new (known)" in answer.out) == (0, True)
 
 
 def test_a_ledger_that_is_named_and_not_there_is_usage(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ output is read."""
 import asyncio
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
+from golden_text import answered_as_written
 
 from floodmark.harness.cluster.containers import network as packets
 from floodmark.harness.cluster.containers.network import (
@@ -16,7 +16,6 @@ from floodmark.harness.cluster.containers.network import (
     NetworkFaults,
     Pair,
     Rules,
-    WantedRules,
 )
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
@@ -28,105 +27,35 @@ EMPTY = "*filter\n-F INPUT\n-F FORWARD\n-F OUTPUT\nCOMMIT\n"
 CHAINS = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n"
 
 
-def wanted(node: str, *, ways: frozenset[str] = HERE, cuts: Mapping[Pair, bool] | None = None,
-           qualities: Mapping[Pair, Mapping[str, float]] | None = None) -> WantedRules:
-    return packets.wanted_rules(node, NetworkFaults(cuts=cuts or {}, qualities=qualities or {}),
-                                ADDRESSES.__getitem__,
-                          ways=ways, first_queue=100)
-
-
-def rules(node: str, **force: Any) -> list[str]:
-    """The lines that were added."""
-    lines = wanted(node, **force).rules.splitlines()
-    assert [line for line in lines if line[:2] != "-A"] == EMPTY.splitlines()
+def rules_of(line: str) -> str:
+    """The rules, the shaping and the queues of a node. NODE, then `n1>n2` (a silent cut), `n1>n2!` (by reset)
+    or `n1>n2:delay_ms=100,loss=0.1`; `+netem` and `-queue` say what else the kernel can or cannot do."""
+    node, *words = line.split()
+    cuts, qualities, ways = dict[Pair, bool](), dict[Pair, dict[str, float]](), set(HERE)
+    for word in words:
+        if word[0] in "+-":
+            ways = ways | {word[1:]} if word[0] == "+" else ways - {word[1:]}
+            continue
+        pair, _, quality = word.partition(":")
+        sender, receiver = pair.rstrip("!").split(">")
+        if quality:
+            qualities[sender, receiver] = {
+                name: float(value) for name, value in (one.split("=") for one in quality.split(","))}
+        else:
+            cuts[sender, receiver] = pair.endswith("!")
+    found = packets.wanted_rules(node, NetworkFaults(cuts=cuts, qualities=qualities), ADDRESSES.__getitem__,
+                                 ways=frozenset(ways), first_queue=100)
+    if found == packets.QUIET:
+        return "= nothing"
+    lines = found.rules.splitlines()
+    assert [one for one in lines if one[:2] != "-A"] == EMPTY.splitlines()
     assert lines[-1] == "COMMIT"
-    return lines[4:-1]
+    return "\n".join(f"= {one}" for one in (
+        *lines[4:-1], *found.shaping.splitlines(), *(f"queue {one}" for one in found.queues)))
 
 
-# -- the wanted rules ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("node", "cuts", "lines"), [
-    ("n1", {}, []),
-    ("n2", {("n1", "n2"): False}, ["-A INPUT -s 10.9.0.11 -j DROP"]),
-    ("n1", {("n1", "n2"): False}, []),  # the sender's namespace is not touched
-    # never the control socket, which the same address uses
-    ("n2", {(CLIENTS, "n2"): False}, ["-A INPUT -s 10.9.0.1 -p tcp --dport 9092 -j DROP"]),
-    ("n2", {("n2", CLIENTS): False}, ["-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j DROP"]),
-    # both directions, at both ends; the answer itself may leave, and enter through lo
-    *((node, {("n1", "n2"): True, ("n2", "n1"): False}, [
-        f"-A INPUT -s {other} ! -i lo -p tcp -j REJECT --reject-with tcp-reset",
-        f"-A INPUT -s {other} ! -i lo -j DROP",
-        f"-A OUTPUT -d {other} -p tcp --tcp-flags RST RST -j ACCEPT",
-        f"-A OUTPUT -d {other} -p tcp -j REJECT --reject-with tcp-reset",
-    ]) for node, other in (("n1", "10.9.0.12"), ("n2", "10.9.0.11"))),
-    *(("n2", {pair: True}, [
-        "-A INPUT -s 10.9.0.1 ! -i lo -p tcp --dport 9092 -j REJECT --reject-with tcp-reset",
-        "-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 --tcp-flags RST RST -j ACCEPT",
-        "-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j REJECT --reject-with tcp-reset",
-    ]) for pair in ((CLIENTS, "n2"), ("n2", CLIENTS))),
-])
-def test_cuts(node: str, cuts: Mapping[Pair, bool], lines: list[str]) -> None:
-    """Silent ones are rules of the receiver alone, in one direction."""
-    assert rules(node, cuts=cuts) == lines
-    assert lines or wanted(node, cuts=cuts) == packets.QUIET
-
-
-def test_slowness_without_netem_uses_queues_at_the_receiver() -> None:
-    """One for each sender; loss alone needs none. A released packet passes no queue again, but cuts, which
-    come first; one to clients is sent again, for queued in its own namespace TCP would hardly send."""
-    node = wanted("n2", cuts={("n3", "n2"): False}, qualities={
-        ("n1", "n2"): {"delay_ms": 100, "jitter_ms": 20, "loss": 0.1},
-        (CONTROLLER, "n2"): {"loss": 0.25},
-        ("n2", CLIENTS): {"delay_ms": 50},
-        (CLIENTS, "n2"): {"rate_kbit": 256},
-        ("n2", "n1"): {"delay_ms": 7},
-    })
-
-    assert node.rules.splitlines()[4:-1] == [
-        "-A INPUT -s 10.9.0.13 -j DROP",
-        "-A INPUT -m mark --mark 0xf10d -j ACCEPT",
-        "-A OUTPUT -m mark --mark 0xf10d -j ACCEPT",
-        "-A INPUT -s 10.9.0.1 -p tcp --dport 9092 -j NFQUEUE --queue-num 100 --queue-bypass",
-        "-A INPUT -s 10.9.0.14 -m statistic --mode random --probability 0.25 -j DROP",
-        "-A INPUT -s 10.9.0.11 -m statistic --mode random --probability 0.1 -j DROP",
-        "-A INPUT -s 10.9.0.11 -j NFQUEUE --queue-num 101 --queue-bypass",
-        "-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j NFQUEUE --queue-num 102 --queue-bypass",
-    ]
-    assert node.queues == ("100,rate_kbit=256", "101,delay_ms=100,jitter_ms=20", "102,delay_ms=50,resend=1")
-    assert node.shaping == ""
-
-
-def test_netem_shapes_at_the_sender() -> None:
-    """A class for each receiver. No netem for clients, either way: a cut could not stop its packets."""
-    qualities: dict[Pair, dict[str, float]] = {
-        ("n2", "n1"): {"delay_ms": 100, "jitter_ms": 20, "loss": 0.1},
-        ("n2", "n3"): {"rate_kbit": 256},
-        ("n2", CLIENTS): {"rate_kbit": 512},
-        (CLIENTS, "n2"): {"delay_ms": 5},
-    }
-    node = wanted("n2", ways=HERE | {NETEM}, qualities=qualities)
-
-    assert node.shaping.splitlines() == [
-        "qdisc add dev eth0 root handle 1: htb default 0 direct_qlen 1000",
-        "class add dev eth0 parent 1: classid 1:1 htb rate 10gbit quantum 60000",
-        "qdisc add dev eth0 parent 1:1 netem limit 10000 delay 100ms 20ms",
-        "filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.9.0.11/32 flowid 1:1",
-        "class add dev eth0 parent 1: classid 1:2 htb rate 10gbit quantum 60000",
-        "qdisc add dev eth0 parent 1:2 netem limit 10000 rate 256kbit",
-        "filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.9.0.13/32 flowid 1:2",
-    ]
-    assert node.queues == ("100,delay_ms=5", "101,rate_kbit=512,resend=1")
-    assert wanted("n1", ways=HERE | {NETEM}, qualities=qualities).rules.splitlines()[4:-1] == [
-        "-A INPUT -s 10.9.0.12 -m statistic --mode random --probability 0.1 -j DROP"]
-
-
-def test_without_the_statistic_match_loss_is_done_like_slowness() -> None:
-    """By the queue or by netem."""
-    lossy = {("n1", "n2"): {"loss": 0.5}}
-
-    assert wanted("n2", ways=frozenset({QUEUE}), qualities=lossy).queues == ("100,loss=0.5",)
-    assert "netem limit 10000 loss 50%" in wanted("n1", ways=frozenset({NETEM}), qualities=lossy).shaping
+def test_the_rules_of_a_nodes_network(request: pytest.FixtureRequest) -> None:
+    answered_as_written("network_rules.txt", rules_of, request)
 
 
 # -- what is refused -------------------------------------------------------------------------------------

@@ -34,5 +34,14 @@ def test_case(case: Case, judged: Judged) -> None:
         assert spoken(twin.judge(folder)) == spoken(as_dict(verdict))
 
 
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.file == "nothing"], ids=lambda case: case.name)
+def test_no_law_needs_the_rows_of_another_run(case: Case, tmp_path: Path) -> None:
+    """Runs without rows of some kind, each alone in its unit."""
+    (verdict,) = here.judge([case.write(tmp_path / "run")])
+
+    assert (corpus.said(verdict), verdict.failure) == (case.expected, None)
+
+
 def test_no_two_cases_have_one_name() -> None:
     assert len({case.ident for case in CASES}) == len(CASES)

@@ -88,10 +88,6 @@ class Names:
         for (partition, text), number in self.odd.items():
             yield {"value": number, "partition": partition, "was": text}
 
-    @property
-    def lives(self) -> int:
-        return sum(self._lives.values())
-
     def _number_for(self, key: object) -> int:
         wanted = _as_number(key) if isinstance(key, str) else key
         if type(wanted) is int and 0 <= wanted < 1 << 31 and wanted not in self.partitions:

@@ -24,11 +24,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Any, NamedTuple, Self, TypeGuard
+from typing import Any, BinaryIO, NamedTuple, TypeGuard
 
 import orjson
 
-from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.importers.edn import Keyword, text_of
 from floodmark.harness.importers.jepsen_file import JepsenFile, JepsenOp, name_of, shown
 from floodmark.harness.importers.jepsen_names import LIFE, Names
@@ -48,7 +47,6 @@ SEQUENCE = (tuple, list)
 _SIZES = {"send": (3, 3), "poll": (1, 2)}
 _INT64 = 1 << 63
 _FAR = 1 << 53  # more than any history's ops
-LINES_PER_WRITE = 4096
 
 Sends = list[dict[str, int]]
 Reads = list[dict[str, int]]
@@ -122,41 +120,22 @@ class ConvertedOp(NamedTuple):
     apart: list[Reads]  # reads for polls of their own, in order
 
 
+@dataclass(slots=True, kw_only=True)
 class HistoryLines:
     """Writes history.jsonl in format 1: indexes without gaps, times that never fall."""
 
-    def __init__(self, path: Path) -> None:
-        self.count = 0
-        self.clamped = 0  # lines whose time was earlier than that of the line before
-        self._time = 0
-        self._buffered: list[bytes] = []  # lines to be written together
-        try:
-            self._file = path.open("xb")
-        except OSError as error:
-            raise FloodmarkError(f"cannot create the history {path}: {error.strerror}") from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._flush()
-        finally:
-            self._file.close()
+    file: BinaryIO
+    count: int = 0
+    clamped: int = 0  # lines whose time was earlier than that of the line before
+    _time: int = 0
 
     def write(self, time: int | None, process: int, kind: str, f: str, rest: Mapping[str, Any]) -> None:
         """Writes a line."""
         self.clamped += time is not None and time < self._time
         self._time = max(self._time, time or 0)
-        self._buffered.append(json_line({"index": self.count, "time": self._time, "process": process,
-                                         "type": kind, "f": f, **rest}))
+        self.file.write(json_line({"index": self.count, "time": self._time, "process": process, "type": kind,
+                                   "f": f, **rest}))
         self.count += 1
-        if len(self._buffered) == LINES_PER_WRITE:
-            self._flush()
-
-    def _flush(self) -> None:
-        self._file.write(b"".join(self._buffered))
-        self._buffered.clear()
 
 
 @dataclass(slots=True, kw_only=True)

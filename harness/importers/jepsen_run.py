@@ -35,8 +35,9 @@ def convert_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Con
     they stand for."""
     same: Mapping[int | str, object] = {}
     while True:
-        with HistoryLines(run.history_path) as lines:
-            converter = Converter(source=source, lines=lines, names=Names(json=source.is_json, same=same),
+        with run.history_path.open("xb") as file:
+            converter = Converter(source=source, lines=HistoryLines(file=file),
+                                  names=Names(json=source.is_json, same=same),
                                   nemesis=Nemesis(json=source.is_json, spares=spares))
             for op in source.ops():
                 converter.convert(op)

@@ -9,7 +9,7 @@ Rules
    cluster lacks the ability. What is impossible in a node's present state (a kill of a dead node) is refused
    before anything is done to other nodes.
 5. One nemesis at a time strikes beside the requests, from `nemesis` to `end_nemesis`; `struck` lists its
-   strikes so far. A fault that could not be applied, and a moment that did not come, end it: nothing strikes
+   strikes so far. Each has a history of its own. A fault that could not be applied, and a moment that did not come, end it: nothing strikes
    after that.
 6. The server's address is in cluster.json, in the folder's subfolder "work", and in a pointer to the latest
    cluster; both are removed when it closes.
@@ -74,6 +74,7 @@ from floodmark.nemesis.schedule_runner import ScheduleRunner
 from floodmark.nemesis.strikes import Strikes, unavailable
 
 HISTORY = "nemesis.jsonl"  # in the cluster's folder "work": the strikes of a nemesis, as in a run's history
+LATER = "nemesis-{}.jsonl"  # those of the second, the third, ...
 IMPOSSIBLE: Mapping[tuple[str, str], str] = {  # of a fault, in a node's present state
     ("start", "up"): "is running already",
     ("start", "paused"): "is paused: resume it",
@@ -118,27 +119,24 @@ class ServedNemesis:
     """Carries out a nemesis on a cluster that is up, by the runner of schedules of every run. Implements
     protocols.Nemesis. act: carries out a fault, so that the server's state shows it."""
 
-    def __init__(self, cluster: Cluster, folder: Path, act: Callable[[Entry], Awaitable[str]]) -> None:
+    def __init__(self, cluster: Cluster, schedule: Schedule, history: Path,
+                 act: Callable[[Entry], Awaitable[str]]) -> None:
+        """Begins it; UsageError if the cluster cannot carry out the schedule."""
         self.struck: list[str] = []  # a line for each strike so far
         self.failure: str | None = None
         self.answers = Strikes(cluster).answers
         self._cluster, self._act = cluster, act
-        self._recorder = Recorder(folder / "work" / HISTORY)
         self._runner = ScheduleRunner((self,), (), cluster, besides=cluster.nodes)
-        self._work: asyncio.Task[None] | None = None
-
-    def begin(self, schedule: Schedule) -> None:
-        """UsageError if the cluster cannot carry out the schedule."""
         self._runner.refuse(schedule)
-        self._recorder.begin()
-        self._work = asyncio.create_task(self._carry_out(schedule))
+        self._recorder = Recorder(history)
+        self.work: asyncio.Task[None] | None = asyncio.create_task(self._carry_out(schedule))
 
     async def end(self) -> None:
         """Ends it. A strike under way goes on, and the server answers no other request before it has ended.
         Safe to call twice."""
-        if self._work is not None:
-            await end_all([self._work])
-            self._work = None
+        if self.work is not None:
+            await end_all([self.work])
+            self.work = None
             self._recorder.close()
 
     async def _carry_out(self, schedule: Schedule) -> None:
@@ -190,7 +188,7 @@ class ClusterServer:
     cluster: Cluster
     folder: Path
     say: Callable[[str], None]
-    _nemesis: ServedNemesis | None = None
+    _nemeses: list[ServedNemesis] = field(default_factory=list)  # the latest may still strike
     _faults: ActiveFaults = field(default_factory=ActiveFaults)  # in force; of a cut what was said of it
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -234,12 +232,15 @@ class ClusterServer:
 
     async def _with_nemesis(self, request: Request) -> Mapping[str, Any]:
         if request.do == "nemesis":
+            if self._nemeses and self._nemeses[-1].work is not None:
+                raise UsageError("a nemesis has begun and has not ended: end it first")
             schedule = json_form.read(request.schedule, source="the nemesis", nodes=self.cluster.nodes)
-            self._nemesis = ServedNemesis(self.cluster, self.folder, self._strike_alone)
-            self._nemesis.begin(schedule)
-        nemesis = self._nemesis
-        if nemesis is None:
+            history = LATER.format(len(self._nemeses) + 1) if self._nemeses else HISTORY
+            self._nemeses.append(ServedNemesis(self.cluster, schedule, self.folder / "work" / history,
+                                               self._strike_alone))
+        if not self._nemeses:
             raise UsageError("no nemesis has begun")
+        nemesis = self._nemeses[-1]
         if request.do == "end_nemesis":
             await nemesis.end()
         return {"struck": nemesis.struck, "failure": nemesis.failure}

@@ -255,6 +255,25 @@ def test_a_cluster_suffers_every_field_of_an_entry_as_in_a_run(
     assert [json.loads(line)["f"] for line in lines] == [entry.f for entry in acts]
 
 
+def test_nemeses_strike_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a history of its own; one that has not ended is not replaced."""
+    server = served(monkeypatch, tmp_path, Strikes())
+    for f in ("kill", "start"):
+        assert carried_out(server, [{"f": f, "nodes": ["n1"]}], 1)["failure"] is None
+    histories = sorted((tmp_path / "work").glob("nemesis*.jsonl"))
+    assert [json.loads(file.read_text())["f"] for file in histories] == ["start", "kill"]
+
+    async def second_while_the_first_goes_on() -> None:
+        waits = cluster_server.Request(id=1, do="nemesis", schedule=[{"f": "wait", "moment": {
+            "at": "after", "after_ns": 10**12}}])
+        await server.carry_out(waits)
+        with pytest.raises(UsageError, match="has not ended"):
+            await server.carry_out(waits)
+        await server.carry_out(cluster_server.Request(id=2, do="end_nemesis"))
+
+    asyncio.run(second_while_the_first_goes_on())
+
+
 @pytest.mark.parametrize("error", [None, FloodmarkError("n1 does not obey"), KeyError("f")])
 def test_a_nemesis_stops_at_what_it_cannot_do(
     tmp_path: Path, error: Exception | None, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,6 @@
 """Measures the cluster, the recorder and the judge, and prints the figures. `make bench`, on an idle machine.
 
-    make bench ARGS='--only cluster,trace,recorder,judge,stats,containers --seconds 8'
+    make bench ARGS='--only cluster,trace,recorder,judge,stats,source,containers,kafka --seconds 8'
 
 Every figure is a median over --repeat runs, with its range. Nothing here passes or fails.
 """
@@ -17,7 +17,9 @@ from pathlib import Path
 import engine
 import judge_figures
 import judge_scale
+import kafka_figures
 import orjson
+import source_figures
 import stats_figures
 
 from floodmark.harness import history, trace
@@ -27,7 +29,7 @@ from floodmark.harness.op import Intent, Outcome, Send, Type
 from floodmark.harness.pipeline import record
 from floodmark.harness.spec import RunSpec
 
-PARTS = ("cluster", "trace", "recorder", "judge", "stats", "containers")
+PARTS = ("cluster", "trace", "recorder", "judge", "stats", "source", "containers", "kafka")
 
 
 def main() -> None:
@@ -44,6 +46,7 @@ def main() -> None:
     parser.add_argument("--scale-ops", default="3000000,10000000")
     parser.add_argument("--memory-ops", type=int, default=10_000_000)
     parser.add_argument("--memory-mb", type=int, help="of a worker's Python process")
+    parser.add_argument("--kafka", default="2.8.2,3.9.2,4.3.1", metavar="VERSIONS")
     parser.add_argument("--folders", type=Path, help="where the judge's folders are kept, or found")
     options = parser.parse_args()
     parts = [part for part in PARTS if part in options.only.split(",")]
@@ -70,10 +73,17 @@ def main() -> None:
                 judge_scale.bench_memory(folders, options.memory_ops, options.memory_mb)
         if "stats" in parts:
             stats_figures.bench_stats(folders, options.stats_folders)
+        if "source" in parts:
+            source_figures.bench_source(folders, sizes_of(options.ops))
         if "containers" in parts:
             engine.bench_containers(
                 scratch, options.repeat, say,
                 lambda folder, cluster: acked(folder, "direct", 20, options.seconds, cluster=cluster)[0])
+        if "kafka" in parts:
+            kafka_figures.bench_kafka(
+                scratch, options.kafka.split(","), options.repeat, say,
+                lambda folder, processes, kafka: acked(
+                    folder, "direct", processes, options.seconds, kafka=kafka)[0])
 
 
 def sizes_of(words: str) -> list[int]:
@@ -103,13 +113,13 @@ def bench_cluster(scratch: Path, seconds: float, repeat: int) -> None:
 
 def acked(
     folder: Path, links: str, concurrency: int, seconds: float, *, trace: bool = True,
-    cluster: str = "local",
+    cluster: str = "local", kafka: str | None = None,
 ) -> tuple[float, list[float]]:
     """Acked send ops a second in the main phase, and each one's milliseconds."""
     shutil.rmtree(folder, ignore_errors=True)
     options = RunSpec(
-        cluster=cluster, links=links, concurrency=concurrency, duration=seconds, seed=1, out=folder,
-        trace=trace)
+        cluster=cluster, kafka=kafka, links=links, concurrency=concurrency, duration=seconds, seed=1,
+        out=folder, trace=trace)
     result = record(planned(options))
     begun: dict[int, int] = {}
     done: list[tuple[int, int]] = []

@@ -12,6 +12,7 @@ from typing import Any
 import client_calls
 import pytest
 from client_calls import NO_GROUPS, NO_TRANSACTIONS, Row
+from clients_aiokafka import Aiokafka
 from clients_confluent import Confluent, is_refused
 from clients_kafka_python import KafkaPython
 from cluster_up import Up, cluster_up
@@ -32,7 +33,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield running
 
 
-@pytest.mark.parametrize("client", [Confluent, KafkaPython])
+@pytest.mark.parametrize("client", [Confluent, KafkaPython, Aiokafka])
 def test_each_call_has_its_answer_at_once(up: Up, client: Any) -> None:
     rows = client_calls.rows_of(client, up.bootstrap)
 

@@ -202,12 +202,13 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def main() -> int:
+    from clients_aiokafka import Aiokafka
     from clients_confluent import Confluent
     from clients_kafka_python import KafkaPython
     from cluster_up import cluster_up
 
     with tempfile.TemporaryDirectory() as folder, cluster_up(Path(folder)) as up:
-        rows = [row for kind in (Confluent, KafkaPython) for row in rows_of(kind, up.bootstrap)]
+        rows = [row for kind in (Confluent, KafkaPython, Aiokafka) for row in rows_of(kind, up.bootstrap)]
         rows += [] if missing() else java_rows(up.bootstrap)
     head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     tail = rest.partition(END)[2]

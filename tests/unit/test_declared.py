@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = ("harness", "nemesis", "checkers", "workloads", "docker/broker")
 EXTRAS = {extra: ROOT / "harness" / "cluster" / extra for extra in ("containers", "kafka")}  # and folders
 TOOLS = {"import-linter", "mypy", "pytest-xdist", "ruff", "setuptools", "types-docker"}  # run, not imported
-UNSEEN = {"playwright", "python-snappy", "zstandard"}  # imported if installed; imported by kafka-python
+UNSEEN = {"playwright", "python-snappy", "zstandard"}  # imported if installed; imported by aiokafka
 
 
 def imported(files: Iterator[Path]) -> dict[str, set[Path]]:

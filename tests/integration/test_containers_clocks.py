@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cluster_stage import Stage, stage_of_one
 from confluent_kafka import Producer
-from container_stage import Stage, stage_of_one
 
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.containers.engine_resources import EngineResources

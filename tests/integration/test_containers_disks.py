@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cluster_stage import WAIT_S, Stage, stage_of_one
 from confluent_kafka import Producer
-from container_stage import WAIT_S, Stage, stage_of_one
 
 from floodmark.harness.cluster.containers import disks
 from floodmark.harness.cluster.containers.disks import Volumes

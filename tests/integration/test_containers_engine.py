@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from container_stage import WAIT_S, Stage, left, running
+from cluster_stage import WAIT_S, Stage, left, running
 from docker.types import Mount
 from run_processes import wait_until
 

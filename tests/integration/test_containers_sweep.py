@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from cluster_stories import NODES
-from container_stage import Stage, argv_of_harness, left, running
+from cluster_stage import NODES, Stage, argv_of_harness, left, running
 from run_processes import wait_until
 
 from floodmark.harness.cluster.containers.disks import Volumes

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_stories import NODES, SPECS
+from cluster_stage import NODES, SPECS, Stage, begun, connect
 from command_line import floodmark
-from container_stage import Stage, begun, connect
 from real_kafka import skip_without, software_of
 
 from floodmark.harness.cluster.containers import images

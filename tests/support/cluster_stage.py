@@ -1,4 +1,6 @@
-"""A cluster in containers for the tests that need one, with its parts and the engine's view of it."""
+"""A cluster of real brokers, as processes or in containers, for the tests that play on one; and the engine's
+view of it.
+"""
 
 import asyncio
 import sys
@@ -8,9 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
-
-import cluster_stories
-from cluster_stories import SPECS, WAIT_S
 
 from floodmark.harness import catalog
 from floodmark.harness.client.client import Client
@@ -23,6 +22,12 @@ from floodmark.harness.op import Send, Type
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import View
 
+WAIT_S = 120.0
+NODES = ("n1", "n2", "n3")
+SPECS = (
+    PartitionSpec(key=0, topic="log", partition=0, replicas=("n1", "n2", "n3")),
+    PartitionSpec(key=1, topic="log", partition=1, replicas=("n2", "n3", "n1")),
+)
 LONG = {"broker.session.timeout.ms": "60000"}  # sessions end only on request
 # A harness that a test kills: it prints its run's number, and waits.
 HARNESS = """
@@ -55,10 +60,11 @@ T = TypeVar("T")
 class Stage:
     """Plays stories on one cluster, one after the other in one event loop."""
 
-    def __init__(self, folder: Path, nodes: int = 3, *, kafka: str | None = None, **config: str) -> None:
+    def __init__(self, folder: Path, nodes: int = 3, *, place: str = "containers", kafka: str | None = None,
+                 **config: str) -> None:
         self.folder = folder
-        made = catalog.cluster("containers", folder, nodes, rules="kip-320", bugs=(), config=config,
-                               links="direct", kafka=kafka)
+        made = catalog.cluster(place, folder, nodes, rules="kip-320", bugs=(), config=config, kafka=kafka,
+                               links="proxied" if place == "local" else "direct")
         assert isinstance(made, BrokerCluster)
         self.cluster = made
         self._runner = asyncio.Runner()
@@ -69,14 +75,6 @@ class Stage:
             return await asyncio.wait_for(story, timeout_s)
 
         return self._runner.run(bounded())
-
-    def begin_again(self, story: Callable[[BrokerCluster], Awaitable[object]]) -> None:
-        """Brings the cluster back to its first state, and plays a story of cluster_stories."""
-        async def both() -> None:
-            await self.as_in_the_beginning()
-            await story(self.cluster)
-
-        self.play(both())
 
     def close(self) -> None:
         try:
@@ -97,25 +95,46 @@ class Stage:
         await self.cluster.start()
         await self.cluster.create(specs)
 
+    # -- looks ---------------------------------------------------------------------------------------------
+
     async def seen(self, condition: Callable[[View], bool], what: str) -> View:
-        return await cluster_stories.seen(self.cluster, condition, what)
+        """The first view for which the condition holds."""
+        deadline = time.monotonic() + WAIT_S
+        while not condition(look := await self.cluster.observe()):
+            assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}; {look}"
+            await asyncio.sleep(0.02)
+        return look
 
     async def all_in_sync(self) -> View:
-        return await cluster_stories.all_in_sync(self.cluster)
+        """Waits until every ISR is full, with the incarnations that run now."""
+        return await self.seen(
+            lambda look: bool(look.partitions) and look.unfenced == set(self.cluster.nodes) and all(
+                isr(look, spec.key) == set(spec.replicas) for spec in self.cluster.partitions),
+            "every ISR to be full")
 
     async def as_in_the_beginning(self) -> View:
-        return await cluster_stories.as_in_the_beginning(self.cluster)
+        """Mends everything and waits until every ISR is full and the preferred leaders lead."""
+        assert await self.cluster.mend() == []
+        await self.all_in_sync()
+        await self.cluster.runs.elect([])
+        preferred = {spec.key: spec.replicas[0] for spec in self.cluster.partitions}
+        await self.seen(lambda look: {key: look.partitions[key].leader for key in preferred} == preferred,
+                        "the preferred leaders to lead")
+        return await self.all_in_sync()
 
-    async def write(self, count: int, key: int = 0) -> list[int]:
-        """Writes so many records by the client of record, one in a request; returns their values, all
+    # -- records -------------------------------------------------------------------------------------------
+
+    async def write(self, count: int, key: int = 0, *, batch: int = 1) -> list[int]:
+        """Writes so many records by the client of record, `batch` in a request; returns their values, all
         acked."""
         client = self._client()
         values = [next(self._values) for _ in range(count)]
         try:
-            for value in values:
+            for first in range(0, count, batch):
+                sends = tuple(Send(partition=key, value=value) for value in values[first:first + batch])
                 deadline = time.monotonic() + WAIT_S
-                while (await client.send((Send(partition=key, value=value),))).type is not Type.OK:
-                    assert time.monotonic() < deadline, f"waited {WAIT_S} s for an ack of {value}"
+                while (await client.send(sends)).type is not Type.OK:
+                    assert time.monotonic() < deadline, f"waited {WAIT_S} s for an ack of {sends}"
         finally:
             await client.close()
         return values
@@ -141,6 +160,10 @@ class Stage:
     def _client(self) -> Client:
         keys = {spec.key: (spec.topic, spec.partition) for spec in self.cluster.partitions}
         return Client(ClientSettings(run_id="0" * 16, keys=keys), self.cluster.addresses, Random(1))
+
+
+def isr(look: View, key: int = 0) -> set[str]:
+    return set(look.partitions[key].isr)
 
 
 @contextmanager

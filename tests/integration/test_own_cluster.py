@@ -1,7 +1,7 @@
 """`run --bootstrap` on a real cluster of somebody else's, with faults and logs by its owner's commands.
 
 The cluster is a `cluster up` in a process of its own, known only by its address. What is refused, and what
-goes wrong: test_foreign_refusals.py.
+goes wrong: test_foreign.py.
 """
 
 import json

@@ -172,6 +172,7 @@ def test_kills_under_load_lose_no_line_that_anybody_has_seen_the_effect_of(tmp_p
     follower.close()
 
     assert (result.ended, result.about["settled"], result.about["missed"]) == ("done", True, [])
+    ops_of_valid(folder)
     assert trace_laws.breaches(folder) == []
     lines = rows(folder / "trace.jsonl")
     starts = [line["node"] for line in lines if line["event"] == "start" and "partition" not in line]

@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -10,8 +10,13 @@ from random import Random
 from typing import Any
 
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
-from kafka.protocol.metadata import MetadataResponse
-from kafka.protocol.producer import InitProducerIdResponse, ProduceRequest, ProduceResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
 
 from floodmark.harness.client import batch
 from floodmark.harness.client.client import Client
@@ -20,6 +25,10 @@ from floodmark.harness.client.settings import ClientSettings
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 2, 3, 18, 22
 SERVED = {PRODUCE: (0, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (0, 9), API_VERSIONS: (0, 3),
           INIT_PRODUCER_ID: (0, 4)}
+REQUESTS: dict[int, Any] = {PRODUCE: ProduceRequest, FETCH: FetchRequest, LIST_OFFSETS: ListOffsetsRequest,
+                            METADATA: MetadataRequest, INIT_PRODUCER_ID: InitProducerIdRequest}
+# From here on headers carry tags.
+FLEXIBLE = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9, INIT_PRODUCER_ID: 2}
 TOPIC = "log"
 RUN = "0123456789abcdef"
 
@@ -128,14 +137,8 @@ class CannedBroker:
 
     def _answer(self, api: int, version: int, frame: bytes) -> Any:
         if api == API_VERSIONS:
-            rows = b"".join(struct.pack(">hhh", key, *span) for key, span in self.served.items())
-            return struct.pack(">hi", 0, len(self.served)) + rows if self.greets else Act.DROP
-        flexible = version >= {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9,
-                               INIT_PRODUCER_ID: 2}[api]
-        request = None
-        if api in (PRODUCE, FETCH, LIST_OFFSETS):
-            kind = {PRODUCE: ProduceRequest, FETCH: FetchRequest, LIST_OFFSETS: ListOffsetsRequest}[api]
-            request = kind.decode(frame, version=version, header=True)
+            return api_versions(self.served) if self.greets else Act.DROP
+        request = REQUESTS[api].decode(frame, version=version, header=True)
         self.asked.append((api, version, request))
         if api == PRODUCE and request.acks == 0:
             return None
@@ -146,7 +149,7 @@ class CannedBroker:
         encoders = {FETCH: _fetched, LIST_OFFSETS: _ended, METADATA: self._metadata,
                     INIT_PRODUCER_ID: _identified}
         made = _produced(answer, request) if api == PRODUCE else encoders[api](answer)
-        return (b"\x00" if flexible else b"") + bytes(made.encode(version=version))
+        return encoded(made, api, version)
 
     def _metadata(self, led: Led) -> Any:
         broker = MetadataResponse.MetadataResponseBroker
@@ -159,6 +162,17 @@ class CannedBroker:
         return MetadataResponse(
             throttle_time_ms=0, brokers=brokers, cluster_id=None, controller_id=1,
             topics=[topic(error_code=0, name=TOPIC, is_internal=False, partitions=partitions)])
+
+
+def api_versions(served: Mapping[int, tuple[int, int]]) -> bytes:
+    rows = b"".join(struct.pack(">hhh", key, *span) for key, span in served.items())
+    return struct.pack(">hi", 0, len(served)) + rows
+
+
+def encoded(answer: Any, api: int, version: int) -> bytes:
+    """An answer of kafka-python's, behind the tags of a flexible header."""
+    tags = b"\0" if version >= FLEXIBLE.get(api, version + 1) else b""
+    return tags + bytes(answer.encode(version=version))
 
 
 def _produced(answer: Produced, request: Any) -> Any:

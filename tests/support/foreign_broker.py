@@ -19,7 +19,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from canned_broker import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from canned_broker import (
+    API_VERSIONS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    REQUESTS,
+    api_versions,
+    encoded,
+)
 from kafka.protocol.admin import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -30,19 +39,16 @@ from kafka.protocol.admin import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
-from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse
+from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.producer import ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 CREATE, DELETE, CONFIGS, ELECT = 19, 20, 32, 43
 _SERVED = {PRODUCE: (3, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (1, 9), API_VERSIONS: (0, 0),
            CREATE: (2, 4), DELETE: (1, 3), CONFIGS: (1, 3), ELECT: (1, 1)}
-_FLEXIBLE = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9}  # from here on headers carry tags
-_REQUESTS: dict[int, Any] = {
-    PRODUCE: ProduceRequest, FETCH: FetchRequest, LIST_OFFSETS: ListOffsetsRequest, METADATA: MetadataRequest,
-    CREATE: CreateTopicsRequest, DELETE: DeleteTopicsRequest, CONFIGS: DescribeConfigsRequest,
-    ELECT: ElectLeadersRequest}
+_REQUESTS = {**REQUESTS, CREATE: CreateTopicsRequest, DELETE: DeleteTopicsRequest,
+             CONFIGS: DescribeConfigsRequest, ELECT: ElectLeadersRequest}
 _OUT_OF_RANGE, _UNKNOWN_TOPIC, _NO_LEADER, _NOT_LEADER, _FEW_REPLICAS, _FENCED_EPOCH = 1, 3, 5, 6, 19, 74
 _NOT_PREFERRED = 80
 _EARLIEST, _ANY_REPLICA = -2, -2
@@ -192,9 +198,7 @@ class ForeignCluster:
         api, version = struct.unpack_from(">hh", frame)
         if api == API_VERSIONS:
             served = _SERVED | ({FETCH: (4, 10)} if Quirk.OLD_FETCH in self.quirks else {})
-            served = {api: span for api, span in served.items() if api not in self.unserved}
-            return struct.pack(">hi", 0, len(served)) + b"".join(
-                struct.pack(">hhh", key, *span) for key, span in served.items())
+            return api_versions({api: span for api, span in served.items() if api not in self.unserved})
         request = _REQUESTS[api].decode(frame, version=version, header=True)
         if api == FETCH:
             made = await self._fetch(node, request)
@@ -205,8 +209,7 @@ class ForeignCluster:
             made = answers[api](node, request)
         if api == PRODUCE and request.acks == 0:
             return None
-        tags = b"\0" if version >= _FLEXIBLE.get(api, version + 1) else b""
-        return tags + bytes(made.encode(version=version))
+        return encoded(made, api, version)
 
     def _log(self, topic: str, partition: int) -> _Log | None:
         logs = [] if self._unready or self._forgot else self.topics.get(topic, [])

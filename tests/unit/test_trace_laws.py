@@ -57,10 +57,6 @@ def late(lines: Lines) -> None:
         line["time"] += 1_000_000
 
 
-def without_seq(lines: Lines) -> None:
-    lines.remove(first(lines, "fetch"))
-
-
 DAMAGES: dict[str, Callable[[Lines], None]] = {
     "append lost": dropped("append"),
     "truncation lost": dropped("truncate"),
@@ -68,12 +64,9 @@ DAMAGES: dict[str, Callable[[Lines], None]] = {
     "ack lost": dropped("ack"),
     "isr lost": lambda lines: lines.remove(next(
         line for line in lines if line["event"] == "isr" and line["node"] == "controller")),
-    "seq gap": without_seq,
     "wrong epochs": changed("append", epochs=[[7, 0]]),
     "wrong leo": changed("append", leo=9),
     "hw recorded early": changed("append", hw=1),
-    "no acks": lambda lines: first(lines, "ack").pop("acks"),
-    "unknown event": changed("fetch", event="fetched"),
     "ack late": late,
     "fetch from a wrong offset": changed("fetch", offset=3),
 }  # fmt: skip

@@ -65,39 +65,44 @@ def test_a_verdict_that_is_none_is_reported(tmp_path: Path, text: str) -> None:
     assert "judge again: floodmark check" in answer.err
 
 
-@pytest.mark.parametrize(("name", "words", "code", "shown"), [
-    (SEVERAL, (), 0, f"{SEVERAL}: not judged yet"),
-    (SEVERAL, (), 0, "floodmark check /"),
-    (SEVERAL, ("--finding", "lost-write"), 4, "was not judged yet: floodmark check"),
-    ("the-harness-was-killed", (), 0, "the harness was killed"),
-    ("a-member-is-behind", ("--offset", 2), 0, "<- not in n3"),
-    (PARTED, ("--offset", 4711), 0, "no replica's dump has offset 4711"),
-    (SEVERAL, ("--offset", 1), 2, "--offset needs --partition; this run has: 0, 1"),
-    (SEVERAL, ("--partition", 7, "--offset", 1), 2, "no partition 7; this run has: 0, 1"),
-    (SEVERAL, ("--partition", 1), 2, "--partition needs --offset"),
-    (SEVERAL, ("--partition", -1, "--offset", 1), 2, "Invalid value for '--partition'"),
-])
-def test_a_saved_run_without_a_verdict(
-        tmp_path: Path, name: str, words: tuple[object, ...], code: int, shown: str) -> None:
-    answer = floodmark("show", golden(tmp_path, name), *words)
-    assert (answer.code, shown in answer.out + answer.err) == (code, True), answer
+UNSEEN = {"names": ["unseen"], "reason": "no final reads"}
+SAID: list[tuple[str, tuple[object, ...], int, tuple[str, ...]]] = [
+    # a run, the words behind its folder, the exit code, what is said
+    (SEVERAL, (), 0, (f"{SEVERAL}: not judged yet", "floodmark check /")),
+    (SEVERAL, ("--finding", "lost-write"), 4, ("was not judged yet: floodmark check",)),
+    ("the-harness-was-killed", (), 0, ("the harness was killed",)),
+    ("a-member-is-behind", ("--offset", 2), 0, ("<- not in n3",)),
+    (PARTED, ("--offset", 4711), 0, ("no replica's dump has offset 4711",)),
+    (SEVERAL, ("--offset", 1), 2, ("--offset needs --partition; this run has: 0, 1",)),
+    (SEVERAL, ("--partition", 7, "--offset", 1), 2, ("no partition 7; this run has: 0, 1",)),
+    (SEVERAL, ("--partition", 1), 2, ("--partition needs --offset",)),
+    (SEVERAL, ("--partition", -1, "--offset", 1), 2, ("Invalid value for '--partition'",)),
+    ("permitted", ("--finding", "lost-write"), 0, (
+        "permitted by fault budget", "whose fault: nobody's: more copies lost their data")),
+    ("lost", ("--finding", "diverged"), 2, ("has no finding 'diverged'; it has: lost-write",)),
+    ("lost", ("--finding", "lost"), 2, ("no finding is called 'lost'; valid names: G0",)),
+    ("lost", ("--finding", "lost-writes"), 2, (
+        "no finding is called 'lost-writes'; the closest valid name: lost-write",)),
+    ("lost", ("--finding", "lost-write", "--offset", 3), 2, ("--finding and --offset exclude each other",)),
+    ("stuck", ("--finding", "stuck"), 0, ("settling: no probe of partition 0 was acked in 30 s",)),
+    ("stuck", ("--finding", "unseen"), 0, ("unseen: cannot tell whether there is any: no final reads",)),
+]
+JUDGED = {  # of which run, and with which verdict
+    "lost": (OVERWRITTEN, finding("lost-write", LOST), ()),
+    "permitted": (OVERWRITTEN, finding("lost-write", LOST, by="fault budget"), ()),
+    "stuck": (STUCK, finding("stuck", {"partition": 0, "how": "no_ack"}), (UNSEEN,)),
+}
 
 
-def test_what_is_permitted_is_nobodys_fault(tmp_path: Path) -> None:
-    folder = judged(golden(tmp_path, OVERWRITTEN), finding("lost-write", LOST, by="fault budget"))
-    out = floodmark("show", folder, "--finding", "lost-write").out
-    assert "permitted by fault budget" in out
-    assert "whose fault: nobody's: more copies lost their data" in out
-
-
-def test_probes_are_shown_and_what_may_have_been_missed(tmp_path: Path) -> None:
-    unseen = {"names": ["unseen"], "reason": "no final reads"}
-    found = finding("stuck", {"partition": 0, "how": "no_ack"})
-    folder = judged(golden(tmp_path, STUCK), found, unknown=(unseen,))
-    assert "settling: no probe of partition 0 was acked in 30 s" in floodmark(
-        "show", folder, "--finding", "stuck").out
-    assert "unseen: cannot tell whether there is any: no final reads" in floodmark(
-        "show", folder, "--finding", "unseen").out
+@pytest.mark.parametrize(("name", "words", "code", "said"), SAID)
+def test_what_is_said_of_a_run(
+        tmp_path: Path, name: str, words: tuple[object, ...], code: int, said: tuple[str, ...]) -> None:
+    run, found, unknown = JUDGED.get(name, (name, None, ()))
+    folder = golden(tmp_path, run)
+    if found is not None:
+        judged(folder, found, unknown=unknown)
+    answer = floodmark("show", folder, *words)
+    assert (answer.code, [one for one in said if one not in answer.out + answer.err]) == (code, []), answer
 
 
 def test_a_node_that_died_is_shown_with_the_end_of_its_log(tmp_path: Path) -> None:
@@ -181,23 +186,6 @@ def test_a_finding_of_the_logs_alone_shows_them_side_by_side_once(tmp_path: Path
     assert "<- they differ" in out
     assert "1. diverged it is." in out
     assert "2. diverged it is." in out
-
-
-@pytest.mark.parametrize(("name", "message"), [
-    ("diverged", "has no finding 'diverged'; it has: lost-write"),
-    ("lost", "no finding is called 'lost'; valid names: G0"),
-    ("lost-writes", "no finding is called 'lost-writes'; the closest valid name: lost-write"),
-])
-def test_a_finding_that_is_not_there_is_usage(overwritten: Path, name: str, message: str) -> None:
-    """A misspelt name and a name that this run does not have get different messages."""
-    answer = floodmark("show", overwritten, "--finding", name)
-    assert answer.code == 2
-    assert message in answer.err
-
-
-def test_of_a_finding_and_a_place_one_is_shown(overwritten: Path) -> None:
-    answer = floodmark("show", overwritten, "--finding", "lost-write", "--offset", 3)
-    assert (answer.code, "--finding and --offset exclude each other" in answer.err) == (2, True), answer
 
 
 def test_a_campaigns_folder_is_shown_by_report(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ Rules
 4. A fault is requested by its name in harness.faults. It is carried out as in a run, and refused if this
    cluster lacks the ability. What is impossible in a node's present state (a kill of a dead node) is refused
    before anything is done to other nodes.
-5. One nemesis at a time strikes beside the requests, from `nemesis` to `end_nemesis`; `struck` lists its
-   strikes so far. Each has a history of its own. A fault that could not be applied, and a moment that did not come, end it: nothing strikes
-   after that.
+5. One nemesis at a time strikes beside the requests, from `nemesis` to `end_nemesis`, each with a history of
+   its own; `struck` lists its strikes so far. A fault that could not be applied, and a moment that did not
+   come, end it: nothing strikes after that.
 6. The server's address is in cluster.json, in the folder's subfolder "work", and in a pointer to the latest
    cluster; both are removed when it closes.
 7. A test suite's cluster is a process of its own, `python -m floodmark.harness.commands.cluster`: the

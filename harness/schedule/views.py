@@ -14,6 +14,9 @@ class Unknown(Enum):
 
     UNKNOWN = "unknown"
 
+    def __str__(self) -> str:
+        return str(self.value)
+
 
 UNKNOWN: Final = Unknown.UNKNOWN
 

@@ -1,31 +1,41 @@
 """Moments, roles and faults in force at one look at a cluster: states.txt.
 
 `look` changes a healthy cluster of three nodes (partition 1 is led by n2, with n1); `struck` is what a
-schedule has done. Every other line is a state, a moment, `role NAME`, `described` or `in force`, and below it
-is what comes of it: `=`; for a moment that has not come, likely reasons (`>`), each with the step that helps.
+schedule has done. Every other line is a state, a moment, `role NAME`, `described`, `in force`, `settled`
+(what is uneven, and what moved since it was healthy) or `meant STEP` (the nodes of its roles). Below it is
+what comes of it: `=`; for a moment that has not come, likely reasons (`>`), each with the step that helps.
 `pytest --rewrite` writes those; then read the diff.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from golden_text import GOLDEN, as_written
-from looks import NODES
+from looks import NODES, SPEC
 from looks import replica as healthy
 
 from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.phases.settle import uneven_replicas, what_moved
+from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.moments import Moment, WhenState, read_moment
 from floodmark.harness.schedule.stage import ActiveFaults, Stage, resolve
-from floodmark.harness.schedule.views import Met, PartitionView, View
+from floodmark.harness.schedule.views import UNKNOWN, Met, PartitionView, Sight, View
 from floodmark.nemesis.moment_watch import describe_partition, guess_reasons
 from floodmark.nemesis.scenario import shipped
+from floodmark.nemesis.schedule_runner import resolve_targets
 from floodmark.nemesis.steps import read_step
 
 REPLICAS = {0: NODES, 1: ("n2", "n1")}
 HW_BELOW_LEO: dict[str, Any] = {"leo": 6, "hw": 5, "checkpointed_hw": 3}
+
+
+def value_of(text: str) -> Any:
+    return UNKNOWN if text == "unknown" else json.loads(text)
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -37,6 +47,8 @@ class Look:
 
     def __init__(self) -> None:
         self.faults, self.replicas, self.held = ActiveFaults(), dict(REPLICAS), list[Met]()
+        self.change("hw=6")
+        self.settled = self.view
         self.change("")
 
     def change(self, words: str) -> None:
@@ -52,14 +64,18 @@ class Look:
         seen |= {(node, 1): healthy(node, partition=1, epoch=1, leader="n2", isr=("n2", "n1"), **HW_BELOW_LEO)
                  for node in ("n1", "n2")}
         for word, value in given.items():
-            node, name = word.split(".")
-            seen[node, 0] = replace(seen[node, 0], **{name: json.loads(value)})
+            name, _, node = reversed(word.partition(".")) if "." in word else (word, "", "")
+            for one in (node,) if node else NODES:
+                seen[one, 0] = replace(seen[one, 0], **{name: value_of(value)})
         self.view = View(
             time_ns=0, running=running, unfenced=unfenced,
             replicas={key: one for key, one in seen.items() if key[0] not in silent and key[0] in running},
             partitions={
                 0: PartitionView(partition=0, leader=leader_now, epoch=2, isr=isr, partition_epoch=3),
                 1: PartitionView(partition=1, leader="n2", epoch=1, isr=("n2", "n1"), partition_epoch=0)})
+
+    async def seen(self) -> View:
+        return self.view
 
     def strike(self, words: str) -> None:
         """As one step after another."""
@@ -86,6 +102,20 @@ class Look:
                 roles, _, partition = rest.partition(" of ")
                 found = resolve(roles.split(), int(partition or 0), self.view, stage)
                 yield f"= {'nobody' if found is None else ' '.join(found)}"
+            case "settled":
+                moved = [what_moved(before, after, [SPEC]) for before, after in (
+                    (self.settled, self.view), (self.view, self.settled))]
+                yield f"= {'; '.join(uneven_replicas(self.view, [SPEC])) or 'even'}"
+                yield f"= {' / '.join(map(str, moved))}"
+            case "meant":
+                for entry in json_form.read(read_step(rest), nodes=NODES, partitions=(0, 1)):
+                    meant = asyncio.run(resolve_targets(
+                        entry, None, cast(Sight, SimpleNamespace(now_ns=int, view=self.seen)),
+                        lambda: stage))
+                    assert meant is not None
+                    args = meant.entry.args
+                    given = {key: args[key] for key in ("grudge", "to", "from", "leader") if args.get(key)}
+                    yield f"= {' '.join(meant.nodes)} {json.dumps(given)}"
             case "described":
                 yield from (f"= {one}" for one in describe_partition(0, self.view, stage, acks=1))
             case "in":  # force

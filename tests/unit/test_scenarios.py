@@ -1,10 +1,8 @@
 """Scenario files: what is read from one, what is refused and on which line; rows and expected findings."""
 
-import asyncio
 import json
 import re
 from pathlib import Path
-from typing import cast
 
 import pytest
 from golden_text import answered_as_written
@@ -12,10 +10,6 @@ from golden_text import answered_as_written
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.scenario import WHY_A_BUG, WIDTH, demo_acts, notes, rows_of
 from floodmark.harness.errors import UsageError
-from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.failpoints import ACTIONS
-from floodmark.harness.schedule.stage import Stage
-from floodmark.harness.schedule.views import PartitionView, Sight, View
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 from floodmark.nemesis.expectations import Row, Words, differences
@@ -25,8 +19,6 @@ from floodmark.nemesis.scenario import (
     parse,
     shipped,
 )
-from floodmark.nemesis.schedule_runner import resolve_targets
-from floodmark.nemesis.steps import VERBS, read_step
 
 FILE = Path("mine.toml")
 KNOWN = Words(
@@ -202,38 +194,3 @@ def test_every_shipped_scenario_shows_something_and_has_a_control(every: tuple[S
 def test_each_bug_of_the_demo_has_its_reason_below_the_table() -> None:
     assert WHY_A_BUG.keys() == {bug for part in demo_acts() for bug in part.row.bugs}
     assert max(map(len, notes(demo_acts()).splitlines())) <= WIDTH
-
-
-# -- roles --------------------------------------------------------------------------------------------------
-
-ON_NODES = ("kill", "stop", "start", "pause", "resume", "expire")
-OF_THE_LEADER = {
-    **{verb: f"{verb} leader" for verb in (*ON_NODES, "power_cut", "disk", "release", "elect")},
-    **{verb: f"{verb} leader at F.fetch_resp" for verb in ACTIONS},
-    "crash": "crash leader at L.acked", "delay": "delay leader at F.fetch_resp for 5ms",
-    "cut": "cut leader hears-not n3", "send": "send 1..2 to leader", "poll": "poll from leader",
-    "list_offsets": "list_offsets from leader",
-}
-
-
-class LedByN2:
-    """n2 leads partition 1, n1 the others."""
-
-    def now_ns(self) -> int:
-        return 0
-
-    async def view(self) -> View:
-        leaders = {0: "n1", 1: "n2", 2: "n1"}
-        seen = {key: PartitionView(partition=key, leader=leader, epoch=0, isr=(leader,), partition_epoch=0)
-                for key, leader in leaders.items()}
-        return View(time_ns=0, replicas={}, partitions=seen, running=frozenset(), unfenced=frozenset())
-
-
-@pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"heal", "wait"}))
-def test_the_partition_of_a_line_is_that_of_its_roles(verb: str) -> None:
-    for entry in json_form.read(read_step(f"{OF_THE_LEADER[verb]} partition 1"), nodes=("n1", "n2", "n3")):
-        found = resolve_targets(entry, None, cast(Sight, LedByN2()), lambda: Stage(replicas={}))
-        resolved = asyncio.run(found)
-        assert resolved is not None
-        assert "n2" in (*resolved.nodes, *resolved.entry.args.get("grudge", {}),
-                        *(resolved.entry.args.get(key) for key in ("to", "from", "leader")))

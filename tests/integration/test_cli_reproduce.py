@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import GOLDEN, edit_run, floodmark, golden, verdict
 
-from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import demo_acts, spec_of
+from floodmark.harness.commands.scenario import demo_acts, plan_of
 from floodmark.harness.pipeline import record
 
 
@@ -18,7 +17,7 @@ def test_a_loss_is_had_again_from_its_folder(tmp_path: Path) -> None:
     changed."""
     first = tmp_path / "first"
     loss = demo_acts()[0]
-    record(planned(spec_of(loss, "simulated", tmp_path / "made"), loss.scenario.schedule))
+    record(plan_of(loss, "simulated", tmp_path / "made"))
     shutil.move(tmp_path / "made", first)
     shutil.rmtree(first / "nodes")
     before = sorted(path.name for path in first.iterdir())

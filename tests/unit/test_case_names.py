@@ -6,7 +6,7 @@ import pytest
 
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import Part, spec_of
+from floodmark.harness.commands.scenario import Part, plan_of
 from floodmark.harness.report.case_names import CHARS, UNREADABLE, case_name, numbered
 from floodmark.harness.runner import _initial_about
 from floodmark.harness.spec import RunSpec
@@ -72,5 +72,5 @@ def test_the_first_run_json_gives_the_name_too(tmp_path: Any) -> None:
     assert case_name(_initial_about(planned(options))) == f"nemesis crash,pause, {SUFFIX}"
     one = next(each for each in scenario.shipped(scenario_words()) if each.name == "double-failover")
     part = Part(scenario=one, row=one.rows[0])
-    run_json = _initial_about(planned(spec_of(part, "local", tmp_path / "part"), one.schedule))
+    run_json = _initial_about(plan_of(part, "local", tmp_path / "part"))
     assert case_name(run_json) == f"scenario double-failover on {one.rows[0].label}, local cluster of 3"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from floodmark.harness import protocols
 from floodmark.harness.broker_config import broker_keys
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.event_loop import end_all
@@ -23,14 +24,7 @@ from floodmark.harness.op import Type
 from floodmark.harness.phases.collect import collect, observes_of
 from floodmark.harness.phases.main_phase import main_phase
 from floodmark.harness.phases.settle import Reach, read_all, reading_text, settle, what_moved
-from floodmark.harness.protocols import (
-    USUAL_LOAD,
-    BoundsClocks,
-    KeepsRecords,
-    PartitionSpec,
-    Simulates,
-    ability,
-)
+from floodmark.harness.protocols import USUAL_LOAD, PartitionSpec, ability
 from floodmark.harness.run import DONE, FORMAT, INTERRUPTED, Run, create
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
@@ -90,7 +84,7 @@ def first_free_value(schedule: Schedule) -> int:
 async def carry_out(plan: RunPlan, progress: OnProgress) -> RunResult:
     """Carry out the plan. UsageError, and no folder, where the cluster cannot carry out its schedule;
     FloodmarkError where the run could not start; later failures are in `ended`."""
-    simulates = ability(plan.cluster, Simulates)
+    simulates = ability(plan.cluster, protocols.Simulates)
     if simulates is None:
         return await _carry_out(plan, progress)
     duration_s = plan.spec.duration
@@ -149,7 +143,7 @@ class _OngoingRun:
         await cluster.create(self._plan.partitions)
         self._about["config"] = {node: dict(keys) for node, keys in cluster.config.items()}
         self._about["guarantees"] = guarantees(self._plan)
-        if (keeper := ability(cluster, KeepsRecords)) is not None and keeper.keeps_all:
+        if (keeper := ability(cluster, protocols.KeepsRecords)) is not None and keeper.keeps_all:
             for partition in self._about["partitions"].values():
                 partition["keeps_all"] = True
         self._run.rewrite(self._about)
@@ -240,7 +234,7 @@ class _OngoingRun:
             "isr_short": [], "why": f"the run ended before it could settle: {ended}"})
         about.setdefault("final_reads", {"processes": [], "partitions": []})
         self._note_deaths()
-        if (clocks := ability(self._plan.cluster, BoundsClocks)) is not None:
+        if (clocks := ability(self._plan.cluster, protocols.BoundsClocks)) is not None:
             about["clock_error_ns"] = clocks.clock_error_ns
         try:
             about["history_lines"] = self._recorder.close()

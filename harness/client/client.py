@@ -24,9 +24,8 @@ from floodmark.harness.client import batch, classify, codec
 from floodmark.harness.client.brokers import Address, Brokers
 from floodmark.harness.client.classify import NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, name_of
 from floodmark.harness.client.connection import Dial, Lost, Unsent, connect
-from floodmark.harness.client.failure_delay import FailureDelay
 from floodmark.harness.client.idempotent_producer import IdempotentProducer
-from floodmark.harness.client.settings import ClientSettings
+from floodmark.harness.client.settings import ClientSettings, FailureDelay
 from floodmark.harness.client.shared_requests import SharedRequests, Target
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.op import LogOffset, Outcome, Read, Send, Type, Unreadable

@@ -21,8 +21,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 from floodmark.harness.client import classify, codec
 from floodmark.harness.client.brokers import Brokers
 from floodmark.harness.client.connection import Connection, Lost, Unsent
-from floodmark.harness.client.failure_delay import FailureDelay
-from floodmark.harness.client.settings import ClientSettings
+from floodmark.harness.client.settings import ClientSettings, FailureDelay
 from floodmark.harness.op import Outcome, Send, Type
 
 DELIVERY_TIMEOUT_S = 3.0

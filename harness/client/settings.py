@@ -1,7 +1,12 @@
-"""Defines a client's settings, for any kind of connection to the brokers."""
+"""Defines a client's settings, for any kind of connection to the brokers; delays its definite failures, each
+in a row longer: so a partition without a leader causes no busy loop."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from random import Random
+
+from floodmark.harness.op import Outcome, Type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,3 +29,26 @@ class ClientSettings:
     shares_requests: bool = False  # its sends go into Produce requests together with other processes' sends
     in_flight: int = 0  # most Produce requests in flight of an idempotent producer; 0: it is none
     pause_s: tuple[float, float] = (0.02, 0.4)  # after a definite failure: the first wait, the longest
+
+
+
+class FailureDelay:
+    """The delay of one client. pause_s: the first wait and the longest wait, in seconds."""
+
+    def __init__(self, pause_s: tuple[float, float], random: Random) -> None:
+        self._first_s, self._longest_s = pause_s
+        self._random = random
+        self._failures = 0  # in a row
+
+    async def wait_after(self, outcome: Outcome) -> Outcome:
+        """Return the outcome; wait before a fail."""
+        if outcome.type is Type.FAIL:
+            await self.wait()
+        else:
+            self._failures = 0
+        return outcome
+
+    async def wait(self) -> None:
+        wait_s = min(self._longest_s, self._first_s * 2 ** min(self._failures, 16))
+        self._failures += 1
+        await asyncio.sleep(wait_s * self._random.uniform(0.5, 1.0))

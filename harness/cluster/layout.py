@@ -105,14 +105,6 @@ class Layout:
     def properties_of(self, name: str) -> Path:
         return self.work(f"{name}.properties")
 
-    def hosts_of(self, name: str) -> Path:
-        """The hosts file of this process, for links by name."""
-        return self.work(f"{name}.hosts")
-
-    def prepared_for(self, name: str) -> Path:
-        """The folder that the process copies to its log directory at start, if that is empty."""
-        return self.work(f"{name}.prepared")
-
     def links_config(self) -> list[dict[str, Any]]:
         """The links process's configuration: where to listen, and where each link leads: if links are found
         by name, for other brokers to the listener's second port."""

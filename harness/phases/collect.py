@@ -14,20 +14,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from floodmark.harness import logdir
+from floodmark.harness import logdir, protocols
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.parquet_dump import write_parquet
 from floodmark.harness.phases.settle import what_moved
-from floodmark.harness.protocols import (
-    Cluster,
-    Freezes,
-    KeepsLogs,
-    Kills,
-    PartitionSpec,
-    ReadsLogs,
-    Traces,
-    ability,
-)
+from floodmark.harness.protocols import Cluster, PartitionSpec, ability
 from floodmark.harness.run import Run, json_line, write_pieces
 from floodmark.harness.schedule.views import UNKNOWN, View
 from floodmark.harness.trace import Raw, merge
@@ -55,7 +46,7 @@ async def collect(
     """Freeze, dump and stop the cluster; write logs/, replicas.jsonl and, if it traces, trace.jsonl with
     times from origin_ns."""
     problems: list[str] = []
-    freezes = ability(cluster, Freezes)
+    freezes = ability(cluster, protocols.Freezes)
     frozen: View | None = None
     moved: str | None = None
     try:
@@ -80,7 +71,7 @@ async def collect(
     except FloodmarkError as error:  # what was read is kept
         problems.append(f"the cluster could not be stopped: {error}")
     await asyncio.to_thread(_write_parquet, run)
-    traces = ability(cluster, Traces)
+    traces = ability(cluster, protocols.Traces)
     raw_trace = None if traces is None else traces.traces()
     if raw_trace is not None:
         problems += await asyncio.to_thread(_write_trace, raw_trace, run, origin_ns)
@@ -97,9 +88,9 @@ async def collect(
 
 def observes_of(cluster: Cluster) -> dict[str, Any]:
     """run.json's `observes`: which parts of its state the system shows. Empty if it shows everything."""
-    dumps = ability(cluster, ReadsLogs) is not None or ability(cluster, KeepsLogs) is not None
+    dumps = any(ability(cluster, kind) is not None for kind in (protocols.ReadsLogs, protocols.KeepsLogs))
     replicas = not cluster.not_shown & {*_ROW_FIELDS}
-    traces = ability(cluster, Traces)
+    traces = ability(cluster, protocols.Traces)
     events = None if traces is None else traces.traced_events
     if dumps and replicas and events is None:
         return {}
@@ -141,8 +132,8 @@ class _Dumps:
     async def write(self, node: str, *, running: bool) -> list[dict[str, Any]]:
         """Write logs/NODE.jsonl. Returns the node's rows for replicas.jsonl if it does not run: its log is
         then the only source."""
-        kills, files = ability(self.cluster, Kills), ability(self.cluster, ReadsLogs)
-        logs_in_memory = ability(self.cluster, KeepsLogs)
+        kills, files = ability(self.cluster, protocols.Kills), ability(self.cluster, protocols.ReadsLogs)
+        logs_in_memory = ability(self.cluster, protocols.KeepsLogs)
         try:
             if not running and kills is not None:
                 await kills.kill(node)

@@ -15,19 +15,12 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from floodmark.harness import protocols
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import end_all, raise_first
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Type
-from floodmark.harness.protocols import (
-    Cluster,
-    ExplainsDeaths,
-    Failpoints,
-    Session,
-    Traces,
-    Workload,
-    ability,
-)
+from floodmark.harness.protocols import Cluster, Session, Workload, ability
 from floodmark.harness.schedule.views import Met, View
 from floodmark.harness.spec import RunPlan
 from floodmark.harness.trace import Feed
@@ -51,15 +44,15 @@ class RunSight:
                  view: Callable[[], Coroutine[Any, Any, View]] | None = None) -> None:
         self._recorder = recorder
         self._cluster = cluster
-        self._points = ability(cluster, Failpoints)
-        self._explains = ability(cluster, ExplainsDeaths)
+        self._points = ability(cluster, protocols.Failpoints)
+        self._explains = ability(cluster, protocols.ExplainsDeaths)
         self._acks_given: AcksGiven | None = None
         self.view = view or cluster.observe
         self.now_ns, self.acks, self.ack_or = recorder.now_ns, recorder.acks, recorder.ack_or
 
     def acks_given(self, partition: int, leader: str) -> int:
         if self._acks_given is None:
-            traces = ability(self._cluster, Traces)
+            traces = ability(self._cluster, protocols.Traces)
             raw = None if traces is None else traces.traces()
             if raw is None:
                 raise FloodmarkError(f"without a trace it is unknown what {leader} has acked")

@@ -60,7 +60,7 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv(class_archive.UNWANTED, raising=False)
+    monkeypatch.delenv(class_archive.user_cache.UNWANTED, raising=False)
     return Machine(tmp_path)
 
 
@@ -118,10 +118,10 @@ def test_a_failure_is_noted_and_tried_again_only_when_asked(machine: Machine, th
 def test_none_is_made_where_the_environment_forbids_it_or_for_an_image(
         machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     class_archive.make(replace(machine.kafka, image="apache/kafka:4.3.1"), print, again=True)
-    monkeypatch.setenv(class_archive.UNWANTED, "1")
+    monkeypatch.setenv(class_archive.user_cache.UNWANTED, "1")
     assert machine.make(again=True) == []
     assert not machine.calls.exists()
-    monkeypatch.delenv(class_archive.UNWANTED)
+    monkeypatch.delenv(class_archive.user_cache.UNWANTED)
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")  # where no cache can be made, that is no error
     [line] = machine.make()
     assert line.startswith("no class-data archive: ")

@@ -58,7 +58,7 @@ class Machine:
         self.java('openjdk version "17.0.15" 2025-04-15')
         self.maven()
         self.environment = {"PATH": str(self.programs), "XDG_CACHE_HOME": str(folder / "cache"),
-                            class_archive.UNWANTED: "1"}
+                            class_archive.user_cache.UNWANTED: "1"}
 
     def put(self, name: str, text: str) -> None:
         (self.programs / name).write_text(text)

@@ -139,16 +139,16 @@ def test_proxied_brokers_dial_each_other_by_name(layouts: dict[str, Layout], fou
     controller = layout.places[CONTROLLER].control[1]
     assert written(layout, CONTROLLER)["advertised.listeners"] == f"CONTROLLER://{CONTROLLER}:{controller}"
     assert {link["port"] for link in layout.links_config() if link["listener"] == CONTROLLER} == {controller}
-    hosts = {name: dict(reversed(line.split()) for line in layout.hosts_of(name).read_text().splitlines()[1:])
-             for name in IDS}
+    hosts = {name: dict(reversed(line.split()) for line in text.splitlines()[1:])
+             for name in IDS for text in (layout.work(f"{name}.hosts").read_text(),)}
     assert hosts["n1"] == {"n2": "127.0.1.1", "n3": "127.0.1.1", CONTROLLER: "127.0.1.1"}
     assert hosts["n2"] == {"n1": "127.0.1.2", "n3": "127.0.1.2", CONTROLLER: "127.0.1.2"}
-    assert layout.hosts_of("n1").read_text().splitlines()[0].endswith(" n1")
+    assert layout.work("n1.hosts").read_text().splitlines()[0].endswith(" n1")
     links = layout.links_config()
     assert len({(link["host"], link["port"]) for link in links}) == len(links) == 3 + 4 * 3
     assert {link["to"][1] for link in links if link["dialer"] == "n1" and link["listener"] == "n2"} == {
         second["n2"]}
-    assert f"-Djdk.net.hosts.file={layout.hosts_of('n1')}" in runs.command("n1")
+    assert f"-Djdk.net.hosts.file={layout.work('n1.hosts')}" in runs.command("n1")
 
 
 @pytest.mark.parametrize(("version", "advertises"), [("3.8.1", False), ("3.9.2", True), ("4.3.1", True)])
@@ -480,7 +480,7 @@ def test_a_broker_formats_only_an_unformatted_disk(layout: Layout, tmp_path: Pat
     def start() -> str:
         shell, _, script, *_ = runs.command("n1")
         result = subprocess.run(
-            [shell, "-c", script, layout.prepared_for("n1"), disk, "echo", "Kafka", "starts"],
+            [shell, "-c", script, layout.work("n1.prepared"), disk, "echo", "Kafka", "starts"],
             capture_output=True, text=True, check=True, timeout=60)
         assert result.stdout == "Kafka starts\n", result.stderr
         return (disk / "meta.properties").read_text()

@@ -21,20 +21,12 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from floodmark.harness import user_cache
 from floodmark.harness.cluster.kafka import jars
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.layout import ProcessAddresses
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.run_location import temporary_folder
-from floodmark.harness.user_cache import (
-    FAILED_SUFFIX,
-    SUFFIX,
-    UNWANTED,
-    alone,
-    archive_options,
-    java_identity,
-    keep_newest,
-)
 
 SCRIPT = Path(__file__).with_suffix(".sh")
 TIMEOUT_S = 180.0
@@ -44,14 +36,14 @@ KEPT = 8
 def path_of(kafka: Distribution) -> Path:
     """The path of the archive for this Java and these jars."""
     stamps = [jar.exists() and (jar.stat().st_size, jar.stat().st_mtime_ns) for jar in kafka.jars]
-    identity = (*java_identity(kafka.java), kafka.classpath, stamps)
+    identity = (*user_cache.java_identity(kafka.java), kafka.classpath, stamps)
     key = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
-    return jars.cache_folder() / "archives" / f"{kafka.version}-{key}{SUFFIX}"
+    return jars.cache_folder() / "archives" / f"{kafka.version}-{key}{user_cache.SUFFIX}"
 
 
 def options(kafka: Distribution) -> tuple[str, ...]:
     """The JVM options that use it; none if there is none."""
-    return archive_options(path_of(kafka))
+    return user_cache.archive_options(path_of(kafka))
 
 
 def make(kafka: Distribution, say: Callable[[str], None], *, again: bool = False) -> None:
@@ -60,11 +52,11 @@ def make(kafka: Distribution, say: Callable[[str], None], *, again: bool = False
     if kafka.image is not None:
         return
     archive = path_of(kafka)
-    failed = archive.with_suffix(FAILED_SUFFIX)
-    if archive.is_file() or UNWANTED in os.environ or (failed.is_file() and not again):
+    failed = archive.with_suffix(user_cache.FAILED_SUFFIX)
+    if archive.is_file() or user_cache.UNWANTED in os.environ or (failed.is_file() and not again):
         return
     try:
-        with alone(archive.parent / ".lock") as may_make:
+        with user_cache.alone(archive.parent / ".lock") as may_make:
             if not may_make or archive.is_file():
                 return
             say(f"making a class-data archive, with which Kafka {kafka.version} starts quicker (once)")
@@ -73,7 +65,7 @@ def make(kafka: Distribution, say: Callable[[str], None], *, again: bool = False
                 say(f"no class-data archive: {why} (Kafka starts without it)")
                 return
         failed.unlink(missing_ok=True)
-        keep_newest(archive, f"*{SUFFIX}", KEPT)
+        user_cache.keep_newest(archive, f"*{user_cache.SUFFIX}", KEPT)
     except OSError as error:
         say(f"no class-data archive: {error} (Kafka starts without it)")
 
@@ -129,21 +121,18 @@ def write_logging(folder: Path) -> None:
     (folder / "log4j2.yaml").write_text(_LOG4J2, encoding="utf-8")
 
 
-def logging_options(folder: str) -> list[str]:
-    return [f"-Dlog4j.configuration=file:{folder}/log4j.properties",
-            f"-Dlog4j2.configurationFile={folder}/log4j2.yaml"]
-
-
 def java_command(kafka: Distribution, place: ProcessAddresses, main: str, arguments: Sequence[Path], *,
                  logging: Path, flags: Sequence[str] = ()) -> list[str]:
     """The command, with every path as the process sees it. logging: the folder of write_logging. If
     kafka.image is set, the jars are those of the image."""
     paths = (os.pathsep.join(map(place.inside, kafka.jars)) if kafka.image is None
              else str(Path(place.inside(kafka.jars[0].parent)) / "*"))
-    libs = kafka.jars[0].parent
+    libs, folder = kafka.jars[0].parent, place.inside(logging)
     inside = Path(place.inside(libs))
     # The image that is built from Kafka's jars has a file with the options of its class-data archive.
     archive = (options(kafka) if inside == libs
                else [] if kafka.image is not None else [f"@{inside.parent / IMAGE_OPTIONS}"])
     return [place.inside(kafka.java), *JVM, *archive, *flags,
-            *logging_options(place.inside(logging)), "-cp", paths, main, *map(place.inside, arguments)]
+            f"-Dlog4j.configuration=file:{folder}/log4j.properties",
+            f"-Dlog4j2.configurationFile={folder}/log4j2.yaml",
+            "-cp", paths, main, *map(place.inside, arguments)]

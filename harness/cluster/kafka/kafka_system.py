@@ -159,7 +159,8 @@ class KafkaSystem:
 
     def command(self, name: str) -> Sequence[str]:
         main, file = self._form.main(name)
-        flags = (f"-Djdk.net.hosts.file={self._layout.hosts_of(name)}",) if self._layout.link_hosts else ()
+        hosts = self._layout.work(f"{name}.hosts")
+        flags = (f"-Djdk.net.hosts.file={hosts}",) if self._layout.link_hosts else ()
         java = java_command(self._kafka, self._layout.places[name], main, [file],
                             logging=self._layout.work(""), flags=flags)
         return [*self._form.before(name), *java]

@@ -28,15 +28,9 @@ from typing import Any
 from floodmark.harness.client.codec import TopicPartition
 from floodmark.harness.client.connection import Unsent, connect
 from floodmark.harness.cluster.broker_requests import finalized_features, once
-from floodmark.harness.cluster.kafka import class_archive, settings
+from floodmark.harness.cluster.kafka import class_archive, metadata_log, settings
 from floodmark.harness.cluster.kafka.class_archive import JVM
 from floodmark.harness.cluster.kafka.distribution import Distribution, release_of
-from floodmark.harness.cluster.kafka.metadata_log import (
-    ControllerState,
-    MetadataLog,
-    formatted_features,
-    refuse_other_features,
-)
 from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port, write_properties
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import Expires
@@ -86,7 +80,7 @@ class KRaft:
         self._kafka = kafka
         self._nodes = {number: name for name, number in ids.items() if name != CONTROLLER}
         self._layout = NOT_STARTED
-        self._log: MetadataLog | None = None
+        self._log: metadata_log.MetadataLog | None = None
         self._template: Path | None = None
         self._features_asserted = False
 
@@ -102,7 +96,7 @@ class KRaft:
         self._template = shutil.copytree(home, layout.work("formatted"))
         for node in layout.nodes:
             self._make_folder(node)
-        self._log = MetadataLog(home)
+        self._log = metadata_log.MetadataLog(home)
 
     def _place_of(self, name: str) -> dict[str, str]:
         """The settings that depend on a process's place: addresses, id, folders."""
@@ -152,11 +146,11 @@ class KRaft:
 
     def _make_folder(self, node: str) -> None:
         """Makes a broker's formatted folder, with the node's own id and a new directory id. If the broker's
-        log directory is in a container, it is made in Layout.prepared_for instead."""
+        log directory is in a container, it is made in FOLDER/work instead, for the command to copy."""
         assert self._template is not None
         place = self._layout.places[node]
         copied = place.log_dir_copied
-        folder = self._layout.prepared_for(node) if copied else place.log_dir
+        folder = self._layout.work(f"{node}.prepared") if copied else place.log_dir
         shutil.copytree(self._template, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(META))
         directory = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
         text = (self._template / META).read_text(encoding="utf-8")
@@ -168,7 +162,7 @@ class KRaft:
         place = self._layout.places[name]
         if not place.log_dir_copied:
             return ()
-        return ("sh", "-c", _TAKE_FOLDER, place.inside(self._layout.prepared_for(name)),
+        return ("sh", "-c", _TAKE_FOLDER, place.inside(self._layout.work(f"{name}.prepared")),
                 place.inside(place.log_dir))
 
     def main(self, name: str) -> tuple[str, Path]:
@@ -197,7 +191,7 @@ class KRaft:
         unfenced = {self._nodes.get(broker) for broker in state.unfenced} if state is not None else set()
         return sorted(running, key=lambda node: node not in unfenced)
 
-    async def controller_state(self, places: Sequence[TopicPartition]) -> ControllerState | None:
+    async def controller_state(self, places: Sequence[TopicPartition]) -> metadata_log.ControllerState | None:
         """The decisions by the controller's log on disk, which has them before anybody learns of them. It is
         read even if the controller is stopped or dead, because nobody else decides."""
         if self._log is None:
@@ -207,7 +201,7 @@ class KRaft:
         if not self._features_asserted:
             self._features_asserted = await self._has_formatted_features(
                 [self._nodes[broker] for broker in unfenced if broker in self._nodes])
-        return ControllerState(partitions=decisions.by_name(),
+        return metadata_log.ControllerState(partitions=decisions.by_name(),
                                unfenced=unfenced if self._features_asserted else ())
 
     async def _has_formatted_features(self, unfenced: Sequence[str]) -> bool:
@@ -221,7 +215,8 @@ class KRaft:
             except FloodmarkError:
                 continue  # it does not listen yet
             if finalized is not None:
-                refuse_other_features(formatted_features(self._template), finalized, self._kafka.version)
+                metadata_log.refuse_other_features(
+                    metadata_log.formatted_features(self._template), finalized, self._kafka.version)
                 return True
         return False
 

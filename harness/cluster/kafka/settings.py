@@ -99,4 +99,4 @@ def write_hosts(layout: Layout) -> None:
     for name, host in layout.link_hosts.items():
         lines = [f"{HOST} localhost {socket.gethostname()} {name}",
                  *(f"{host} {other}" for other in layout.names if other != name)]
-        layout.hosts_of(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        layout.work(f"{name}.hosts").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

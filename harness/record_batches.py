@@ -95,8 +95,7 @@ class Record:
 
 
 def size_of(data: bytes, at: int) -> int | None:
-    """The size of the batch that seems to begin here; 0: there are too few bytes to know it; None: these
-    bytes are not the begin of a batch."""
+    """Of the batch that seems to begin here; 0: too few bytes to know it; None: no batch begins here."""
     if at + _START.size > len(data):
         return 0
     base, length, magic = _START.unpack_from(data, at)
@@ -166,8 +165,8 @@ class OwnBatch(NamedTuple):
 
 
 def read_own_batch(data: bytes, at: int, size: int, ending: bytes) -> OwnBatch | None:
-    """Read a batch of few plain, valid records that all end so (signature.header_ending); None: it is another
-    batch. It is fast, for what nearly all batches of a run are."""
+    """Fast, for what nearly all batches of a run are: few plain, valid records that all end so. None: it is
+    another."""
     if data[at + MAGIC_AT] != MAGIC:
         return None
     (base, _, epoch, _, crc, attributes, delta, _, _, producer, producer_epoch, _, count

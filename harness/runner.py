@@ -71,8 +71,7 @@ def spread(nodes: Sequence[str], topic: str, partitions: int, replication_factor
     return tuple(
         PartitionSpec(key=index, topic=topic, partition=index, replicas=tuple(
             nodes[(index + away) % len(nodes)] for away in range(replication_factor)))
-        for index in range(partitions)
-    )
+        for index in range(partitions))
 
 
 def first_free_value(schedule: Schedule) -> int:

@@ -34,8 +34,8 @@ Why = Literal["checksum", "magic", "length"]
 
 
 class Corrupt(Exception):
-    """A batch that cannot be read. why: None: this reader may lack its compression. offset: its base offset,
-    as far as its bytes say; behind: the position after it in the same data, by its length."""
+    """why: None: this reader may lack its compression. offset: its base offset, as far as its bytes say;
+    behind: the position after it in the same data, by its length."""
 
     def __init__(self, words: str, why: Why | None) -> None:
         super().__init__(words)
@@ -69,9 +69,9 @@ def uvarint(number: int) -> bytes:
 
 def encode(values: Sequence[int], run_id: str, timestamp_ms: int, *, headers: bool = True,
            compressed: bool = False, producer: tuple[int, int, int] = NOT_IDEMPOTENT) -> bytes:
-    """Encode one batch; the leader fills in offset and epoch. headers: False for a topic of message format v0
-    or v1, whose leader converts the batch, and refuses headers as UNKNOWN_SERVER_ERROR. compressed: gzip.
-    producer: its id and epoch, and the first sequence number."""
+    """The leader fills in offset and epoch. headers: False for a topic of message format v0 or v1, whose
+    leader converts the batch, and refuses headers with UNKNOWN_SERVER_ERROR. compressed: by gzip. producer:
+    its id and epoch, and the first sequence number."""
     run, records = run_id.encode(), bytearray()
     record_ending = header_ending(run) if headers else b"\x00"
     for index, value in enumerate(values):
@@ -109,8 +109,7 @@ def decode(data: bytes, run_id: str) -> Iterator[Batch]:
 
 
 def offset_behind(data: bytes, corrupt: Corrupt, below: int) -> int | None:
-    """The base offset of the batch after the corrupt one in the same data; None: there is none, or the
-    corrupt one's length does not lead to one."""
+    """The base offset of the batch after the corrupt one, if its length leads to one; else None."""
     if not 0 < corrupt.behind <= len(data) - _FRAME.size:
         return None
     (offset,) = struct.unpack_from(">q", data, corrupt.behind)

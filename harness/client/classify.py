@@ -75,8 +75,8 @@ def unasked(sends: Sequence[Send]) -> Outcome:
 
 
 def is_retried(error: int, *, first: bool) -> bool:
-    """Whether an idempotent producer sends a batch again after this error. first: all batches before it were
-    acked. Otherwise it is out of order only because one of them was refused."""
+    """By an idempotent producer. first: all batches before it were acked; else it may be out of order because
+    of one of them."""
     return error in RETRIABLE or (error == OUT_OF_ORDER_SEQUENCE_NUMBER and not first)
 
 

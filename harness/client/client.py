@@ -261,8 +261,7 @@ class Client:
         place = corrupt.offset if offset <= corrupt.offset < fetched.hw else offset
         return _PartitionReads(corrupt=(Unreadable(partition=key, offset=place, why=corrupt.why),))
 
-    async def _request_offset(self, key: int, target: str | None, *, first: bool = False
-                              ) -> LogOffset | str:
+    async def _request_offset(self, key: int, target: str | None, *, first: bool = False) -> LogOffset | str:
         node = target or await self._brokers.find_leader(key)
         if node is None:
             return _NO_LEADER

@@ -105,15 +105,13 @@ class ProduceEncoder:
             struct.pack(">hhih", ProduceRequest.API_KEY, _HAND_WRITTEN, 0, len(client)) + client + b"\x00"
             + b"\x00" + struct.pack(">hi", acks, timeout_ms)
             + b"\x02" + uvarint(len(name) + 1) + name
-            + b"\x02" + struct.pack(">i", partition)
-        )
+            + b"\x02" + struct.pack(">i", partition))
         self._answer_head = (b"\x00\x02" + uvarint(len(name) + 1) + name + b"\x02"
                              + struct.pack(">i", partition))
 
     async def produce(self, connection: Connection, records: bytes, timeout_s: float
                       ) -> tuple[int, int] | None:
-        """Send a batch; return (error, base offset), or None at once for acks=0. Raises Unsent, Lost, or
-        ProtocolError."""
+        """(error, base offset), or None at once for acks=0. Raises Unsent, Lost, or ProtocolError."""
         if choose_version(ProduceRequest, connection) != _HAND_WRITTEN:
             placed = await produce(connection, {self._place: records}, timeout_s, acks=self._acks,
                                    timeout_ms=self._timeout_ms)

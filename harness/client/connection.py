@@ -130,8 +130,7 @@ Dial = Callable[[str, int, float], Awaitable[Connection]]  # host, port, time-ou
 
 async def connect(host: str, port: int, timeout_s: float, *, tls: ssl.SSLContext | None = None,
                   versions: Mapping[int, tuple[int, int]] | None = None) -> Connection:
-    """Open a connection and wait for its first response, except where the versions are known. Raises Unsent:
-    nothing of an op was sent."""
+    """Waits for its first response, except where the versions are known. Raises Unsent: nothing was sent."""
     connection: Connection | None = None
     try:
         async with asyncio.timeout(timeout_s):

@@ -128,8 +128,7 @@ class IdempotentProducer:
         connection = await _answered(self._connect(key))
         if connection is None:
             return [None] * len(batches)
-        encoder = codec.ProduceEncoder(
-            *self._config.keys[key], _ACKS_ALL, self._config.produce_timeout_ms)
+        encoder = codec.ProduceEncoder(*self._config.keys[key], _ACKS_ALL, self._config.produce_timeout_ms)
         return await asyncio.gather(*(
             _answered(encoder.produce(connection, batch.data, self._config.request_timeout_s))
             for batch in batches))

@@ -33,8 +33,7 @@ _KNOWN = frozenset({
 
 
 class Refused(Unsent):
-    """The broker refused the client, or the client refused the broker; the text says why, without a
-    secret."""
+    """By the broker, or by the client; the text says why, without a secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +52,7 @@ class Security:
     ignored: tuple[str, ...] = ()  # keys of the file that are not about security
 
     def dial(self) -> Dial:
-        """The function that opens connections with these settings. FloodmarkError where a certificate cannot
-        be read."""
+        """Opens connections with these settings. FloodmarkError where a certificate cannot be read."""
         context = self._tls() if self.protocol in ("SSL", "SASL_SSL") else None
 
         async def open_connection(host: str, port: int, timeout_s: float) -> Connection:
@@ -137,10 +135,6 @@ def read_client_config(file: Path) -> Security:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'no UTF-8'}") from None
-    return _security(_properties(text, str(file)), str(file))
-
-
-def _properties(text: str, source: str) -> dict[str, str]:
     keys: dict[str, str] = {}
     lines = iter(enumerate(text.splitlines(), 1))
     for number, line in lines:
@@ -150,9 +144,9 @@ def _properties(text: str, source: str) -> dict[str, str]:
         if joined and joined[0] not in "#!":
             match = _LINE.fullmatch(joined)
             if match is None:
-                raise UsageError(f"{source}, line {number}, is not KEY=VALUE")
+                raise UsageError(f"{file}, line {number}, is not KEY=VALUE")
             keys[match[1]] = match[2]
-    return keys
+    return _security(keys, str(file))
 
 
 def _security(keys: Mapping[str, str], source: str) -> Security:

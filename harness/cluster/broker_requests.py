@@ -250,8 +250,7 @@ class Brokers:
     async def metadata_of_each(self, reached: Mapping[str, Address], topics: Sequence[str], timeout_s: float
                                ) -> dict[str, ClusterMetadata]:
         """The metadata of each broker by node, without brokers that are silent for timeout_s."""
-        return await self._of_each(
-            lambda _node, to: self.metadata(to, topics, timeout_s), reached, timeout_s)
+        return await self._of_each(lambda _node, to: self.metadata(to, topics, timeout_s), reached, timeout_s)
 
     async def replica_ends(self, reached: Mapping[str, Address], partitions: Sequence[PartitionSpec],
                            timeout_s: float) -> Ends:

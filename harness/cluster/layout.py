@@ -64,8 +64,6 @@ class ProcessAddresses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The layout of one cluster: folder, addresses and links."""
-
     folder: Path
     nodes: tuple[str, ...]
     places: Mapping[str, ProcessAddresses]  # by node, and CONTROLLER
@@ -209,7 +207,6 @@ def write_properties(file: Path, lines: Mapping[str, str], *, escapes: bool) -> 
 
 
 def typed(value: str) -> int | bool | str:
-    """A setting's value as run.json has it."""
     word = value.strip()
     if word.lower() in ("true", "false"):
         return word.lower() == "true"

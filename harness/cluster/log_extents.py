@@ -31,8 +31,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchEnd:
-    """The end of a batch: the byte in its segment, and the offset after it (the LEO, if the log ends
-    there)."""
+    """A batch's last byte in its segment, and the offset after it (the LEO, if the log ends there)."""
 
     byte: int
     leo: int
@@ -77,8 +76,7 @@ def records_in(folder: Path) -> int:
 
 
 def batches(data: bytes) -> Iterator[tuple[int, Frame]]:
-    """Yields each valid batch of a segment with its position, up to the first invalid one: recovery cuts
-    there."""
+    """Valid ones with their positions, up to the first invalid one: recovery cuts there."""
     position = 0
     while (found := frame(data, position)) is not None and found.crc_ok:
         yield position, found

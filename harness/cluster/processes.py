@@ -59,8 +59,7 @@ class Start:
 
 
 def exit_report(start: Start, code: int) -> str:
-    """How the process ended, with its last error, then the end of its log. code: a subprocess's, minus the
-    number for a signal."""
+    """With its last error, then the end of its log. code: a subprocess's, minus the number for a signal."""
     first = f"{_exit_sentence(code)}, {runtime.monotonic_s() - start.time_s:.1f} s after its start"
     lines = log_tail(start.log, _TAIL_BYTES, start.log_bytes)
     errors = [line for line in lines if _ERROR.search(line)][-SHOWN_LINES:]
@@ -70,8 +69,8 @@ def exit_report(start: Start, code: int) -> str:
 
 
 def log_tail(log: Path, lines: int = LINES, since: int = 0) -> list[str]:
-    """Without blank lines and frames of stack traces; empty if there is no log. since: leave out this many
-    bytes at its begin."""
+    """The last lines without blank ones and frames of stack traces. since: bytes to leave out at its begin.
+    """
     try:
         with log.open("rb") as file:
             file.seek(max(since, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -100,8 +99,7 @@ def is_stopped(process: Path) -> bool:
 
 
 def machine_failure(report: str) -> str | None:
-    """How the machine caused the end: a signal from outside, or an error of the system in the last line.
-    None: it did not."""
+    """A signal from outside, or an error of the system in the last line. None: it was not the machine."""
     first, last = report.splitlines()[0], report.splitlines()[-1]
     killed = next((sentence for sentence in _KILLED if first.startswith(sentence)), None)
     if killed is not None:

@@ -25,12 +25,10 @@ from floodmark.harness.schedule.views import Met, View
 
 
 class PowerLoss(Protocol):
-    """Simulates the loss of power on the files of a dead broker: by its side file of what is durable, or by
-    cutting its logs."""
+    """On the files of a dead broker: by its side file of what is durable, or by cutting its logs."""
 
     def power_cut(
-        self, durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None
-    ) -> Lost: ...
+        self, durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None) -> Lost: ...
     def mark_all_durable(  # everything is durable now; ends: where the logs end, if that was measured
         self, durable_file: Path, ends: Mapping[str, int] = ...) -> None: ...
     def fsynced(self, durable_file: Path) -> Mapping[str, int] | None: ...  # file -> bytes; None: all

@@ -50,8 +50,8 @@ def segments_of(folder: Path) -> list[Segment]:
 
 
 def why_no_log(folder: Path) -> str | None:
-    """Why this is no partition's folder of a log directory of Kafka's, by its names and how each segment
-    begins (with zeros where it was preallocated); None: it may be one."""
+    """By its names and how each segment begins (with zeros if preallocated); None: it may be a partition's
+    folder."""
     segments = segments_of(folder)
     if not segments:
         return f"it has no {folder.name}/*{SUFFIX}"
@@ -71,8 +71,8 @@ def _named(paths: Sequence[Path], suffix: str) -> list[Segment]:
 
 def batches_of(segment: Segment, *, is_last: bool = True, drop_bad_last: bool = False
                ) -> Iterator[tuple[bytes, int, int]]:
-    """Yield each batch as (window, position in it, size), up to the first bytes that are not a batch; they
-    are refused if another segment follows."""
+    """As (window, position, size), up to the first bytes that are no batch; these are refused if a segment
+    follows."""
     with _reading(segment), segment.path.open("rb") as file:
         data, at = file.read(WINDOW_BYTES), 0
         left = segment.path.stat().st_size - len(data)

@@ -41,10 +41,9 @@ class Collected:
 
 
 async def collect(
-    cluster: Cluster, run: Run, specs: Sequence[PartitionSpec], run_id: str, origin_ns: int
-) -> Collected:
-    """Freeze, dump and stop the cluster; write logs/, replicas.jsonl and, if it traces, trace.jsonl with
-    times from origin_ns."""
+    cluster: Cluster, run: Run, specs: Sequence[PartitionSpec], run_id: str, origin_ns: int) -> Collected:
+    """Writes logs/, replicas.jsonl and, if it traces, trace.jsonl with times from origin_ns; stops the
+    cluster."""
     problems: list[str] = []
     freezes = ability(cluster, protocols.Freezes)
     frozen: View | None = None
@@ -130,8 +129,7 @@ class _Dumps:
     resent: set[int] = field(default_factory=set)  # as in Collected
 
     async def write(self, node: str, *, running: bool) -> list[dict[str, Any]]:
-        """Write logs/NODE.jsonl. Returns the node's rows for replicas.jsonl if it does not run: its log is
-        then the only source."""
+        """Returns the node's rows for replicas.jsonl if it does not run: its log is then the only source."""
         kills, files = ability(self.cluster, protocols.Kills), ability(self.cluster, protocols.ReadsLogs)
         logs_in_memory = ability(self.cluster, protocols.KeepsLogs)
         try:

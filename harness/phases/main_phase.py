@@ -77,8 +77,7 @@ class RunSight:
 
 
 class AcksGiven:
-    """Counts acked micro-sends by partition and leader, from the leaders' own trace: the records that a
-    leader appended and later acked. It counts from the start of the cluster."""
+    """From the leaders' own trace, since the start: the records that a leader appended and later acked."""
 
     EVENTS = ("append", "ack")
 
@@ -114,8 +113,7 @@ class _Pace:
 
 
 async def main_phase(plan: RunPlan, recorder: Recorder) -> tuple[int, ...]:
-    """Run the phase; returns the positions of entries whose moment never came. Raises the first error of any
-    process or of the schedule."""
+    """Returns the positions of entries whose moment never came. Raises the first error of any task."""
     stop = asyncio.Event()
     pace = _Pace(plan.spec.rate)
     processes = {
@@ -162,8 +160,8 @@ async def _place(plan: RunPlan, place: int, recorder: Recorder, pace: _Pace, sto
 
 
 async def ask(session: Session, process: int, intent: Intent, recorder: Recorder) -> Outcome:
-    """Do one op, and record its invocation and its completion. No request is sent before the kernel has the
-    line of the invocation, so a killed harness loses no op that a broker may have seen."""
+    """Do and record one op. No request is sent before the kernel has the line of the invocation, so a killed
+    harness loses no op that a broker may have seen."""
     invoked = recorder.invoke(process, intent)
     await recorder.written()
     outcome = await session.apply(intent)

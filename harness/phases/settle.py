@@ -64,8 +64,7 @@ class _Observations:
         return came
 
     def throughout(self) -> dict[str, list[str]]:
-        """run.json's keys with the nodes that were in these sets all the time; no set that was always
-        empty."""
+        """run.json's keys with the nodes that were in these sets all the time; no set that was empty."""
         return {name: sorted(node for node, at_s in since.items() if at_s <= self.window_s)
                 for name, since in self.since_s.items() if since}
 
@@ -283,8 +282,7 @@ async def _read(pool: _ProcessPool, key: int, reach: Reach) -> None:
 
 
 async def _read_through(pool: _ProcessPool, process: int, session: Session, key: int, reach: Reach) -> bool:
-    """Read from the beginning with one process; False: the process was over before the end offset, or got
-    nothing more."""
+    """With one process; False: it was over before the end offset, or got nothing more."""
     end, start, reached, empty = None, 0, 0, 0
     intent = Intent(f="assign", partitions=(key,))
     while True:

@@ -28,7 +28,7 @@ def client() -> Iterator[docker.DockerClient]:
 
 @pytest.fixture(scope="module")
 def broker(client: docker.DockerClient) -> str:
-    return images.broker_image(client, print)
+    return images.tools_image(client, print, "broker")
 
 
 @pytest.fixture(scope="module")

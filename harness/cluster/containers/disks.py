@@ -172,8 +172,8 @@ class FaultyDisk:
 
 
 class Volumes:
-    """The disks of a place's brokers, see harness.protocols: BadDisks. `own`: whether brokers have disks of
-    their own; known after prepare()."""
+    """See harness.protocols: BadDisks. `own`: whether brokers have disks of their own; known after prepare().
+    """
 
     def __init__(self, lab: EngineResources, power: PowerLoss, place: Place, *,
                  say: Callable[[str], None] = lambda _line: None) -> None:
@@ -243,8 +243,7 @@ class Volumes:
         return ANYWHERE | OWN_DISK if self.own else ANYWHERE
 
     async def harm(self, node: str, kind: str) -> Mapping[str, Any]:
-        """Makes a disk bad. lost_records: an upper bound by the side file, if the disk of a running broker
-        was shut down."""
+        """lost_records: an upper bound by the side file, if the disk of a running broker was shut down."""
         if node == CONTROLLER:
             raise FloodmarkError("only brokers' disks can go bad, not the controller's")
         if kind not in self.kinds:
@@ -377,8 +376,8 @@ async def _repeated(act: Callable[[], Awaitable[object]], awaited: str) -> None:
 
 
 def edits(before: Mapping[str, int], after: Mapping[str, int], *, restored: Sequence[str]) -> list[str]:
-    """The arguments of `disks.sh edit` that change the files of one listing (name -> bytes) to the other;
-    restored files are copied completely instead."""
+    """The arguments of `disks.sh edit` for these changes of files (name -> bytes); restored ones are copied
+    instead."""
     arguments = []
     for name in sorted(before.keys() - set(restored)):
         if after.get(name) != before[name]:
@@ -398,8 +397,7 @@ def _extents(found: Mapping[str, tuple[int, int, int]]) -> log_extents.LogExtent
 # -- files in and out of containers -----------------------------------------------------------------------
 
 def fetch(client: docker.DockerClient, container: str, source: str, target: Path, *, without: str) -> None:
-    """Replaces `target` by a copy of the container's folder `source`, without names that begin with
-    `without`."""
+    """Replaces `target` by a copy of the container's folder, without names that begin with `without`."""
     pieces, _ = client.api.get_archive(container, source)
     fresh = target.with_name(f".{target.name}.coming")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -442,8 +440,7 @@ def unpack(pieces: Iterable[bytes], target: Path, *, without: str) -> None:
 
 
 def put(
-    client: docker.DockerClient, container: str, target: str, files: Mapping[str, bytes], user: str
-) -> None:
+    client: docker.DockerClient, container: str, target: str, files: Mapping[str, bytes], user: str) -> None:
     """Copies files, by name, into the container's folder `target`; user: their owner, "uid:gid"."""
     owner, group = map(int, user.split(":"))
     packed = io.BytesIO()

@@ -84,8 +84,7 @@ def refusal_of(act: Callable[[], object], timeout_s: float) -> str | None:
 
 def run_alone(client: docker.DockerClient, image: str, argv: Sequence[str], labels: Mapping[str, str], *,
               network_disabled: bool = True, **host: Any) -> tuple[int, str]:
-    """Runs argv as root in a container of its own, which is removed; returns its exit code and its output,
-    which must be short. host: as of docker-py's create_host_config."""
+    """As root in a container that is then removed; returns exit code and output, which must be short."""
     api = client.api
     made = api.create_container(
         image, list(argv[1:]), entrypoint=[argv[0]], user="0", labels=dict(labels),

@@ -52,12 +52,9 @@ Say = Callable[[str], None]
 Files = Mapping[str, tuple[bytes, bool]]  # name in the context -> content, and whether it is executable
 
 
-def tools_image(client: docker.DockerClient, say: Say) -> str:
-    """The tag of the image with broker and fault tools. What is missing is built, with progress to `say`."""
-    return broker_image(client, say, "tools")
-
-
-def broker_image(client: docker.DockerClient, say: Say, target: str = "broker") -> str:
+def tools_image(client: docker.DockerClient, say: Say, target: str = "tools") -> str:
+    """The tag of the image with broker and fault tools; target broker: with the broker alone. What is missing
+    is built, with progress to `say`."""
     folder = context_folder()
     return built(client, target, context_files(folder), say, besides=lambda: wheels(client, folder, say))
 
@@ -96,8 +93,8 @@ def tag_of(files: Files, base_id: str) -> str:
 
 def built(client: docker.DockerClient, target: str, files: Files, say: Say, *, stand_in: StandIn = PLAIN,
           besides: Callable[[], Files] = dict) -> str:
-    """The tag of the image floodmark-TARGET of these files, found or built. besides: makes
-    further files for the build; they follow from these, so they do not change the tag."""
+    """Found or built as floodmark-TARGET. besides: makes further files, which follow from these, for the
+    build."""
     with engine_errors("images: "):
         if found := _found(client, target, files, stand_in):
             return found
@@ -163,8 +160,8 @@ def _pull(client: docker.DockerClient, image: str, say: Say) -> str | None:
 
 
 def found_base(client: docker.DockerClient, stand_in: StandIn = PLAIN) -> str | None:
-    """The base to use, if it is in the engine. An existing stand-in is used even if a registry has the base
-    now: otherwise the images would be built again whenever the network changes."""
+    """An existing stand-in is used even if a registry has the base now, or the images would be built again.
+    """
     wanted = os.environ.get(BASE_VARIABLE)
     names = (wanted,) if wanted else (OFFICIAL_BASE, stand_in.tag)
     return next((name for name in names if _id(client, name)), None)

@@ -145,8 +145,8 @@ class Rules:
         await gather_all(map(self._load, self._lab.names))
 
     async def _load(self, name: str, *, reload: bool = False) -> Sections:
-        """Loads a node's rules. A cancelled caller waits for the load's end, because the load would go on in
-        the container and could undo what mends it."""
+        """A cancelled caller waits for the load's end: it would go on in the container and could undo what
+        mends it."""
         task = asyncio.ensure_future(self._load_now(name, reload=reload))
         try:
             return await asyncio.shield(task)
@@ -199,8 +199,7 @@ class Rules:
                               first_queue=QUEUES_FROM[turn])
 
     async def _reset(self, pairs: Iterable[Pair]) -> int:
-        """Resets connections at both ends: if a cut is in force, one end's reset would not reach the
-        other."""
+        """At both ends: if a cut is in force, one end's reset would not reach the other."""
         concerned = {name: {one for pair in pairs if name in pair for one in pair} - {name}
                      for name in sorted({name for pair in pairs for name in pair} - {CLIENTS})}
         sections = await gather_all(
@@ -297,9 +296,8 @@ def ends(line: str) -> frozenset[str]:
 
 
 def found(lines: Iterable[str]) -> frozenset[str]:
-    """The rules in a namespace, from the output of iptables-save, tc and the kernel's table of queues,
-    normalised: rules with the same meaning are equal, and those without effect (an empty chain that accepts)
-    are left out."""
+    """From iptables-save, tc and the kernel's table of queues: rules with the same meaning are equal, and
+    those without effect (an empty chain that accepts) are left out."""
     found_rules = set()
     table = ""
     for line in lines:
@@ -361,8 +359,8 @@ def _quality_rules(
 
 
 def _shaping(node: str, force: NetworkFaults, address: Address, ways: frozenset[str]) -> str:
-    """tc's commands: packets to each receiver go through a class of its own with netem, all others without
-    delay. htb only separates them: its rate is never reached."""
+    """tc's commands: packets to each receiver go through a class of their own with netem. htb only separates
+    them."""
     receivers = {pair[1]: _without_firewall(quality, ways)
                  for pair, quality in sorted(force.qualities.items())
                  if pair[0] == node and _by_netem(pair, ways)}
@@ -393,8 +391,7 @@ def _without_firewall(quality: Mapping[str, float], ways: frozenset[str]) -> dic
 
 
 def _by_netem(pair: Pair, ways: frozenset[str]) -> bool:
-    """Whether netem delays this pair. Not to clients: delayed packets have passed the firewall, so that a cut
-    would not stop them."""
+    """Not to clients: delayed packets have passed the firewall, so that a cut would not stop them."""
     return NETEM in ways and CLIENTS not in pair
 
 

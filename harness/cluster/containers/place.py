@@ -117,8 +117,7 @@ class ContainersPlace:
                               software=self._system.software)
 
     async def begin(self) -> None:
-        """Makes net containers and disks in parallel; then the processes' containers, which are not
-        started."""
+        """Makes net containers and disks in parallel, then the processes' containers, unstarted."""
         if self._lab.clocks:
             for name in self.layout.names:
                 self.layout.work(f"{name}.clock").write_text("+0\n", encoding="ascii")
@@ -139,8 +138,7 @@ class ContainersPlace:
         return residue
 
     async def close(self) -> None:
-        """Removes everything, the keeper last. What cannot be removed, with `lost` set, is left to the next
-        start."""
+        """Removes everything, the keeper last; with `lost` set, what it cannot is left to the next start."""
         self.processes.ending = True
         try:
             await self._lab.close()
@@ -167,8 +165,8 @@ class ContainersPlace:
             raise
 
     async def is_stopped(self, name: str) -> bool:
-        """Whether the kernel has stopped the process: by /proc here if the harness sees the containers'
-        processes, else in the keeper, which takes twenty times as long."""
+        """By /proc if the harness sees the containers' processes, else in the keeper, which takes 20 times as
+        long."""
         if not self.lives(name):
             return False
         argument = f"{MOUNTED}/{self.layout.properties_of(name).name}"
@@ -308,8 +306,7 @@ def lay_out(
     lab: EngineResources, folder: Path, ids: Mapping[str, int], *, ports: Ports,
     first_port: int | None, trace: bool, software: JavaSoftware | None = None,
 ) -> Layout:
-    """Lays out a cluster; lab must be open, so that its addresses are known. ids, first_port: as in
-    harness.cluster.layout.lay_out. software: the Java and jars in the image of the processes, if any."""
+    """lab must be open, so that its addresses are known. software: what the processes' image has, if any."""
     folder = folder.resolve()
     for_clients = ports_for_clients(ids, ports, first_port)
     nodes = tuple(for_clients)
@@ -339,7 +336,6 @@ def lay_out(
 
 
 def offers() -> frozenset[str]:
-    """The nemeses that this machine's engine offers, of those that not every cluster does."""
     client = engine_client.connect()
     try:
         return ability_probe.offers(ability_probe.probe(client, tools_image(client, _say)))

@@ -60,8 +60,7 @@ class Clocks:
         return [f"the clock of {node} is off by {offsets[node]} ms" for node in sorted(self._bumped)]
 
     async def _offset_ms(self, node: str) -> int:
-        """The clock's offset as another process in the broker's container sees it; if it is down, that of its
-        file."""
+        """As another process in the broker's container sees it; if it is down, that of its file."""
         if not (await self._lab.inspect(node))["State"]["Running"]:
             return round(float(self._file(node).read_text(encoding="ascii")) * 1000)
         both = await self._lab.exec(self._lab.broker(node), _READ_BOTH_CLOCKS)
@@ -103,8 +102,7 @@ class MemoryLimits:
         return int(memory.get("usage", 0)) - int((memory.get("stats") or {}).get("inactive_file", 0))
 
     async def mend(self) -> list[str]:
-        """Removes all limits; returns a sentence for each that is still there: it also holds at the next
-        start."""
+        """Removes all limits, which would also hold at the next start; returns what is left."""
         limited = sorted(self._limited)
         await asyncio.gather(*map(self._free, limited))
         seen = await asyncio.gather(*map(self._lab.inspect, limited))

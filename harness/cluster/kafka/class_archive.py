@@ -34,7 +34,6 @@ KEPT = 8
 
 
 def path_of(kafka: Distribution) -> Path:
-    """The path of the archive for this Java and these jars."""
     stamps = [jar.exists() and (jar.stat().st_size, jar.stat().st_mtime_ns) for jar in kafka.jars]
     identity = (*user_cache.java_identity(kafka.java), kafka.classpath, stamps)
     key = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
@@ -47,8 +46,7 @@ def options(kafka: Distribution) -> tuple[str, ...]:
 
 
 def make(kafka: Distribution, say: Callable[[str], None], *, again: bool = False) -> None:
-    """Makes the archive if there is none, with progress to `say`; an image's Kafka needs none here. again:
-    even if that has failed before. Errors are only printed."""
+    """With progress to `say`; an image's Kafka needs none here. again: even if that has failed before."""
     if kafka.image is not None:
         return
     archive = path_of(kafka)
@@ -123,8 +121,8 @@ def write_logging(folder: Path) -> None:
 
 def java_command(kafka: Distribution, place: ProcessAddresses, main: str, arguments: Sequence[Path], *,
                  logging: Path, flags: Sequence[str] = ()) -> list[str]:
-    """The command, with every path as the process sees it. logging: the folder of write_logging. If
-    kafka.image is set, the jars are those of the image."""
+    """With every path as the process sees it; a named image has its own jars. logging: as of write_logging.
+    """
     paths = (os.pathsep.join(map(place.inside, kafka.jars)) if kafka.image is None
              else str(Path(place.inside(kafka.jars[0].parent)) / "*"))
     libs, folder = kafka.jars[0].parent, place.inside(logging)

@@ -79,8 +79,7 @@ def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribut
 
 
 def named(version_or_dir: str) -> tuple[str, tuple[Path, ...]]:
-    """The version, and the jars of an unpacked folder; those of a version may have to be fetched. UsageError
-    for one that is too old."""
+    """The version, and the jars of an unpacked folder. UsageError for a version that is too old."""
     word = version_of(version_or_dir) if is_image(version_or_dir) else version_or_dir
     version, paths = (word, ()) if is_version(word) else _unpacked(Path(word))
     if release_of(version) < _OLDEST:
@@ -109,7 +108,6 @@ def form_of(version: str) -> Form:
 
 
 def release_of(version: str) -> tuple[int, int]:
-    """Its major and minor number."""
     major, minor = version.split(".")[:2]
     return int(major), int(minor)
 
@@ -117,7 +115,6 @@ def release_of(version: str) -> tuple[int, int]:
 # -- an unpacked distribution -------------------------------------------------------------------------------
 
 def _unpacked(folder: Path) -> tuple[str, tuple[Path, ...]]:
-    """The version and the jars of an unpacked distribution."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is neither a version of Kafka nor a folder: give a version, such as "
                          f"{jars.tested()[-1]}, or the folder of an unpacked distribution")

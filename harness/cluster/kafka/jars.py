@@ -156,8 +156,7 @@ def _copy_jars(version: str, target: Path, say: Say) -> None:
 
 @contextmanager
 def running(call: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Runs a process in a group of its own, which is killed at the block's end: mvn is a script that starts
-    Java."""
+    """In a group of its own, which is killed at the block's end: mvn is a script that starts Java."""
     process = subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                                stderr=subprocess.STDOUT, errors="replace", start_new_session=True)
     try:

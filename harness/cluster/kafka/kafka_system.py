@@ -31,10 +31,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from floodmark.harness import logdir
-from floodmark.harness.client.codec import ClusterMetadata, TopicPartition
+from floodmark.harness.client.codec import ClusterMetadata
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import Ask, Brokers, Ends, chosen, election_result, once
 from floodmark.harness.cluster.kafka import class_archive, distribution, kafka_trace
@@ -42,7 +42,6 @@ from floodmark.harness.cluster.kafka.class_archive import java_command, write_lo
 from floodmark.harness.cluster.kafka.cut_logs import CutLogs
 from floodmark.harness.cluster.kafka.kafka_trace import Clock, read_line
 from floodmark.harness.cluster.kafka.kraft import KRaft
-from floodmark.harness.cluster.kafka.metadata_log import ControllerState
 from floodmark.harness.cluster.kafka.settings import effective, keeps_all, refuse_ours, write_hosts
 from floodmark.harness.cluster.layout import Address, Layout, node_names
 from floodmark.harness.cluster.place import Place
@@ -52,6 +51,9 @@ from floodmark.harness.logdir.segments import segments_of
 from floodmark.harness.protocols import Clocks, Failpoints, PartitionSpec, Traces
 from floodmark.harness.schedule.views import CONTROLLER, UNKNOWN, Met, PartitionView, ReplicaView, View
 from floodmark.harness.trace import Raw
+
+if TYPE_CHECKING:
+    from floodmark.harness.cluster.kafka.zookeeper import ZooKeeper  # it needs an optional package
 
 NAME = "kafka"
 CONTROLLER_ID = 100
@@ -70,34 +72,8 @@ CONTROLLER_S = 3.0  # a reachable controller acknowledges a broker sooner than t
 BETWEEN_LOOKS_S = 0.2
 
 
-class Form(Protocol):
-    """What differs between Apache Kafka in KRaft mode and with ZooKeeper. The process `controller` is the
-    quorum's controller in KRaft mode and ZooKeeper in the other; in both, what it wrote decides who leads and
-    is the truth."""
-
-    name: str  # zookeeper or kraft: run.json's `system.form`
-    about: Mapping[str, Any]  # further keys of run.json's `system`
-    settings: Mapping[str, str]  # Kafka's keys of every broker, without addresses and paths
-    decides_alone: bool  # whether the process `controller` decides; else a broker does
-    waiting_line: str  # what a broker logs while it waits for its controller
-    stranger_line: str  # what it logs if its log directory is another cluster's
-    lacks: Mapping[type, str]  # abilities that this form does not have, and why
-
-    def write_files(self, layout: Layout) -> None: ...  # all files that its processes read at start
-    def before(self, name: str) -> Sequence[str]: ...  # a command that execs its arguments; may be empty
-    def main(self, name: str) -> tuple[str, Path]: ...  # the main class, and its settings file
-    async def starting(self, name: str) -> None: ...  # its process is about to start
-    async def controller_is_up(self) -> bool: ...
-    async def expire(self, node: str, places: Sequence[TopicPartition], awake: Sequence[str]) -> None: ...
-    async def admin(self, running: Sequence[str]) -> Sequence[str]: ...  # whom to ask, best first
-    async def controller_state(self, places: Sequence[TopicPartition]) -> ControllerState | None: ...
-    async def close(self) -> None: ...  # safe twice, and before write_files
-
-
 @dataclass(slots=True, kw_only=True)
 class _Start:
-    """One start of a process."""
-
     log_bytes: int  # the length of its log before it
     clean: bool | None = None  # whether the previous stop was orderly; None: it has not loaded its logs yet
     waits_since_s: float | None = None  # monotonic, when its log first said that it waits for its controller
@@ -110,7 +86,7 @@ class KafkaSystem:
     """Apache Kafka. See harness.cluster.system: System, and harness.protocols: Freezes, Expires, Elects,
     ElectsReplica, KeepsRecords and Traces."""
 
-    def __init__(self, kafka: distribution.Distribution, form: Form, ids: Mapping[str, int], *,
+    def __init__(self, kafka: distribution.Distribution, form: "KRaft | ZooKeeper", ids: Mapping[str, int], *,
                  power: PowerLoss, topic_config: Mapping[str, str] | None = None,
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """topic_config: Kafka's keys of every created topic; topics: of single topics, overriding those."""
@@ -158,10 +134,10 @@ class KafkaSystem:
         write_logging(layout.work(""))
 
     def command(self, name: str) -> Sequence[str]:
-        main, file = self._form.main(name)
         hosts = self._layout.work(f"{name}.hosts")
         flags = (f"-Djdk.net.hosts.file={hosts}",) if self._layout.link_hosts else ()
-        java = java_command(self._kafka, self._layout.places[name], main, [file],
+        java = java_command(self._kafka, self._layout.places[name], self._form.main(name),
+                            [self._layout.properties_of(name)],
                             logging=self._layout.work(""), flags=flags)
         return [*self._form.before(name), *java]
 
@@ -171,7 +147,6 @@ class KafkaSystem:
         await broker_requests.create_topics(await self._admin(), topics, timeout_s=ASK_S, configs=configs)
 
     async def look(self) -> View:
-        """Observes all brokers at once."""
         reached = {node: self._asked(node) for node in self._answering()}
         ends, metadata, (decided, unfenced) = await asyncio.gather(
             self._looks.replica_ends(reached, self.partitions, LOOK_S),
@@ -188,8 +163,8 @@ class KafkaSystem:
             unfenced=unfenced.intersection(metadata))
 
     async def _decisions(self) -> tuple[Mapping[int, PartitionView] | None, frozenset[str]]:
-        """The controller's decisions about our partitions, by the history's key, and the nodes that it
-        considers alive; None and no nodes: they are not known."""
+        """Those about our partitions, and the nodes considered alive; None and no nodes: they are not known.
+        """
         places = {(spec.topic, spec.partition): spec.key for spec in self.partitions}
         state = await self._form.controller_state([*places])
         if state is None:
@@ -285,8 +260,7 @@ class KafkaSystem:
         return replace(looks[-1], replicas=replicas, partitions=decided)
 
     def _shows_all(self, look: View) -> bool:
-        """Whether each replica of the brokers that can answer is in the view: on a busy machine they may be
-        slow, and views without them agree too."""
+        """With each replica of the brokers that can answer: on a busy machine they may be slow."""
         able = self._answering()
         return all((node, spec.key) in look.replicas
                    for spec in self.partitions for node in spec.replicas if node in able)
@@ -340,7 +314,7 @@ class KafkaSystem:
         return election_result(errors)
 
     async def _restored(self, specs: Sequence[PartitionSpec]) -> dict[int, str | None]:
-        """Restores the order of the replicas; returns an error for each partition where that failed."""
+        """Returns an error for each partition where that failed."""
         try:
             errors = await self._reorder(specs, first=None) if specs else {}
         except FloodmarkError as error:
@@ -402,8 +376,7 @@ class KafkaSystem:
         return ask
 
     async def _reorder(self, specs: Sequence[PartitionSpec], *, first: str | None) -> dict[int, str | None]:
-        """Changes only the order of the replicas; first: the new first one, None: the order of the
-        assignment."""
+        """first: the new first replica; None: the order of the assignment."""
         orders = {
             (spec.topic, spec.partition): [
                 self.ids[node] for node in sorted(spec.replicas, key=lambda node: node != first)]
@@ -457,9 +430,9 @@ class KafkaSystem:
 
     def _replicas_on_disk(self, looks: Sequence[View], decided: Mapping[int, PartitionView],
                           log_dirs: Mapping[str, Path]) -> dict[tuple[str, int], ReplicaView]:
-        """The last view's replicas with LEO and log start from their files; all processes must be stopped.
-        decided: the final state of each partition; if it differs from the last view, the HW is unknown.
-        log_dirs: each node's log directory, or a copy of it."""
+        """The last view's replicas, with LEO and log start from the logs in log_dirs of processes that are
+        stopped. decided: the final state of each partition; if it differs from the last view, the HW is
+        unknown."""
         specs = {spec.key: spec for spec in self.partitions}
         found = {}
         for (node, key), seen in looks[-1].replicas.items():
@@ -488,13 +461,7 @@ def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[
     kafka = found(version_or_dir)
     ids = {node: number for number, node in enumerate(node_names(nodes), start=1)} | {
         CONTROLLER: CONTROLLER_ID}
-    form: Form
-    if kafka.form == "kraft":
-        form = KRaft(kafka, config, ids)
-    else:
-        from floodmark.harness.cluster.kafka.zookeeper import ZooKeeper  # it needs an optional package
-
-        form = ZooKeeper(config, ids, rules=rules)
+    form = _form(kafka, config, ids, rules)
 
     def flushes_every(topic: str) -> bool:
         given = {**topic_config, **(topics or {}).get(topic, {})}
@@ -502,6 +469,15 @@ def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[
 
     return KafkaSystem(kafka, form, ids, power=CutLogs(flushes_every), topic_config=topic_config,
                        topics=topics)
+
+
+def _form(kafka: distribution.Distribution, config: Mapping[str, str], ids: Mapping[str, int], rules: str
+          ) -> "KRaft | ZooKeeper":
+    if kafka.form == "kraft":
+        return KRaft(kafka, config, ids)
+    from floodmark.harness.cluster.kafka.zookeeper import ZooKeeper
+
+    return ZooKeeper(config, ids, rules=rules)
 
 
 @functools.cache

@@ -68,8 +68,7 @@ class Clock:
 
 
 def write_broker_trace(log: Path, trace: Path, *, node_id: int, clock: Clock) -> None:
-    """Writes the trace of a broker's complete log, replacing an earlier one. Without a log there is no
-    trace."""
+    """Of a broker's complete log, replacing an earlier one. Without a log there is no trace."""
     if log.exists():
         with log.open(encoding="utf-8", errors="replace") as lines:
             events = broker_events(parsed for line in lines if (parsed := read_line(line)) is not None)

@@ -62,13 +62,15 @@ PREFERRED: Mapping[str, str] = {
 
 
 class KRaft:
-    """KRaft mode, see kafka_system.py: Form."""
+    """Kafka in KRaft mode. What its process `controller` wrote decides who leads, and is the truth."""
+
+    name = "kraft"  # run.json's `system.form`
+    decides_alone = True  # whether the process `controller` decides; else a broker does
+    # What a broker logs while it waits for its controller, and if its log directory is another cluster's.
+    waiting_line = "Waiting for the controller to acknowledge that we are caught up"
+    stranger_line = "because the controller returned error INCONSISTENT_CLUSTER_ID"
 
     def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int]) -> None:
-        self.name = "kraft"
-        self.waiting_line = "Waiting for the controller to acknowledge that we are caught up"
-        self.stranger_line = "because the controller returned error INCONSISTENT_CLUSTER_ID"
-        self.decides_alone = True
         self._features = {key: level for key, level in given.items() if key in FEATURES
                           and not ((key, level) == (ELR, "0") and release_of(kafka.version) < FIRST_WITH_ELR)}
         self.about: Mapping[str, Any] = {"features": self._features} if self._features else {}
@@ -85,7 +87,6 @@ class KRaft:
         self._features_asserted = False
 
     def write_files(self, layout: Layout) -> None:
-        """Writes every process's settings, and formats all folders."""
         self._layout = layout
         layout.make_folders()
         for name in layout.names:
@@ -145,8 +146,7 @@ class KRaft:
         return [word for name, level in self._features.items() for word in ("--feature", f"{name}={level}")]
 
     def _make_folder(self, node: str) -> None:
-        """Makes a broker's formatted folder, with the node's own id and a new directory id. If the broker's
-        log directory is in a container, it is made in FOLDER/work instead, for the command to copy."""
+        """With the node's own id and a new directory id; in FOLDER/work, if it is copied to a container."""
         assert self._template is not None
         place = self._layout.places[node]
         copied = place.log_dir_copied
@@ -159,14 +159,15 @@ class KRaft:
         (folder / (PREPARED if copied else META)).write_text(text, encoding="utf-8")
 
     def before(self, name: str) -> Sequence[str]:
+        """A command that execs its arguments; may be empty."""
         place = self._layout.places[name]
         if not place.log_dir_copied:
             return ()
         return ("sh", "-c", _TAKE_FOLDER, place.inside(self._layout.work(f"{name}.prepared")),
                 place.inside(place.log_dir))
 
-    def main(self, name: str) -> tuple[str, Path]:
-        return "kafka.Kafka", self._layout.properties_of(name)
+    def main(self, name: str) -> str:
+        return "kafka.Kafka"
 
     async def starting(self, name: str) -> None:
         """Formats the folder of a broker whose disk was emptied, as an operator would."""
@@ -185,7 +186,7 @@ class KRaft:
     async def expire(self, node: str, places: Sequence[TopicPartition], awake: Sequence[str]) -> None:
         raise FloodmarkError(self.lacks[Expires])
 
-    async def admin(self, running: Sequence[str]) -> Sequence[str]:
+    async def admin(self, running: Sequence[str]) -> Sequence[str]:  # whom to ask, best first
         """Every running broker forwards requests to the controller; one that is fenced may be cut off."""
         state = await self.controller_state(())
         unfenced = {self._nodes.get(broker) for broker in state.unfenced} if state is not None else set()
@@ -205,13 +206,11 @@ class KRaft:
                                unfenced=unfenced if self._features_asserted else ())
 
     async def _has_formatted_features(self, unfenced: Sequence[str]) -> bool:
-        """Whether one of these brokers has answered with its finalized features. FloodmarkError if they are
-        not the formatted ones."""
+        """Whether one of them has answered with its features. FloodmarkError if they are others."""
         assert self._template is not None
         for node in unfenced:
             try:
-                finalized = await finalized_features(
-                    once(self._layout.places[node].asked), timeout_s=ASK_S)
+                finalized = await finalized_features(once(self._layout.places[node].asked), timeout_s=ASK_S)
             except FloodmarkError:
                 continue  # it does not listen yet
             if finalized is not None:

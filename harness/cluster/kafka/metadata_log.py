@@ -222,9 +222,8 @@ def apply_record(decisions: Decisions, value: bytes) -> None:
 # -- features -----------------------------------------------------------------------------------------------
 
 def formatted_features(log_dir: Path) -> Mapping[str, int]:
-    """The level of each feature (KIP-584) that a folder was formatted with; empty if there is no checkpoint
-    (before 3.3). The format command writes it: into the folder itself up to 4.3, into __cluster_metadata-0
-    from 4.4 on."""
+    """The level of each feature (KIP-584) that a folder was formatted with; none before 3.3. The format
+    command writes it into the folder itself, from 4.4 on into __cluster_metadata-0."""
     decisions = Decisions()
     for path in sorted((*log_dir.glob("*.checkpoint"), *(log_dir / METADATA).glob("*.checkpoint"))):
         try:
@@ -236,8 +235,7 @@ def formatted_features(log_dir: Path) -> Mapping[str, int]:
 
 
 def refuse_other_features(asked: Mapping[str, int], finalized: Mapping[str, int], version: str) -> None:
-    """Raises FloodmarkError if a feature's level is not the formatted one. Kafka leaves out those of level
-    0."""
+    """Raises FloodmarkError for another level than the formatted one. Kafka leaves out level 0."""
     wrong = [f"{name} has level {finalized.get(name, 0)}, not {level}"
              for name, level in sorted(asked.items()) if finalized.get(name, 0) != level]
     if wrong:

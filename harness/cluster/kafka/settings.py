@@ -58,8 +58,7 @@ def refuse_ours(given: Mapping[str, str], option: str) -> None:
 
 
 def effective(settings: Mapping[str, str], topic_settings: Mapping[str, str]) -> dict[str, int | bool | str]:
-    """The settings in force for a run's topics, by the brokers' keys, typed for run.json. A topic's own
-    setting overrides its broker's, and a run has only its own topics."""
+    """By the brokers' keys, typed for run.json: a topic's own setting overrides its broker's."""
     of_topics = {TOPIC_KEYS.get(key, key): value for key, value in topic_settings.items()
                  if key in TOPIC_KEYS or key in settings}
     return {key: typed(value) for key, value in {**settings, **of_topics}.items()}
@@ -94,8 +93,7 @@ def of_broker(layout: Layout, node: str) -> dict[str, str]:
 
 
 def write_hosts(layout: Layout) -> None:
-    """Writes the hosts file of each process. Java then uses no other source, so it has the machine's name
-    too."""
+    """Java then uses no other source, so each file has the machine's name too."""
     for name, host in layout.link_hosts.items():
         lines = [f"{HOST} localhost {socket.gethostname()} {name}",
                  *(f"{host} {other}" for other in layout.names if other != name)]

@@ -9,13 +9,7 @@ brokers, and changes. The generations of the replication protocol are chosen by 
         kip-320          the version's own                 the same; deposed leaders are fenced
     Each is the last version before the next rule; 0.11.0-IV1 truncates like 0.10.2, and its records have
     headers. A topic of message.format.version 0.10.2 has no epochs in its batches, and its followers truncate
-    to their HW under any rules: together with a topic of format 2 one cluster shows both.
-
-What is read there
-
-    /brokers/ids/N                          a broker's registration: ephemeral, so its owner is the session
-    /brokers/topics/T/partitions/P/state    leader, leader_epoch, isr; the truth of a partition
-    /controller                             which broker is the controller
+   to their HW under any rules: together with a topic of format 2 one cluster shows both.
 
 Rules
 1. The last broker starts first and so becomes Kafka's controller: faults on the first ones, which lead, do
@@ -39,7 +33,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from kazoo.client import KazooClient
@@ -97,12 +90,10 @@ class ZooKeeperSilent(FloodmarkError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
-    """ZooKeeper's state of the cluster at one time."""
+class Registered(ControllerState):
+    """unfenced: the registered brokers. A partition epoch is the version of its path."""
 
-    sessions: Mapping[int, int]  # broker -> the session of its registration
     controller: int | None  # the broker that is the controller now
-    partitions: Mapping[TopicPartition, PartitionState]  # the partition epoch is the version of the path
 
 
 class ZooKeeperClient:
@@ -117,8 +108,8 @@ class ZooKeeperClient:
         return await self._in_its_thread(lambda: self._look(partitions))
 
     async def expire(self, broker: int) -> bool:
-        """Ends the session of this broker, as if it had timed out; its registration is gone then. False: it
-        had none."""
+        """Ends the session of this broker as if it had timed out, with its registration. False: it had none.
+        """
         found = await self._in_its_thread(
             lambda: _answer(self._connected().get_async(f"{REGISTRATIONS}/{broker}")))
         if found is None:
@@ -178,7 +169,7 @@ class ZooKeeperClient:
         states = {place: _answer(one) for place, one in asked.items()}
         holder = _answer(controller)
         return Registered(
-            sessions={broker: int(one[1].ephemeralOwner) for broker, one in found.items() if one is not None},
+            unfenced=[broker for broker, one in found.items() if one is not None],
             controller=None if holder is None else int(json.loads(holder[0])["brokerid"]),
             partitions={place: PartitionState(leader=fields["leader"], epoch=fields["leader_epoch"],
                                               isr=tuple(fields["isr"]), partition_epoch=one[1].version)
@@ -230,13 +221,13 @@ def session_password(session: int) -> bytes:
 
 
 class ZooKeeper:
-    """Kafka with ZooKeeper, see kafka_system.py: Form."""
+    """Kafka with ZooKeeper, which is its process `controller`; see KRaft for its members."""
+
+    name, decides_alone = "zookeeper", False
+    waiting_line = "Waiting until connected."
+    stranger_line = "InconsistentClusterIdException"
 
     def __init__(self, given: Mapping[str, str], ids: Mapping[str, int], *, rules: str) -> None:
-        self.name = "zookeeper"
-        self.waiting_line = "Waiting until connected."
-        self.stranger_line = "InconsistentClusterIdException"
-        self.decides_alone = False
         self.about: Mapping[str, Any] = {}
         version = PROTOCOL_VERSIONS[rules]
         protocol = {} if version is None else {
@@ -246,7 +237,6 @@ class ZooKeeper:
         self.settings: Mapping[str, str] = dict(sorted(chosen.items()))
         self.lacks: Mapping[type, str] = {}
         self._ids = ids
-        self._nodes = {number: name for name, number in ids.items() if name != CONTROLLER}
         self._layout = NOT_STARTED
         self._client: ZooKeeperClient | None = None
         self._started: set[str] = set()
@@ -267,13 +257,11 @@ class ZooKeeper:
     def before(self, name: str) -> Sequence[str]:
         return ()
 
-    def main(self, name: str) -> tuple[str, Path]:
-        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain" if name == CONTROLLER else "kafka.Kafka"
-        return main, self._layout.properties_of(name)
+    def main(self, name: str) -> str:
+        return "org.apache.zookeeper.server.quorum.QuorumPeerMain" if name == CONTROLLER else "kafka.Kafka"
 
     async def starting(self, name: str) -> None:
-        """Before a broker's first start, waits for a controller; before later ones, for ZooKeeper to end its
-        old session."""
+        """The first time waits for a controller; later, for ZooKeeper to end the broker's old session."""
         if name == CONTROLLER:
             return
         if name in self._started:
@@ -290,34 +278,27 @@ class ZooKeeper:
         return None
 
     async def _no_controller(self) -> str | None:
-        found = await self._look(())
+        found = await self.controller_state(())
         if found is None:
             return "ZooKeeper does not answer"
         return None if found.controller is not None else "no broker has registered"
 
     async def controller_is_up(self) -> bool:
-        return await self._look(()) is not None
+        return await self.controller_state(()) is not None
 
     async def admin(self, running: Sequence[str]) -> Sequence[str]:
         """Kafka's controller: other brokers refuse such requests."""
-        found = await self._look(())
-        node = None if found is None or found.controller is None else self._nodes.get(found.controller)
-        return [node] if node is not None and node in running else []
+        found = await self.controller_state(())
+        return [node for node in running if found is not None and self._ids[node] == found.controller]
 
-    async def controller_state(self, places: Sequence[TopicPartition]) -> ControllerState | None:
-        found = await self._look(places)
-        return None if found is None else ControllerState(
-            partitions=found.partitions, unfenced=found.sessions)
-
-    async def _look(self, places: Sequence[TopicPartition]) -> Registered | None:
+    async def controller_state(self, places: Sequence[TopicPartition]) -> Registered | None:
         """None: ZooKeeper does not answer."""
         with suppress(ZooKeeperSilent):
             return await self._asked.look(places)
         return None
 
     async def expire(self, node: str, places: Sequence[TopicPartition], awake: Sequence[str]) -> None:
-        """Ends a broker's session; returns when Kafka's controller has acted on it, if one of the awake
-        brokers is the controller. FloodmarkError if the broker has no session."""
+        """Returns when Kafka's controller has acted on it, if one of the awake brokers is the controller."""
         broker = self._ids[node]
         before = await self._asked.look(places)
         if not await self._asked.expire(broker):
@@ -331,7 +312,7 @@ class ZooKeeper:
             """Every partition that the broker led, or whose ISR it was in, gets a new state."""
             now = await self._asked.look(places)
             if now.controller is None:
-                waits = not others.isdisjoint(now.sessions)
+                waits = not others.isdisjoint(now.unfenced)
             else:
                 waits = now.controller in (broker, *others) and any(
                     now.partitions[place].partition_epoch == epoch for place, epoch in concerned.items())

@@ -48,8 +48,6 @@ class Link:
 
 @dataclass(slots=True, kw_only=True)
 class Cut:
-    """The cuts in force."""
-
     silent: frozenset[Pair] = frozenset()
     reset: frozenset[Pair] = frozenset()
 
@@ -185,8 +183,6 @@ def _reset(transport: asyncio.Transport) -> None:
 
 
 class Links:
-    """All links of one cluster."""
-
     def __init__(self) -> None:
         self.cut = Cut()
         self.dialers: set[End] = set()  # the dialers' ends of all connections

@@ -105,8 +105,7 @@ class Ahead(NamedTuple):
 
 
 def ahead(asks: Sequence[Stamped]) -> Ahead | None:
-    """The bound by all requests to one broker, which must be close in time; None: there are none, or they
-    contradict each other (a clock was set meanwhile)."""
+    """By requests to one broker, close in time. None: there are none, or they contradict each other."""
     if not asks:
         return None
     least = max(one.stamp_ms * MS_NS - one.received_ns for one in asks)
@@ -138,8 +137,8 @@ class Found:
 
 
 async def find(bootstrap: Sequence[Address], security: Security) -> Found:
-    """Finds the cluster by the first address that answers. FloodmarkError if none does, with the reasons, or
-    if a broker does not serve what a run needs."""
+    """By the first address that answers. FloodmarkError if none does, or a broker does not serve what a run
+    needs."""
     brokers = Brokers(security.dial())
     why = []
     try:
@@ -348,8 +347,7 @@ class OwnCluster:
         await self._end(node, "stop")
 
     async def start_node(self, node: str) -> None:
-        """Starts the node by its command; returns when it answers. After an interrupted start it only
-        waits."""
+        """Returns when it answers. After an interrupted start it only waits."""
         if not await self._answers(node):
             try:
                 if node not in self._starting:
@@ -399,8 +397,8 @@ class OwnCluster:
             raise FloodmarkError("; ".join(errors))
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        """By ElectLeaders: asked of the controller, and of the next broker as long as one does not answer or
-        says that it is not the controller."""
+        """Asks the controller, then other brokers as long as one is silent or says that it is not the
+        controller."""
         specs = broker_requests.chosen(self.partitions, partitions)
         errors: dict[int, str | None] = {spec.key: "no broker answers" for spec in specs}
         for address in await self._controllers():
@@ -459,8 +457,7 @@ class OwnCluster:
         await wait_until(unmet, f"{node}, {how}, to answer{'' if up else ' no more'}", UP_S if up else GONE_S)
 
     async def _controllers(self) -> Sequence[Address]:
-        """The brokers that answer, those first that are said to be the controller: with ZooKeeper only it
-        takes requests about topics and elections."""
+        """The brokers that answer, the controller first: with ZooKeeper only it takes such requests."""
         answers = await self._brokers.metadata_of_each(self._found.addresses, (), LOOK_S)
         named = {f"n{answer.controller}" for answer in answers.values()}
         return [self._found.addresses[node] for node in sorted(answers, key=lambda node: node not in named)]

@@ -41,12 +41,9 @@ class _Note:
 
 
 def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None) -> Lost:
-    """Changes the directory to what a power cut would have left; returns what was lost.
-
-    Without `keep` exactly the durable bytes stay. keep: "topic-partition" -> offset: that log keeps complete
-    batches up to that offset at most, but never less than what is durable. FloodmarkError if there is no side
-    file, or it does not fit the files.
-    """
+    """Without `keep` exactly the durable bytes stay. keep: "topic-partition" -> offset: that log keeps
+    complete batches up to that offset at most, but never less than what is durable. FloodmarkError if there
+    is no side file, or it does not fit the files."""
     notes = _read_notes(durable_file)
     if notes is None:
         return log_extents.records_between({}, log_extents.log_extents(log_dir))

@@ -79,8 +79,8 @@ class ReferenceSystem:
         return [PYTHON, "-m", BROKER, "--config", settings]
 
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Creates the topics. Those with configs of their own are altered when they exist, as an
-        administrator would: the replicas there must use the new configs from then on."""
+        """Topics with configs of their own are altered when they exist: replicas use the new configs from
+        then on."""
         topics = broker_requests.assignments(partitions, self.ids)
         broker = next((node for node in self.nodes if self._sockets.answers(node)), None)
         if broker is None:
@@ -126,8 +126,7 @@ class ReferenceSystem:
         new = sorted(
             (one["topic"], one["partition"], one["replicas"])
             for one in states[CONTROLLER]["partitions"]
-            if (one["topic"], one["partition"]) not in known
-        )
+            if (one["topic"], one["partition"]) not in known)
         names = control_sockets.Names(self.nodes, ())
         self.partitions += tuple(
             PartitionSpec(key=key, topic=topic, partition=partition, replicas=names.nodes(replicas))

@@ -53,8 +53,7 @@ class StrayCall(AssertionError):
 
 
 def install(scheduler: Scheduler) -> None:
-    """From now on, and for the rest of this process; descriptors count as those of the process that opens
-    them."""
+    """For the rest of this process; descriptors count as those of the process that opens them."""
     instead: dict[Any, Any] = {}
     for where, name in REFUSED:
         real = getattr(where, name)

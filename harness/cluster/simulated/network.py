@@ -32,8 +32,6 @@ def _client() -> str:
 
 
 class Listener:
-    """What listens on an address; see asyncio.Server."""
-
     def __init__(self, network: "Network", process: Process, factory: Callable[[], asyncio.Protocol],
                  address: Address, *, control: bool) -> None:
         self.network, self.process, self.factory = network, process, factory
@@ -116,14 +114,12 @@ class Transport(asyncio.Transport):
         self.lost = True
 
     def reset(self) -> None:
-        """The network resets this end now."""
         self._closing = True
         if self.process.alive:
             self.process.loop.call_soon(self.lose, ConnectionResetError("the link was reset"))
 
     def deliver(self, kind: str, data: bytes) -> None:
-        """What was sent here is on its way and arrives after a drawn time, never before what was sent
-        earlier."""
+        """It arrives after a drawn time, never before what was sent earlier."""
         scheduler, peer = self.process.scheduler, self.peer
         took_ns = int(MEDIAN_S * exp(self.latency.gauss(0, _SPREAD)) * 1e9)
         self._arrives_ns = max(self._arrives_ns, scheduler.now_ns + took_ns)
@@ -154,8 +150,6 @@ class Transport(asyncio.Transport):
 
 
 class Network:
-    """The links between processes, and from clients."""
-
     def __init__(self, scheduler: Scheduler) -> None:
         self.listeners: dict[Address, Listener] = {}
         self.scheduler = scheduler

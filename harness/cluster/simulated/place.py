@@ -88,8 +88,7 @@ class Simulation:
              interruptible: Callable[[Callable[[], None]], None]) -> Result:
         self.scheduler = scheduler
         network = ProcessLoop.network = self.network = Network(scheduler)
-        broker_runtime.current = BrokerRuntime(scheduler, network)
-        runtime.current = HarnessRuntime(scheduler)
+        runtime.current = broker_runtime.current = SimulatedRuntime(scheduler, network)
         guard.install(scheduler)
         tasks: list[asyncio.Task[Result]] = []
 
@@ -106,29 +105,13 @@ class Simulation:
         return scheduler.run(main)
 
 
-class HarnessRuntime:
-    """See harness.runtime: Runtime."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-        self._names = itertools.count(1)
-
-    def monotonic_ns(self) -> int:
-        return self._scheduler.now_ns
-
-    def time_ns(self) -> int:
-        return broker_runtime.current.time_ns()
-
-    def token_hex(self, size: int) -> str:
-        return f"{next(self._names):0{2 * size}x}"
-
-
-class BrokerRuntime:
-    """What a simulated broker takes from its surroundings; see floodmark.broker.runtime: Runtime. One for all
-    processes: it answers for the one that runs."""
+class SimulatedRuntime:
+    """What brokers and harness take from their surroundings; see floodmark.broker.runtime: Runtime, and
+    harness.runtime: Runtime. One for all processes: it answers for the one that runs."""
 
     def __init__(self, scheduler: Scheduler, network: Network) -> None:
         self._scheduler, self._network = scheduler, network
+        self._names = itertools.count(1)
         self.before_effect = scheduler.before_effect
 
     def monotonic_ns(self) -> int:
@@ -136,6 +119,9 @@ class BrokerRuntime:
 
     def time_ns(self) -> int:
         return BEGINS_AT_NS + self._scheduler.now_ns
+
+    def token_hex(self, size: int) -> str:
+        return f"{next(self._names):0{2 * size}x}"
 
     def new_uuid(self) -> uuid.UUID:
         drawn = self._scheduler.streams.of("uuid", self._process.name).getrandbits(128)

@@ -63,8 +63,8 @@ STRIKE_WITHIN_S = 0.01
 
 
 class Streams:
-    """Random numbers by purpose: what one link or node draws changes nothing that another one draws. The n-th
-    draw of a stream depends on the seed, its name and n."""
+    """What one link or node draws changes nothing that another draws: the n-th draw follows from seed, name
+    and n."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -90,8 +90,7 @@ Entry = asyncio.Handle | Wake
 
 
 class Scheduler:
-    """The simulation of one run. `running`: the process whose code runs now, or ran last; its loop is the
-    running one."""
+    """The simulation of one run. `running`: the process whose code runs now, or ran last."""
 
     def __init__(self, seed: int, *, duration_s: float = 0.0, ops: float = 0.0) -> None:
         """duration_s and ops: the planned load, which the bound of the work depends on."""
@@ -192,7 +191,6 @@ class Scheduler:
         give_up(f"the simulation was stopped at {self.now_ns / 1e9:.3f} s: {why}")
 
     def pause_running(self, delay_ns: int) -> None:
-        """Stop the running thread for this time."""
         self.push(self.now_ns + delay_ns, self.running, self.wake())
         self.stop_running()
 
@@ -424,8 +422,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return self.process.signals.pop(sig, None) is not None
 
     async def create_server(  # type: ignore[override]
-        self, factory: Callable[[], asyncio.Protocol], host: str, port: int, **_besides: Any
-    ) -> "Listener":
+        self, factory: Callable[[], asyncio.Protocol], host: str, port: int, **_besides: Any) -> "Listener":
         return self.network.listen(self.process, factory, (host, port))
 
     async def create_connection(  # type: ignore[override]

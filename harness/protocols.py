@@ -1,9 +1,7 @@
-"""Defines all protocols in one place: what clusters, nemeses, workloads and judges must implement.
-
-What only some systems can do is an ability (Kills, Freezes, ReadsLogs, ...). Code asks for the narrowest one
-by ability(), so the type checker knows what each cluster can do. Without an ability a check is unknown or a
-nemesis unavailable, with the reason. All waits in implementations have time-outs, and raise a FloodmarkError
-that says what they waited for.
+"""Defines all protocols in one place: what clusters, nemeses, workloads and judges must implement. What only
+some systems can do is an ability (Kills, Freezes, ...); code asks for the narrowest one by ability().
+Without it a check is unknown or a nemesis unavailable, with the reason. All waits in implementations have
+time-outs, and raise a FloodmarkError that says what they waited for.
 """
 
 from __future__ import annotations
@@ -48,9 +46,8 @@ class PartitionSpec:
 # -- clusters -------------------------------------------------------------------------------------------
 
 class Cluster(Protocol):
-    """A cluster of brokers and a controller: a system (the software) in a place (where it runs). `start`
-    returns when every broker is registered and unfenced. What only some clusters can do is an ability,
-    below."""
+    """A system (the software) in a place (where it runs). `start` returns when every broker is registered and
+    unfenced."""
 
     @property
     def name(self) -> str: ...  # where it runs: local, containers, simulated
@@ -88,9 +85,9 @@ Result = TypeVar("Result")
 
 
 def ability(cluster: Cluster, kind: type[Ability]) -> Ability | None:
-    """The object that implements this ability for the cluster: the cluster itself, or one of its `abilities`;
-    None: there is none. An ability that it `lacks` does not count, although its class has the methods: one
-    class serves many systems."""
+    """The object that implements this ability: the cluster itself, or one of its `abilities`; None: there is
+    none. One that it `lacks` does not count, although its class has the methods: one class serves many
+    systems."""
     if kind in cluster.lacks:
         return None
     ones: tuple[Any, ...] = (cluster, *cluster.abilities)
@@ -111,14 +108,14 @@ def why_not(cluster: Cluster, kind: type | str) -> str:
 
 
 def needed_for(f: str) -> type | str:
-    """The ability that a cluster needs for this fault; without a protocol of its own the fault itself."""
+    """The ability that this fault needs; without a protocol of its own the fault itself."""
     named = FAULTS[f].ability
     found: type | str = f if named is None else globals()[named]
     return found
 
 
 def method_for(cluster: Cluster, f: str) -> Callable[..., Awaitable[Any]] | None:
-    """The method that carries out this fault on the cluster, as faults.py names it; None: it cannot."""
+    """The method that carries out this fault, as faults.py names it; None: the cluster cannot."""
     needed, method = needed_for(f), FAULTS[f].method
     if not isinstance(needed, str):
         return getattr(ability(cluster, needed), method, None)
@@ -167,23 +164,21 @@ class Pauses(Protocol):
 
 class Cuts(Protocol):
     """A grudge lists, for each node, the nodes from which it receives nothing: {"n2": ["n1"]} stops every
-    byte from n1 to n2, on all connections between them, whichever side opened them. Names may be CLIENTS and
-    CONTROLLER."""
+    byte from n1 to n2, on all connections between them. Names may be CLIENTS and CONTROLLER."""
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None: ...
     async def heal(self) -> None: ...
 
 
 class PowerCuts(Protocol):
-    """power_cut kills the node and keeps only fsynced data, or, for each partition key, the batches up to the
-    LEO in `keep` (never less than what was fsynced). It returns {"keep": {key: LEO kept}, "lost_records":
-    n}."""
+    """Kills the node and keeps only fsynced data, or, for each partition key, the batches up to the LEO in
+    `keep` (never less than what was fsynced). Returns {"keep": {key: LEO kept}, "lost_records": n}."""
 
     async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]: ...
 
 
 class Simulates(Protocol):
-    """A cluster on virtual time: whatever talks to it runs inside, in a process of its own, which the seed
+    """On virtual time: whatever talks to the cluster runs inside, in a process of its own, which the seed
     determines. The result is pickled. duration_s and ops: the planned load, for a bound of the work."""
 
     async def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]], *,
@@ -195,16 +190,16 @@ class Expires(Protocol):
 
 
 class Elects(Protocol):
-    """elect asks the controller for an election of the preferred leader, or an unclean one, in these
-    partitions (none: in all). It returns {"elected": [keys], "refused": {key: why}}, without the partitions
-    that need no election."""
+    """Asks the controller for an election of the preferred leader, or an unclean one, in these partitions
+    (none: in all). Returns {"elected": [keys], "refused": {key: why}}, without those that need no election.
+    """
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]: ...
 
 
 class ElectsReplica(Protocol):
-    """As Elects, but for a given replica: an ISR member, or any live replica if unclean. No replica leaves
-    the ISR for it."""
+    """As Elects, but for a given replica: an ISR member, or any live one if unclean. None leaves the ISR for
+    it."""
 
     async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
                             ) -> Mapping[str, Any]: ...
@@ -215,8 +210,8 @@ class Wipes(Protocol):
 
 
 class Packets(Protocol):
-    """The grudge lists, for each node, the nodes from which it receives packets badly; the quality is loss (0
-    to 1), delay_ms, jitter_ms, rate_kbit. It adds to what is in force, and ends with Cuts.heal()."""
+    """The grudge lists, for each node, from which nodes it receives packets badly; the quality is loss (0 to
+    1), delay_ms, jitter_ms, rate_kbit. It adds to what is in force, and ends with Cuts.heal()."""
 
     async def degrade(self, grudge: Mapping[str, Sequence[str]], quality: Mapping[str, float]) -> None: ...
 
@@ -248,9 +243,9 @@ class ReportsMemory(Protocol):
 
 
 class Failpoints(Protocol):
-    """Named places in a process's code where it can be stopped or crashed, or where a message can be dropped.
-    nemesis/README.md describes a point; it uses node names and the history's partitions. `node` may
-    be CONTROLLER."""
+    """Named places in a process's code where it can be stopped or crashed, or a message dropped;
+    nemesis/README.md describes a point, by node names and the history's partitions. `node` may be CONTROLLER.
+    """
 
     @property
     def points(self) -> frozenset[str]: ...  # the names that exist
@@ -264,15 +259,13 @@ class ExplainsDeaths(Protocol):
 
 
 class BoundsClocks(Protocol):
-    """Its nodes do not use the harness's clock; it knows the largest difference between any two clocks."""
+    """Its nodes use other clocks than the harness; it knows the largest difference between any two."""
 
     @property
     def clock_error_ns(self) -> int: ...  # as in run.json; it only grows during a run
 
 
 class Traces(Protocol):
-    """Its processes write traces, which harness.trace merges and follows."""
-
     def traces(self) -> Raw | None: ...  # None: tracing is off
     @property
     def traced_events(self) -> frozenset[str] | None: ...  # events that are always traced; None: all events
@@ -282,7 +275,7 @@ class Traces(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
-    """The result of a strike: the nodes that it struck, and further fields for the op's `fault`."""
+    """The nodes that a strike hit, and further fields for the op's `fault`."""
 
     nodes: tuple[str, ...]
     detail: Mapping[str, Any] = field(default_factory=dict)
@@ -298,13 +291,10 @@ class Nemesis(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredNemesis:
-    """A nemesis of another distribution: the object that an entry point of the group floodmark.nemeses names.
-
-    draw_pattern returns one strike together with everything that undoes it (harness/schedule/patterns.py).
-    Its steps are floodmark's faults, by name, or the nemesis's own faults. The names of its own faults are
-    the entry point's name, or begin with it and `_`; the Nemesis that `make` returns carries them out; they
-    are over when
-    `strike` returns."""
+    """A nemesis of another distribution: what an entry point of the group floodmark.nemeses names.
+    draw_pattern returns one strike together with everything that undoes it (harness/schedule/patterns.py):
+    floodmark's faults, by name, or the nemesis's own, whose names are the entry point's, or begin with it and
+    `_`. The Nemesis that `make` returns carries those out; they are over when `strike` returns."""
 
     does: str  # in a few words, for people
     draw_pattern: DrawPattern
@@ -318,8 +308,8 @@ Sender = Callable[["Intent"], Awaitable["Outcome"]]
 
 
 class ScheduleRunner(Protocol):
-    """Carries out a schedule entry by entry: waits for the moment, resolves roles, strikes, records the
-    op."""
+    """Carries out a schedule entry by entry: waits for the moment, resolves roles, strikes, records the op.
+    """
 
     def refuse(self, schedule: Schedule) -> None: ...  # UsageError if this cluster cannot carry it out
     async def carry_out(
@@ -333,8 +323,8 @@ class ScheduleRunner(Protocol):
 # -- workloads and clients --------------------------------------------------------------------------------
 
 class Session(Protocol):
-    """One process's access to the system. Before `apply` is called, the op is recorded and the kernel has its
-    line, so the request may be sent at once."""
+    """One process's access. Before `apply`, the op is recorded and the kernel has its line: requests may be
+    sent at once."""
 
     async def apply(self, intent: Intent) -> Outcome: ...
     @property
@@ -343,7 +333,7 @@ class Session(Protocol):
 
 
 class LogClient(Protocol):
-    """One process's client: it sends each request once, and its outcome is exactly what is known of it."""
+    """One process's client: each request is sent once, and its outcome is exactly what is known of it."""
 
     @property
     def over(self) -> bool: ...  # the log no longer has what it read: it sends no further request
@@ -427,6 +417,6 @@ class Workload(Protocol):
 # -- judges -----------------------------------------------------------------------------------------------
 
 class Judge(Protocol):
-    """Reads run folders and returns a verdict for each, in order. A damaged folder does not affect others."""
+    """Returns a verdict for each run folder, in order. A damaged folder does not affect others."""
 
     def judge(self, folders: Sequence[Place]) -> list[Verdict]: ...

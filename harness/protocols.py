@@ -42,6 +42,10 @@ class PartitionSpec:
     replicas: tuple[str, ...]  # the assignment, preferred leader first
     headers: bool = True  # whether its records can have headers; in message formats v0 and v1 they cannot
 
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
 
 # -- clusters -------------------------------------------------------------------------------------------
 

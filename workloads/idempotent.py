@@ -53,7 +53,7 @@ class IdempotentSession:
         self._final = final
         self._settings = settings
         self._threads = threads
-        self._places = {spec.key: (spec.topic, spec.partition) for spec in settings.partitions}
+        self._places = {spec.key: spec.place for spec in settings.partitions}
         self._keys = {place: key for key, place in self._places.items()}
         self._producer: Producer | None = None
         self._sends_left = settings.load.producer_lasts  # 0: any number

@@ -45,7 +45,7 @@ class LogSession:
         timeout_ms = USUAL_LOAD.timeout_ms if final else settings.load.timeout_ms
         self._client = settings.clients(ClientSettings(
             run_id=settings.run_id,
-            keys={spec.key: (spec.topic, spec.partition) for spec in settings.partitions},
+            keys={spec.key: spec.place for spec in settings.partitions},
             without_headers=frozenset(spec.key for spec in settings.partitions if not spec.headers),
             acks=self._acks,
             fetch_max_bytes=_FINAL_FETCH_BYTES if final else _LOAD_FETCH_BYTES,

@@ -57,7 +57,7 @@ Answer = TypeVar("Answer")
 def assignments(partitions: Sequence[PartitionSpec], ids: Mapping[str, int]) -> dict[str, list[list[int]]]:
     """The topics of create_topics. FloodmarkError if a topic lacks a partition."""
     topics: dict[str, list[list[int]]] = {}
-    for spec in sorted(partitions, key=lambda one: (one.topic, one.partition)):
+    for spec in sorted(partitions, key=lambda one: one.place):
         assignment = topics.setdefault(spec.topic, [])
         if spec.partition != len(assignment):
             raise FloodmarkError(f"topic {spec.topic!r} lacks partition {len(assignment)}")
@@ -145,7 +145,7 @@ async def elect(ask: Ask, specs: Sequence[PartitionSpec], *, unclean: bool, time
                 ) -> dict[int, str | None]:
     """Preferred leaders, or unclean ones. Returns Kafka's name of each partition's error, by key; None: a
     leader was elected."""
-    keys = {(spec.topic, spec.partition): spec.key for spec in specs}
+    keys = {spec.place: spec.key for spec in specs}
     answer = await ask(
         admin.ElectLeadersRequest, timeout_s,
         election_type=int(unclean), timeout_ms=int(timeout_s * 1000),
@@ -327,7 +327,7 @@ class Brokers:
         reached: Mapping[str, Address], partitions: Sequence[PartitionSpec], timeout_s: float,
     ) -> dict[tuple[str, int], Answer]:
         async def of(node: str, to: Address) -> dict[tuple[str, int], Answer]:
-            keys = {(spec.topic, spec.partition): spec.key for spec in partitions if node in spec.replicas}
+            keys = {spec.place: spec.key for spec in partitions if node in spec.replicas}
             answers = await ask(to, list(keys)) if keys else {}
             return {(node, keys[place]): value for place, value in answers.items()}
 

@@ -165,7 +165,7 @@ class KafkaSystem:
     async def _decisions(self) -> tuple[Mapping[int, PartitionView] | None, frozenset[str]]:
         """Those about our partitions, and the nodes considered alive; None and no nodes: they are not known.
         """
-        places = {(spec.topic, spec.partition): spec.key for spec in self.partitions}
+        places = {spec.place: spec.key for spec in self.partitions}
         state = await self._form.controller_state([*places])
         if state is None:
             return None, frozenset()
@@ -278,7 +278,7 @@ class KafkaSystem:
 
     async def expire(self, node: str) -> None:
         self._layout.of(node)
-        places = [(spec.topic, spec.partition) for spec in self.partitions]
+        places = [spec.place for spec in self.partitions]
         await self._form.expire(node, places, self._answering())
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
@@ -337,7 +337,7 @@ class KafkaSystem:
         if not files:
             return None
         return Raw(files=files, names=self._names,
-                   keys={(spec.topic, spec.partition): spec.key for spec in self.partitions},
+                   keys={spec.place: spec.key for spec in self.partitions},
                    clock_error_ns=kafka_trace.clock_error_ns(self._clock, Clock.now()))
 
     @property
@@ -378,17 +378,17 @@ class KafkaSystem:
     async def _reorder(self, specs: Sequence[PartitionSpec], *, first: str | None) -> dict[int, str | None]:
         """first: the new first replica; None: the order of the assignment."""
         orders = {
-            (spec.topic, spec.partition): [
+            spec.place: [
                 self.ids[node] for node in sorted(spec.replicas, key=lambda node: node != first)]
             for spec in specs}
         results = await broker_requests.reassign(await self._admin(), orders, timeout_s=ELECT_S)
-        keys = {(spec.topic, spec.partition): spec.key for spec in specs}
+        keys = {spec.place: spec.key for spec in specs}
         return {keys[where]: error for where, error in results.items() if where in keys}
 
     def _replicas(self, ends: Ends, metadata: Mapping[str, ClusterMetadata],
                   starts: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], ReplicaView]:
         """starts: first offsets of the logs in containers; for other logs they are read from the files."""
-        places = {spec.key: (spec.topic, spec.partition) for spec in self.partitions}
+        places = {spec.key: spec.place for spec in self.partitions}
         clean = {node: self._stopped_cleanly(node) for node in {node for node, _ in ends} & metadata.keys()}
         found = {}
         for (node, key), (leo, hw) in ends.items():

@@ -268,7 +268,7 @@ class OwnCluster:
         self._silent = None
         names = {number: node for node, number in self._found.ids.items()}
         truth = {spec.key: state for spec in self.partitions
-                 if (state := _latest(answers, (spec.topic, spec.partition), names)) is not None}
+                 if (state := _latest(answers, spec.place, names)) is not None}
         ends = await self._looks.replica_ends(
             {node: self._found.addresses[node] for node in answers}, self.partitions, LOOK_S)
         alive = frozenset.intersection(*(frozenset(answer.brokers) for answer in answers.values()))

@@ -87,7 +87,7 @@ def raw_traces(layout: Layout, partitions: Sequence[PartitionSpec]) -> Raw | Non
     return Raw(
         files=files,
         names={place.node_id: name for name, place in layout.places.items()},
-        keys={(spec.topic, spec.partition): spec.key for spec in partitions},
+        keys={spec.place: spec.key for spec in partitions},
     )
 
 

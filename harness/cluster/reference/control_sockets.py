@@ -44,7 +44,7 @@ class Names:
 
     def __init__(self, nodes: Sequence[str], partitions: Sequence[PartitionSpec]) -> None:
         self._node = dict(enumerate(nodes, start=1))
-        self._key = {(spec.topic, spec.partition): spec.key for spec in partitions}
+        self._key = {spec.place: spec.key for spec in partitions}
         self._id = {CONTROLLER: CONTROLLER_ID} | {node: number for number, node in self._node.items()}
 
     def node(self, broker: int) -> str | None:

@@ -122,7 +122,7 @@ class ReferenceSystem:
         states = await self._sockets.ask_all("state", [CONTROLLER], LOOK_S)
         if not states:
             return  # the partitions are unknown now
-        known = {(spec.topic, spec.partition) for spec in self.partitions}
+        known = {spec.place for spec in self.partitions}
         new = sorted(
             (one["topic"], one["partition"], one["replicas"])
             for one in states[CONTROLLER]["partitions"]

@@ -19,6 +19,7 @@ from jepsen_text import Imported, imported
 from floodmark.harness.op import Op
 
 FILE = Path(__file__).parent / "jepsen.txt"
+RUN_ONLY = "run.json alone"  # of which the text tells
 CASES = {title: rest.split("--\n") for title, _, rest in (
     part.partition("\n") for part in FILE.read_text().removeprefix("== ").split("\n== "))}
 
@@ -54,9 +55,9 @@ def op_text(op: Op, at: int) -> str:
         f"{op.process}", op.type.value, op.f, *keys, *items, op.error, *late, *fault)))
 
 
-def told(run: Imported, numbers: list[int]) -> Iterator[str]:
-    for op, at in zip(run.ops, numbers, strict=True):
-        yield op_text(op, at)
+def told(run: Imported, *, ops: bool, given: bool) -> Iterator[str]:
+    if ops:
+        yield from (op_text(op, run.line(index).get("jepsen", index)) for index, op in enumerate(run.ops))
     about, origin = run.about, run.origin
     topics = {number: one["topic"] for number, one in about["partitions"].items() if one["topic"] != number}
     if topics:
@@ -67,6 +68,14 @@ def told(run: Imported, numbers: list[int]) -> Iterator[str]:
         yield f"nodes: {' '.join(about['nodes'])}"
     if origin["odd_values"]:
         yield from (run.folder / origin["odd_values"]).read_text().splitlines()
+    finals = about["final_reads"]
+    if finals["processes"]:
+        yield f"final reads: {finals['processes']} of {finals['partitions']}"
+    yield from (f"{what}: {origin[what]}" for what in ("unread", "blind") if origin[what])
+    if given:
+        yield f"guarantees: {json.dumps(about['guarantees'])}"
+        yield f"assumed: {', '.join(origin['assumed'])}"
+        yield f"cleanup: {', '.join(one['cleanup'] for one in about['partitions'].values())}"
     for what in ("left_out", "changed"):
         yield from (f"{what}: {count} x {label}" for label, count in origin[what].items())
 
@@ -74,18 +83,19 @@ def told(run: Imported, numbers: list[int]) -> Iterator[str]:
 @pytest.mark.parametrize("title", CASES)
 def test_what_is_made_of_a_history(title: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     given, *written = CASES[title]
-    options: dict[str, list[str]] = {}
+    options = dict[str, list[str]]()
     lines = list[str]()
     for line in given.splitlines():
         if line.startswith("options "):
-            options = {key: [value] for key, value in (one.split("=") for one in line.split()[1:])}
-        elif not line.startswith("#"):
+            for word in line.split()[1:]:
+                key, _, value = word.partition("=")
+                options.setdefault(key, []).append(value)
+        elif not line.startswith("#") and line != RUN_ONLY:
             lines += [line] if line.startswith("{") else ops_of(line)
     text = "\n".join(line if line.startswith("{") else f"{{:index {at}, :time {at * 1000}, {line}}}"
                      for at, line in enumerate(lines))
     run = imported(tmp_path, text, **options)
-    numbers = [run.line(index).get("jepsen", index) for index in range(len(run.ops))]
-    now = "".join(f"{line}\n" for line in told(run, numbers))
+    now = "".join(f"{line}\n" for line in told(run, ops=RUN_ONLY not in given, given="config" in options)) or "nothing\n"
     if request.config.getoption("--rewrite"):
         CASES[title] = [given, now]
         FILE.write_text("".join(f"== {name}\n" + "--\n".join(part.strip() + "\n" for part in parts)

@@ -12,7 +12,6 @@ from jepsen_text import READ, SEND, imported, in_json, nemesis, numbered, places
 from floodmark.harness.commands import import_jepsen
 from floodmark.harness.commands.import_jepsen import import_history
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.importers.jepsen_names import LIFE
 from floodmark.harness.report import terminal
 from floodmark.harness.report.phrases import size_text
 
@@ -62,28 +61,6 @@ def test_the_same_file_gives_the_same_folder(tmp_path: Path) -> None:
 # -- guarantees ---------------------------------------------------------------------------------------------
 
 
-def test_a_guarantee_that_is_not_given_is_assumed_and_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = imported(tmp_path, OPS, config=("acks=1", "retries=5"))
-    assert run.about["guarantees"] == {"acks": "1", "isolation": "read_committed", "retries": 5,
-                                       "unclean_leader_election": False, "idempotence": False}
-    assert "acks" not in run.origin["assumed"]
-    assert "assumed: isolation.level=read_committed, " in capsys.readouterr().err
-
-
-def test_every_guarantee_has_kafkas_key(tmp_path: Path) -> None:
-    run = imported(
-        tmp_path, OPS, config=("acks=-1", "min.insync.replicas=2", "default.replication.factor=3",
-        "unclean.leader.election.enable=true", "enable.idempotence=true", "retries=1",
-        "log.flush.interval.messages=1", "isolation.level=read_uncommitted", "cleanup.policy=compact"))
-    assert run.about["guarantees"] == {
-        "acks": "all", "min_insync_replicas": 2, "replication_factor": 3, "unclean_leader_election": True,
-        "idempotence": True, "retries": 1, "flush": "every", "isolation": "read_uncommitted"}
-    assert run.about["partitions"]["0"]["cleanup"] == "compact"
-    assert run.origin["assumed"] == {}
-
-
 @pytest.mark.parametrize(("word", "message"), [
     ("acks=2", "acks=2"), ("linger.ms=5", "linger.ms"), ("retries=-1", "retries=-1"), ("acks", "KEY=VALUE"),
     ("isolation.level=serializable", "serializable"), ("enable.idempotence=yes", "yes"),
@@ -122,75 +99,6 @@ def test_a_history_without_records_is_imported_with_a_warning(
 # -- final reads -------------------------------------------------------------------------------------------
 
 
-def sought(process: int, keys: str = "[0]", seek: str = ", :seek-to-beginning? true") -> tuple[str, ...]:
-    return tuple(f":process {process}, :type :{kind}, :f :assign, :value {keys}{seek}"
-                 for kind in ("invoke", "ok"))
-
-
-def polled(process: int, reads: str, kind: str = "ok") -> tuple[str, str]:
-    return (f":process {process}, :type :invoke, :f :poll, :value [[:poll]]",
-            f":process {process}, :type :{kind}, :f :poll, :value [[:poll {reads}]]")
-
-
-def sent(value: int, offset: str, process: int = 0, kind: str = "ok") -> tuple[str, str]:
-    return (f":process {process}, :type :invoke, :f :send, :value [[:send 0 {value}]]",
-            f":process {process}, :type :{kind}, :f :send, :value [[:send 0 [{offset} {value}]]]")
-
-
-LATER = ":process 0, :type :invoke, :f :send, :value [[:send 0 9]]"
-FINAL_POLLS = {
-    "to the end": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[5 1]]}")), ([4], [0])),
-    "beyond what was acked": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[5 1] [6 2]]}")), ([4], [0])),
-    "in two polls": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[4 7]]}"), *polled(4, "{0 [[5 1]]}")),
-                     ([4], [0])),
-    "without a seek": ((*sent(1, "5"), *sought(4, seek=""), *polled(4, "{0 [[5 1]]}")), ([], [])),
-    "not to what was acked": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[4 7]]}")), ([], [])),
-    "not to what others read": ((*polled(3, "{0 [[8 8]]}"), *sought(4), *polled(4, "{0 [[5 1]]}")), ([], [])),
-    "before the last send": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[5 1]]}"), LATER), ([], [])),
-    "while a send was on": ((LATER, *sought(4), *polled(4, "{0 [[5 1]]}"),
-                             ":process 0, :type :ok, :f :send, :value [[:send 0 9]]"), ([], [])),
-    "with a send that never ended": ((LATER, *sought(4), *polled(4, "{0 [[5 1]]}")), ([4], [0])),
-    "and then moved": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[5 1]]}"), *sought(4, "[1]", "")),
-                       ([], [])),
-    "of one that was not assigned": ((*sent(1, "5"), *sought(4, "[1]"), *polled(4, "{0 [[5 1]]}")),
-                                     ([4], [1])),
-    "in another life": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[5 1]]}"), *sought(4),
-                         *polled(4, "{0 [[5 1]]}")), ([4, LIFE + 4], [0])),
-    "by two": ((*sent(1, "5"), *sought(4), *sought(6, "[1]"), *polled(4, "{0 [[5 1]]}"),
-                *polled(6, "{1 [[0 1]]}")), ([4, 6], [0, 1])),
-    "blind": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[5 1] [nil 2]]}")), ([], [])),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FINAL_POLLS)
-def test_final_polls_are_final_reads_if_they_read_to_the_end(tmp_path: Path, name: str) -> None:
-    """After an assign and a seek to the beginning, without later sends, up to every known record."""
-    steps, (processes, partitions) = FINAL_POLLS[name]
-    run = imported(tmp_path, numbered(*steps))
-    assert run.about["final_reads"] == {"processes": processes, "partitions": partitions}
-
-
-@pytest.mark.parametrize(("steps", "unread", "blind"), [
-    ((*sent(1, "5"), *polled(4, "{0 [[5 1]]}")), [], []),
-    ((*sent(1, "5"), *polled(4, "{0 [[6 2]]}", "fail")), [], []),
-    ((*sent(1, "5"), *polled(4, "{0 [[4 7]], 1 [[9 9]]}")), [0], []),
-    ((*sent(1, "5", kind="info"), *polled(4, "{0 [[4 7]]}")), [], []),
-    ((*sent(1, "nil"), *polled(4, "{0 [[4 7]]}")), [0], []),
-    ((*polled(4, "{0 [[4 1]]}"), *sent(1, "nil")), [], []),
-    ((*sent(1, "5"), *polled(4, "{0 [[nil 1] [9 9]], 1 [[9 9]]}")), [0], [0]),
-], ids=range(7))  # fmt: skip
-def test_partitions_where_no_loss_can_be_inferred_are_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: tuple[str, ...], unread: list[int],
-    blind: list[int]
-) -> None:
-    run = imported(tmp_path, numbered(*steps))
-    assert (run.origin["unread"], run.origin["blind"]) == (unread, blind)
-    message = capsys.readouterr().err
-    assert ("cannot be judged: acked records are above" in message) == bool(unread)
-    assert ("cannot be judged: records were read without offsets" in message) == bool(blind)
-    assert run.about["observes"] == {"dumps": False, "replicas": False, "trace": []}
-
-
 def test_progress_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,11 +109,6 @@ def test_progress_is_reported(
     assert len(lines) > 2
     assert f" of {size}" in lines[0]
     assert lines[-1] == f"read {size} of {size}"
-
-
-def test_the_error_names_the_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=rf"^{tmp_path}/history\.edn:2:8: \] closes the \{{ of line 2$"):
-        imported(tmp_path, "{:a 1}\n{:a [1]]".replace("{:a 1}", "; a comment"))
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:

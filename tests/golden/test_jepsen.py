@@ -95,7 +95,8 @@ def test_what_is_made_of_a_history(title: str, tmp_path: Path, request: pytest.F
     text = "\n".join(line if line.startswith("{") else f"{{:index {at}, :time {at * 1000}, {line}}}"
                      for at, line in enumerate(lines))
     run = imported(tmp_path, text, **options)
-    now = "".join(f"{line}\n" for line in told(run, ops=RUN_ONLY not in given, given="config" in options)) or "nothing\n"
+    now = "".join(f"{line}\n" for line in told(run, ops=RUN_ONLY not in given, given="config" in options))
+    now = now or "nothing\n"
     if request.config.getoption("--rewrite"):
         CASES[title] = [given, now]
         FILE.write_text("".join(f"== {name}\n" + "--\n".join(part.strip() + "\n" for part in parts)

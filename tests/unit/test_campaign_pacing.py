@@ -191,12 +191,12 @@ def time_spent(
         pytest.param(SimulatedMachine(), id="as usual"),
         pytest.param(SimulatedMachine(judge_s=6.0, pages_s=10.0), id="a slow judge"),
         pytest.param(SimulatedMachine(besides_s=25.0, cold_s=20.0, noise=0.3), id="under load"),
-        pytest.param(SimulatedMachine(slower=0.5), id="slowing down"),
+        pytest.param(SimulatedMachine(slower=1.5), id="slowing down"),
         pytest.param(SimulatedMachine(finds=lambda number: number % 9 == 0), id="finds regularly"),
         pytest.param(SimulatedMachine(judge_s=4.0, finds=lambda number: number < 6), id="finds at first"),
     ],
 )
-@pytest.mark.parametrize("budget_s", [300.0, 1200.0, 3600.0])
+@pytest.mark.parametrize("budget_s", [300.0, 1200.0])
 def test_a_campaign_keeps_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: SimulatedMachine, budget_s: float
 ) -> None:

@@ -62,14 +62,14 @@ def first_row(folder: Path) -> tuple[Any, list[str]]:
 
 
 RUNS = "a-kill-loses-the-tail", "no-ack-after-mending"
-STEP = cases(2, few=4)
+STEP = cases(2, few=8)
 
 
 @pytest.mark.parametrize("golden", RUNS)
 @pytest.mark.parametrize("kind", ["run.json", "leaderless", "replicas.jsonl"])
 def test_any_value_anywhere_raises_nothing(tmp_path: Path, golden: str, kind: str) -> None:
     """At each place every second value, in one run the even ones and in the other the odd ones; in
-    `make test` every second of these, others at the next place."""
+    `make test` a fourth of these, others at the next place."""
     folder = Path(shutil.copytree(GOLDEN / golden, tmp_path / "run"))
     rows = None if kind == "replicas.jsonl" else here.rows_of(open_folder(folder))
     file, rest = folder / ("replicas.jsonl" if kind == "replicas.jsonl" else "run.json"), list[str]()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from command_line import floodmark
 
 from floodmark.checkers.text.explain import EXPLANATIONS, FACTS, PERMISSIONS
@@ -61,16 +62,17 @@ def test_explain_alone_lists_every_name_with_its_meaning_on_one_line() -> None:
 
 
 def completed(*words: str) -> list[str]:
-    """The completions of the last word that bash gets."""
-    script = Path(sys.executable).parent / "floodmark"
-    ran = subprocess.run([script], capture_output=True, text=True, check=True, env={
-        **os.environ, "_FLOODMARK_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["floodmark", *words]),
-        "COMP_CWORD": str(len(words))})
-    return [line.partition(",")[2] for line in ran.stdout.splitlines()]
+    """The completions of the last word that a shell gets."""
+    asked = ShellComplete(main, {}, "floodmark", "_FLOODMARK_COMPLETE")
+    return [one.value for one in asked.get_completions([*words[:-1]], words[-1])]
 
 
 def test_a_shell_completes_commands_options_and_names() -> None:
-    assert completed("re") == ["rejudge", "report", "reproduce"]
+    """The first as bash asks for it."""
+    asked = {"_FLOODMARK_COMPLETE": "bash_complete", "COMP_CWORD": "1", "COMP_WORDS": "floodmark re"}
+    ran = subprocess.run([Path(sys.executable).parent / "floodmark"], capture_output=True, text=True,
+                         check=True, env={**os.environ, **asked})
+    assert ran.stdout.split() == ["plain,rejudge", "plain,report", "plain,reproduce"]
     assert completed("run", "--nem") == ["--nemesis"]
     assert completed("run", "--acks", "") == ["all", "1", "0"]
     assert completed("explain", "und") == ["under-replicated"]

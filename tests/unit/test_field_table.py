@@ -149,6 +149,6 @@ def test_a_line_is_good_or_broken_whatever_its_neighbours(kind: str) -> None:
     assert broken == [line for line in lines if not is_good_plainly(line, law)]
     assert rows.lines == len(lines)
     assert len(rows.places) + len(broken) == len(lines)
-    for place in range(0, len(lines), 53):
+    for place in range(0, len(lines), 211):
         alone = json_lines.rows_of(lines[place].encode(), table)
         assert list(alone.broken) == ([0] if place in rows.broken else []), lines[place]

@@ -8,7 +8,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-import here
 import pyarrow as pa
 import pytest
 from command_line import floodmark
@@ -120,20 +119,6 @@ def test_each_stage_fails_on_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     assert judged[0].valid is True
     assert {judged[run].words for run in range(1, len(folders))} == {f"RuntimeError: {INJECTED}"}
-
-
-def test_runs_that_fail_only_as_a_bag_are_judged(
-    folders: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, sizes = passes.run_families, list[int]()
-
-    def of_one_run(unit: Unit, *more: Any) -> Any:
-        sizes.append(unit.rows("from runs").num_rows)
-        return failing() if sizes[-1] > 1 else whole(unit, *more)
-
-    monkeypatch.setattr(passes, "run_families", of_one_run)
-    assert [verdict.valid for verdict in here.judge(folders)] == [True, True, True]
-    assert sizes == [3, 1, 1, 1]
 
 
 # -- on the command line, with Spark ------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def some_graph(random: Random) -> Graph:
 def test_random_graphs_are_judged_as_by_networkx() -> None:
     """Names, classes, number, and length of the shortest cycle; every reported cycle is one."""
     random, hits = Random(6), 0
-    for number in range(300):
+    for number in range(100):
         graph = some_graph(random)
         found = found_in(graph)
 
@@ -101,7 +101,7 @@ def test_random_graphs_are_judged_as_by_networkx() -> None:
             for before, after in pairwise([*one.cycle, one.cycle[0]]):
                 assert before.target == after.source
                 assert is_edge(graph, before.kind, before.source, before.target)
-    assert 125 < hits < 275
+    assert 40 < hits < 92
 
 
 def is_edge(graph: Graph, kind: int, source: int, target: int) -> bool:
@@ -112,10 +112,9 @@ def is_edge(graph: Graph, kind: int, source: int, target: int) -> bool:
     return (kind, source, target) in set(edges)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_of_many_ops_in_time_order_none_is_suspect(seed: int) -> None:
+def test_of_many_ops_in_time_order_none_is_suspect() -> None:
     """Ten at a time, each after some earlier ones; one dependency against time is found."""
-    random, count = Random(seed), 20_000
+    random, count = Random(1), 20_000
     moments = [10 * at for at in range(count)]
     ops = [(at - random.randrange(1, 50), at + random.randrange(1, 50), -1) for at in moments]
     edges = {(random.choice((WR, WW)), at - random.randrange(1, 8), at) for at in range(8, count)}
@@ -130,7 +129,7 @@ def test_of_many_ops_in_time_order_none_is_suspect(seed: int) -> None:
 
 def test_a_long_cycle_is_reported_once() -> None:
     """All ops between a send and a much earlier read of its value are one component."""
-    count = 20_000
+    count = 5_000
     ops = [(2 * at, 2 * at + 1, at % 10) for at in range(count)]
     edges = {(WW, at, at + 1) for at in range(count - 1)} | {(WR, count - 1, 0)}
     found = found_in(graph_of(ops, edges))

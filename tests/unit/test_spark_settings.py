@@ -199,16 +199,14 @@ def test_a_missing_java_is_an_error_message(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("memory", "message"), [
-    ("90000g", "Could not reserve enough space"), ("lots", "Invalid maximum heap size: -Xmxlots")])
-def test_an_impossible_heap_is_an_error_message(tmp_path: Path, memory: str, message: str) -> None:
+def test_an_impossible_heap_is_an_error_message(tmp_path: Path) -> None:
     """And the JVM's own output is not among the verdicts on standard output."""
     (tmp_path / "run.json").write_text('{"format":1,"nodes":["n1"],"partitions":{"0":{"replicas":["n1"]}}}')
     ran = subprocess.run([sys.executable, "-m", "floodmark.harness", "check",
-                          "--conf", f"spark.driver.memory={memory}", tmp_path],
+                          "--conf", "spark.driver.memory=lots", tmp_path],
                          capture_output=True, text=True, timeout=120, check=False)
     assert (ran.returncode, ran.stdout) == (4, "")
-    assert message in ran.stderr.splitlines()[-1]
+    assert "Invalid maximum heap size: -Xmxlots" in ran.stderr.splitlines()[-1]
     assert ran.stderr.splitlines()[-1].startswith("floodmark: Spark does not start with ")
 
 

@@ -1,44 +1,5 @@
 """Reads a campaign's plan, a TOML file: what to test, how often, and within which bounds.
-
-    for = "4h"                          # how long; --for overrides it
-    duration = 20                       # seconds of load in each run
-    disk = "20 GB"                      # the largest size of the campaign's folder
-    at_once = 2                         # clusters side by side; absent: as many as this machine can run
-    reproduce = 5                       # how often each new signature is reproduced
-    bank = 10                           # first run at most so many seeds that found something before
-    settings = "drawn"                  # options in no entry are drawn from each run's seed; or "fixed"
-
-    [[system]]                          # what is tested. An axis: each entry is combined with each entry
-    rules = "kip-320"                   # of the other axes; a missing axis has one entry, with the defaults
-    weight = 3                          # three times as often as an entry of weight 1
-    [[system]]
-    rules = "kip-279"
-    config = { "replica.lag.time.max.ms" = "1000" }
-    [[system]]
-    kafka = "4.3.1"                     # Apache Kafka of this version; absent: the reference broker
-
-    [[workload]]                        # what clients do
-    workload = "idempotent"
-    [[guarantees]]                      # what the cluster guarantees
-    acks = "all"
-    config = { "min.insync.replicas" = "2" }
-    [[cluster]]                         # where it runs
-    nodes = 5
-    [[nemesis]]                         # the faults: nemeses, or a scenario by name
-    nemesis = "crash,cut"
-    interval = 3
-    [[nemesis]]
-    scenario = "double-failover"
-    systems = ["kip-320"]               # combine it only with these (rules, or rules+bug); absent: with all
-
-    [[except]]                          # do not run combinations in which all these keys agree (a list: any)
-    rules = "kip-279"
-    scenario = "double-failover"
-
-    [gates]                             # limits that a run must keep, besides being valid (checkers/stats)
-    max_unavailable_s = 10              # longest time without an ack of a partition in a fault
-    max_recovery_s = 2.5                # the time from mending a fault to the next ack of a partition
-    min_acked = 1000                    # acked writes, at least; not of a scenario, which has its own steps
+README.md, "Plans", has every key.
 
 Rules
 1. A plan that is not valid is refused before anything runs, with the file and the line.

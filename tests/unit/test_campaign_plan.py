@@ -1,6 +1,7 @@
 """A campaign's plan: what it accepts, what it refuses and at which line; the order of runs; its gates."""
 
 import json
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 from command_line import floodmark
 from golden_text import answered_as_written
+from readme import CAMPAIGNS, blocks
 
 from floodmark.harness import catalog
 from floodmark.harness.campaign.plan import (
+    _TOP,
     PRESETS,
     SEEDS,
     Weighted,
@@ -126,6 +129,12 @@ def test_an_error_in_a_plan_is_refused_with_its_line(request: pytest.FixtureRequ
 
 
 # -- the order of runs --------------------------------------------------------------------------------------
+
+
+def test_the_plan_of_the_page_has_every_key_and_is_valid() -> None:
+    (text,) = blocks("toml", CAMPAIGNS)[:1]
+    assert len(read(text, "the page").cases) == 4
+    assert tomllib.loads(text).keys() == {*_TOP}
 
 
 def cases(*weights: float) -> list[Weighted]:

@@ -158,16 +158,15 @@ Found = tuple[bool | None, str, str]  # whether it can (None: unknown), what was
 def machine_rows(folder: Path) -> list[Row]:
     """The rows about this machine, which every cluster needs. folder: where runs would be stored."""
     system = f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} processors"
-    memory, free = psutil.virtual_memory().available, shutil.disk_usage(folder).free
     checks: dict[str, Callable[[], Found]] = {
         "system": lambda: (sys.platform == "linux", system,
                            "clusters run only on Linux; saved runs can be judged anywhere"),
         "Python": lambda: (sys.version_info >= PYTHON_AT_LEAST,
                            f"{platform.python_version()} at {sys.executable}", "3.11 or newer is needed"),
-        "memory": lambda: (memory >= MEMORY_AT_LEAST, f"{size_text(memory)} available",
-                           f"end something: {size_text(MEMORY_AT_LEAST)} is needed for brokers and judge"),
-        "disk": lambda: (free >= DISK_AT_LEAST, f"{size_text(free)} free at {folder}", "make room, or use "
-                         f"--out elsewhere: {size_text(DISK_AT_LEAST)} is needed for a run"),
+        "memory": lambda: _room(psutil.virtual_memory().available, MEMORY_AT_LEAST, "available",
+                                "end something: {} is needed for brokers and judge"),
+        "disk": lambda: _room(shutil.disk_usage(folder).free, DISK_AT_LEAST, f"free at {folder}",
+                              "make room, or use --out elsewhere: {} is needed for a run"),
         "loopback": _loopback, "ports": _ports,
         "judge": lambda: (True, "Java {1} at {0}, Spark ".format(*catalog.can_judge())
                           + metadata.version("pyspark"), ""),
@@ -181,6 +180,10 @@ def machine_rows(folder: Path) -> list[Row]:
         rows.append(Row(part="this machine", item=item, can=can, detail=detail, todo=todo,
                         needed_by=() if can is None else ALL))
     return rows
+
+
+def _room(free: int, least: int, where: str, todo: str) -> Found:
+    return free >= least, f"{size_text(free)} {where}", todo.format(size_text(least))
 
 
 def _loopback() -> Found:

@@ -1,15 +1,36 @@
-"""Failpoints as they are armed, counted and released. How far a step has got when it is held: tests/teeth,
-tests/golden/plays.txt and tests/integration/test_failpoints.py."""
+"""Failpoints as they are armed, counted and released; and how far a step has got when it is held."""
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from golden_text import refused_as_written
 
+from floodmark.broker.protocol.messages import (
+    NO_EPOCH,
+    Append,
+    Batch,
+    FetchAnswer,
+    FetchRequest,
+    FetchResponse,
+    HwMoved,
+    LeaderAndIsr,
+    Produce,
+    ProduceAnswer,
+    RoleChanged,
+    SaveEpochs,
+    Truncate,
+)
+from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from floodmark.broker.server.config import ConfigError, parse_config
+from floodmark.broker.server.effect_runner import EffectRunner, HostedPartition
+from floodmark.broker.storage.checkpoint_files import read_epoch_checkpoint
+from floodmark.broker.storage.local_log import LocalLog
+from floodmark.broker.storage.log_directory import LogDirectory
 from floodmark.broker.testing.armed_failpoint import Fate
+from floodmark.broker.testing.bugs import rules_for
 from floodmark.broker.testing.failpoint_requests import (
     CarriedEpochs,
     FailpointError,
@@ -19,6 +40,7 @@ from floodmark.broker.testing.failpoint_requests import (
     parse_release,
 )
 from floodmark.broker.testing.failpoints import Failpoints
+from floodmark.broker.testing.trace import Trace
 
 
 def site(name: str = "F.appended", **besides: Any) -> FailpointSite:
@@ -180,3 +202,118 @@ async def test_a_held_message_holds_all_later_ones_to_that_peer() -> None:
     await asyncio.sleep(0)
     assert [epochs for _, epochs in released] == [(2, 0), (2, 1), (3, 1), (3, 2), (3, 3)]
     assert publish(1, 4, 4) is Fate.GO
+
+
+# -- a replica with held steps -----------------------------------------------------------------------------
+
+
+class OneReplica:
+    """One replica of two, with its log on disk and its trace; `out` has the effects that left it."""
+
+    def __init__(self, folder: Path, leader: int) -> None:
+        self.out: list[str] = []
+        (folder / "log").mkdir()
+        self.trace = folder / "trace"
+        files = LogDirectory.open(folder / "log", None)
+        self.log = LocalLog.open(files, "t", 0, topic_id="0" * 32)
+        config = ReplicaConfig(min_insync_replicas=1, replica_lag_time_max_ms=1000)
+        replica = Replica(me=1, config=config, rules=rules_for("kip-320"), recovered=RecoveredState())
+        self.hosted = HostedPartition(
+            topic="t", topic_id="0" * 32, partition=0, log=self.log, replica=replica, checkpointed_hw=0
+        )
+        sent = (HwMoved, RoleChanged, ProduceAnswer, FetchAnswer)
+        carry_out = dict.fromkeys(sent, self._left) | {
+            Append: lambda _, effect: self.log.append(effect.batches),
+            Truncate: lambda _, effect: self.log.truncate(effect.to),
+            SaveEpochs: lambda _, effect: self.log.save_epochs(effect.entries),
+        }
+        trace = Trace(self.trace, 1)
+        self.points = Failpoints(write_trace=trace.write_failpoint)
+        self.carrier = EffectRunner(carry_out, trace, self.points, lambda _: self.out.append("let go"))
+        self.leads(leader, 0)
+
+    def _left(self, _: HostedPartition, effect: Any) -> None:
+        self.out.append(type(effect).__name__)
+
+    def leads(self, leader: int, epoch: int, isr: tuple[int, ...] = (1, 2)) -> None:
+        self.carrier.post(self.hosted, LeaderAndIsr(
+            now_ms=0, leader=leader, leader_epoch=epoch, isr=isr, partition_epoch=epoch, replicas=(1, 2),
+            broker_epochs={1: 1, 2: 2}))
+
+    def fetched(self, offset: int, epoch: int, hw: int) -> None:
+        request = self.hosted.replica.next_request()
+        assert isinstance(request, FetchRequest)
+        one = Batch(base_offset=offset, last_offset=offset, epoch=epoch, data=bytes(100))
+        self.carrier.post(self.hosted, FetchResponse(
+            now_ms=0, leader=2, asked=request, error=0, hw=hw, diverging=None, batches=(one,)))
+
+    def produced(self, acks: int = 1) -> None:
+        one = Batch(base_offset=0, last_offset=0, epoch=NO_EPOCH, data=bytes(100))
+        self.carrier.post(self.hosted, Produce(
+            now_ms=0, token=len(self.out), acks=acks, timeout_ms=1000, batches=(one,)))
+
+    def lines(self) -> list[str]:
+        text = self.trace.read_text().splitlines()
+        return [line.partition('"event":"')[2].partition('"')[0] for line in text]
+
+
+async def test_held_between_append_and_hw(tmp_path: Path) -> None:
+    """The trace has the append; the HW, its checkpoint and later events wait, in order."""
+    one = OneReplica(tmp_path, leader=2)
+    one.points.arm({"point": "F.appended", "action": "hold", "offset": 0})
+    one.fetched(0, 0, hw=1)
+    assert one.lines()[-2:] == ["append", "failpoint"]
+    assert (one.log.leo, one.hosted.visible_hw, one.hosted.checkpointable_hw) == (1, 0, 0)
+    one.leads(1, 1)
+    one.produced()
+    assert len(one.hosted.deferred_events) == 2
+    assert one.out == ["RoleChanged"]
+    one.points.release({})
+    await asyncio.sleep(0)
+    assert (one.hosted.held_step, one.hosted.checkpointable_hw, one.log.leo) == (None, 1, 2)
+    assert one.lines()[-6:] == ["failpoint", "hw", "become_leader", "checkpoint", "append", "ack"]
+    assert one.out == ["RoleChanged", "RoleChanged", "ProduceAnswer", "let go"]
+
+
+async def test_held_twice_in_one_step(tmp_path: Path) -> None:
+    """Alone in its ISR: the HW moves, then the ack is sent; each can be held, the next produce waits."""
+    one = OneReplica(tmp_path, leader=1)
+    one.leads(1, 1, isr=(1,))
+    one.points.arm({"point": "L.hw", "action": "hold"})
+    one.points.arm({"point": "L.acked", "action": "hold", "offset": 0})
+    one.out.clear()
+    one.produced(acks=-1)
+    one.produced(acks=-1)
+    assert one.out == ["HwMoved"]
+    assert one.lines()[-3:] == ["append", "hw", "failpoint"]
+    one.points.release({"point": "L.hw"})
+    await asyncio.sleep(0)
+    assert one.out == ["HwMoved", "ProduceAnswer", "let go"]
+    assert (one.log.leo, one.lines()[-2:]) == (1, ["ack", "failpoint"])
+    one.points.release({})
+    await asyncio.sleep(0)
+    assert one.log.leo == 2
+    assert one.out[3:] == ["HwMoved", "ProduceAnswer", "let go"]
+
+
+async def test_an_elected_leader_is_held_after_its_epoch_and_before_all_else(tmp_path: Path) -> None:
+    """Alone in its ISR it would move the HW at once."""
+    one = OneReplica(tmp_path, leader=2)
+    one.fetched(0, 0, hw=0)
+    one.points.arm({"point": "L.elected", "action": "hold", "epoch": 1})
+    one.out.clear()
+    one.leads(1, 1, isr=(1,))
+    assert (one.lines()[-3:], one.out) == (["become_leader", "checkpoint", "failpoint"], [])
+    assert read_epoch_checkpoint(tmp_path / "log" / "t-0" / "leader-epoch-checkpoint") == ((0, 0), (1, 1))
+    one.points.release({})
+    await asyncio.sleep(0)
+    assert (one.lines()[-1], one.out) == ("hw", ["HwMoved", "RoleChanged", "let go"])
+
+
+async def test_only_a_produce_that_waits_is_at_p_parked(tmp_path: Path) -> None:
+    """Appended with acks=all and not yet acked."""
+    one = OneReplica(tmp_path, leader=1)
+    one.points.arm({"point": "P.parked", "action": "report", "times": 0})
+    one.produced(acks=1)
+    one.produced(acks=-1)
+    assert [each["offset"] for each in one.points.list_points({})["met"]] == [1]

@@ -1,8 +1,10 @@
 """The name of a run in a nightly report."""
 
+import json
 from typing import Any
 
 import pytest
+from golden_text import answered_as_written
 
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
@@ -19,35 +21,9 @@ SUFFIX = "local cluster of 3, kip-320, workload log, acks=all, min.insync.replic
 KILL, START = {"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down"]}
 
 
-@pytest.mark.parametrize(("run_json", "name"), [
-    ({"nemesis": "crash,cut"}, f"nemesis crash,cut, {SUFFIX}"),
-    ({"nemesis": "all", "schedule": [KILL]}, f"nemesis all, {SUFFIX}"),  # not the drawn schedule
-    ({"nemesis": "none"}, f"no nemesis, {SUFFIX}"),
-    ({"schedule_file": "two-kills", "schedule": [KILL]}, f"schedule two-kills, {SUFFIX}"),
-    ({"schedule": [KILL, START, {"f": "wait"}, {"f": "cut"}, KILL]}, f"nemesis cut,kill, {SUFFIX}"),
-    ({}, f"no nemesis, {SUFFIX}"),
-    ({"nemesis": "all", "reproduces": {"folder": "x"}}, f"nemesis all, {SUFFIX}, reproduction"),
-    ({"scenario": "double-failover", "row": "kip-320 trunc_hw"},
-     "scenario double-failover on kip-320 trunc_hw, local cluster of 3"),
-    ({"scenario": "mine"}, "scenario mine on kip-320, local cluster of 3"),
-    ({"nemesis": "none", "config": {"n1": {"floodmark.bugs": "trunc_hw"}}},
-     f"no nemesis, {SUFFIX}".replace("kip-320", "kip-320 trunc_hw")),
-    ({"nemesis": "none", "guarantees": {"acks": "1", "unclean_leader_election": True}},
-     "no nemesis, local cluster of 3, kip-320, workload log, acks=1, unclean elections allowed"),
-    ({"cluster": 5, "nodes": "n1", "rules": None, "workload": {}, "guarantees": [], "config": [],
-      "nemesis": []}, "no nemesis, some cluster of ?"),
-    ({"imported": {"file": "history.edn", "sha256": "00"}, "id": "00"},
-     "imported history.edn, acks=all, min.insync.replicas=2"),
-    ({"imported": "yes", "nemesis": "none"}, f"no nemesis, {SUFFIX}"),
-    ({"nemesis": "crash", "system": {"name": "kafka", "version": "4.3.1", "form": "kraft"}},
-     f"nemesis crash, Apache Kafka 4.3.1, KRaft, 3 brokers, {SUFFIX.partition('kip-320, ')[2]}"),
-    ({"scenario": "mine", "row": "4.3.1", "cluster": "containers", "system": {"name": "kafka"}},
-     "scenario mine on 4.3.1, Apache Kafka ?, 3 brokers (containers)"),
-    ({"nemesis": "none", "system": "kafka"}, f"no nemesis, {SUFFIX}"),
-    ({"schedule": [5, {"f": []}, {"f": "cut"}]}, f"nemesis cut, {SUFFIX}"),
-])
-def test_a_name_states_what_was_tested(run_json: dict[str, Any], name: str) -> None:
-    assert case_name({**RUN, **run_json}) == name
+def test_a_name_states_what_was_tested(request: pytest.FixtureRequest) -> None:
+    answered_as_written(
+        "case_names.txt", lambda line: f"= {case_name({**RUN, **json.loads(line)})}", request)
 
 
 @pytest.mark.parametrize("changed", [

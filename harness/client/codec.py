@@ -41,7 +41,7 @@ Part = TypeVar("Part")
 
 
 class ProtocolError(Exception):
-    ...
+    """The response is not valid in its version."""
 
 
 class Unserved(ProtocolError):

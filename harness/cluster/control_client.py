@@ -23,7 +23,7 @@ OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 class ControlError(FloodmarkError):
-    ...
+    """A process of the cluster did not answer, or refused; the message names it and the request."""
 
 
 class Refused(ControlError):

@@ -37,7 +37,7 @@ from floodmark.checkers.judge.failures import Failure, failure_of, of_one_run
 from floodmark.checkers.judge.far_files import far_ranges
 from floodmark.checkers.judge.layout import BY_HASH_OF, KNOWN_REPLICAS, LINES, VALUES, Layout, RunWork
 from floodmark.checkers.judge.pieces import Piece, joined
-from floodmark.checkers.judge.preconditions import preconditions_of_run
+from floodmark.checkers.judge.preconditions import preconditions_of
 from floodmark.checkers.judge.run_tables import FACTS, facts_of, make_tables, tables_from
 from floodmark.checkers.judge.runs import Run, read_lines_instead, run_of
 from floodmark.checkers.judge.verdicts import verdict_of
@@ -223,7 +223,7 @@ def derive_run(work: RunWork, first: Sequence[Sent]) -> Run | Failure | None:
     for one in first:
         if isinstance(one, Failed):
             return one.failure
-    seen = preconditions_of_run(work.run, first)
+    seen = preconditions_of(work.run, first)
     if read_lines_instead(work.folder, seen.flaws):
         return None
     rows = joined(one for one in first if isinstance(one, Piece) and one.name == KNOWN_REPLICAS)

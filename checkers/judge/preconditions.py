@@ -18,7 +18,6 @@ import orjson
 from floodmark.checkers.read import pairing, repeats
 from floodmark.checkers.read.facts import (
     DumpFacts,
-    Facts,
     HistoryFacts,
     Intervals,
     ReplicaFacts,
@@ -125,18 +124,7 @@ class Preconditions:
     traced: TraceSummary = field(default_factory=TraceSummary)
 
 
-def preconditions_of(
-    runs: int, ranges: Iterable[Facts], pairings: Iterable[PairingFacts], values: Iterable[RepeatFacts],
-    seqs: Iterable[SeqFacts] = (),
-) -> list[Preconditions]:
-    """The preconditions of the runs 0, 1, ..., each from the facts with its number."""
-    by_run = defaultdict[int, list[Any]](list)
-    for facts in (*ranges, *pairings, *values, *seqs):
-        by_run[facts.run].append(facts)
-    return [preconditions_of_run(run, by_run[run]) for run in range(runs)]
-
-
-def preconditions_of_run(run: int, facts: Sequence[Any]) -> Preconditions:
+def preconditions_of(run: int, facts: Sequence[Any]) -> Preconditions:
     """The preconditions of one run, from its facts of all kinds."""
     history = _in_order([each for each in facts if isinstance(each, HistoryFacts)])
     filled = [each for each in history if each.places]

@@ -75,9 +75,7 @@ def cut(random: Random, lines: Sequence[Any]) -> list[tuple[int, Sequence[Any]]]
 
 
 def merged(*ranges: Facts | SeqFacts) -> Preconditions:
-    seqs = [one for one in ranges if isinstance(one, SeqFacts)]
-    (one,) = preconditions_of(1, [one for one in ranges if not isinstance(one, SeqFacts)], [], [], seqs)
-    return one
+    return preconditions_of(0, ranges)
 
 
 def history(*lines: Line) -> Preconditions:
@@ -133,22 +131,10 @@ def assert_agrees_with_all_lines(found: Preconditions, lines: Sequence[Any]) -> 
     assert found.falls == next(falls, None)
 
 
-def test_runs_are_kept_apart() -> None:
-    first, second, third = preconditions_of(
-        3, [of_history(0, [(0, 0)]), HistoryFacts(run=2, number=0, lines=7, places=7)],
-        [PairingFacts(run=2, unmatched=4, overlapping={5: 6})], [RepeatFacts(run=0, repeated=(9,))],
-    )  # fmt: skip
-    assert (first.lines, second.lines, third.lines) == (1, 0, 7)
-    assert (first.repeated, first.unmatched) == ((9,), None)
-    assert (third.repeated, third.unmatched, third.overlapping) == ((), 4, {5: 6})
-    assert second == Preconditions()
-
-
 def test_the_lowest_unmatched_completion_is_kept() -> None:
     for paired, answered, lowest in ((4, 3, 3), (4, None, 4), (None, 3, 3), (None, None, None)):
-        (one,) = preconditions_of(
-            1, [], [PairingFacts(run=0, unmatched=paired)], [RepeatFacts(run=0, unmatched=answered)]
-        )
+        one = preconditions_of(
+            0, [PairingFacts(run=0, unmatched=paired), RepeatFacts(run=0, unmatched=answered)])
         assert one.unmatched == lowest
 
 

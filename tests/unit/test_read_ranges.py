@@ -225,7 +225,7 @@ def test_a_trace_whose_seqs_are_all_apart_is_not_complete_and_costs_the_driver_l
         assert facts.nodes == {"n1": 4500, "n2": 1}
         assert len(seqs_there.nodes["n1"]) == 1000
         assert seqs_there.nodes["n2"] == ((0, 0),)
-        [found] = preconditions_of(3, [facts], (), (), [seqs_there])[2:]
+        found = preconditions_of(2, [facts, seqs_there])
         assert not found.traced.nodes["n1"].complete
 
 
@@ -254,7 +254,7 @@ def test_a_trace_in_any_order_is_complete_if_every_seq_is_there_once(wrong: str)
     seqs = [each for bag in bags.values() for each in seq_facts(pa.concat_tables(bag))]
     assert sum(len(intervals) for each in seqs for intervals in each.nodes.values()) <= 6
     ranges = [one.facts for one in parsed if isinstance(one.facts, TraceFacts)]
-    [found] = preconditions_of(3, ranges, (), (), seqs)[2:]
+    found = preconditions_of(2, [*ranges, *seqs])
     assert sum(node.lines for node in found.traced.nodes.values()) == len(lines)
     assert [name for name, node in found.traced.nodes.items() if not node.complete] == (
         [] if wrong == "nothing" else ["n0"])

@@ -1,7 +1,7 @@
 """The doctor's findings: how they determine the exit code and are printed; a machine without an engine."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,6 @@ import pytest
 from golden_text import as_written
 
 from floodmark.harness.cluster.containers.ability_probe import DELAY, LOOPS, NAMES, Ability, Facts
-from floodmark.harness.cluster.containers.engine_client import address
 from floodmark.harness.commands import doctor
 from floodmark.harness.commands.doctor import (
     Engine,
@@ -51,23 +50,28 @@ def facts(**changes: object) -> Facts:
 
 NO_IMAGES = {"tools": None, "base": None, "base_available": True}
 OFFLINE = {**NO_IMAGES, "base_why_not": "no such host"}
-FOUND: Mapping[str, tuple[Sequence[Row], Sequence[FaultRow]]] = {
-    "rows of each kind": (ROWS, ()),
-    "an engine that can do everything": (engine_rows(facts()), fault_rows(ABLE)),
-    "one that can do what needs no right: what is left are faults of brokers": ((), fault_rows(UNABLE)),
-    "one that has no loop devices, and delays by netem": ((), fault_rows(SOME)),
-    "none": ((), fault_rows(UNKNOWN)),
-    "images that can be fetched": (engine_rows(facts(**NO_IMAGES)), ()),
-    "images that can be made of Debian's packages": (engine_rows(facts(**OFFLINE)), ()),
-    "images that cannot be had": (engine_rows(facts(**{**OFFLINE, "base_available": False})), ()),
-}
 
 
-def test_what_is_found_is_printed_with_what_to_do_beneath(request: pytest.FixtureRequest) -> None:
+def machines() -> dict[str, tuple[Sequence[Row], Sequence[FaultRow]]]:
+    return {
+        "rows of each kind": (ROWS, ()),
+        "an engine that can do everything": (engine_rows(facts()), fault_rows(ABLE)),
+        "one that can do what needs no right: what is left are faults of brokers": ((), fault_rows(UNABLE)),
+        "one that has no loop devices, and delays by netem": ((), fault_rows(SOME)),
+        "none": ((), fault_rows(UNKNOWN)),
+        "images that can be fetched": (engine_rows(facts(**NO_IMAGES)), ()),
+        "images that can be made of Debian's packages": (engine_rows(facts(**OFFLINE)), ()),
+        "images that cannot be had": (engine_rows(facts(**{**OFFLINE, "base_available": False})), ()),
+    }
+
+
+def test_what_is_found_is_printed_with_what_to_do_beneath(
+        request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """golden/doctor.txt: for the cluster in containers, and what that lacks."""
     now = ""
-    for title, (rows, faults) in FOUND.items():
-        printed = "\n\n".join(tables(rows, faults, chosen="containers")).replace(address(), "SOCKET")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///engine.sock")
+    for title, (rows, faults) in machines().items():
+        printed = "\n\n".join(tables(rows, faults, chosen="containers"))
         now += f"== {title}; lacks {', '.join(lacking(rows, 'containers')) or 'nothing'}\n{printed}\n"
     as_written("doctor.txt", "\n".join(map(str.rstrip, now.splitlines())) + "\n", request)
 

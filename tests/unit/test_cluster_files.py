@@ -1,11 +1,13 @@
 """The files of a local cluster and of one in containers: properties, layout, the view made of control
 sockets' answers."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from golden_text import as_written
 
 from floodmark.harness.cluster import waiting
 from floodmark.harness.cluster.containers import place as containers_place
@@ -68,41 +70,43 @@ def test_run_json_has_integers_booleans_and_strings() -> None:
                       "floodmark.rules": "kip-320", "floodmark.bugs": "ack-before-isr"}
 
 
-def test_without_links_everybody_dials_the_listeners(tmp_path: Path, ports: Ports) -> None:
-    """A broker advertises the address at which it listens, and there are no links. Its log directory is
-    Kafka's own, without a file of the harness."""
-    layout = lay_out(tmp_path, IDS, proxied=False, ports=ports, first_port=None)
-    write(layout)
+class Counting:
+    """Ports in the order in which they are asked for."""
 
-    for node in NODES:
-        keys = read(layout, node)
-        assert keys["listeners"] == keys["advertised.listeners"]
-        assert keys["controller.quorum.voters"] == f"100@127.0.0.1:{layout.places[CONTROLLER].listens[1]}"
-        assert "floodmark.dial" not in keys
-        assert keys["floodmark.control"].startswith("127.0.0.1:")
-        place = layout.places[node]
-        assert (place.log_dir, [*place.log_dir.iterdir()]) == (tmp_path / "nodes" / node, [])
-        assert place.durable is not None
-        assert place.durable.parent == tmp_path / "work"
-    assert layout.links_config() == []
+    def __init__(self) -> None:
+        self._left = itertools.count(9001)
+
+    def choose(self) -> int:
+        return next(self._left)
+
+    def take(self, port: int) -> int:
+        return port
 
 
-def test_with_links_nobody_dials_a_listener(tmp_path: Path, ports: Ports) -> None:
-    """Clients, brokers and controller each have a link of their own to each node they dial."""
-    layout = lay_out(tmp_path, IDS, proxied=True, ports=ports, first_port=None)
-    write(layout, bugs=["a", "b"])
-
-    keys = read(layout, "n2")
-    links = layout.links
-    assert keys["listeners"] == f"PLAINTEXT://127.0.0.1:{layout.places['n2'].listens[1]}"
-    assert keys["advertised.listeners"] == f"PLAINTEXT://127.0.0.1:{links[CLIENTS, 'n2']}"
-    assert keys["controller.quorum.voters"] == f"100@127.0.0.1:{links['n2', CONTROLLER]}"
-    assert keys["floodmark.dial"] == f"1@127.0.0.1:{links['n2', 'n1']},3@127.0.0.1:{links['n2', 'n3']}"
-    assert keys["floodmark.bugs"] == "a,b"
-    assert read(layout, CONTROLLER)["floodmark.dial"].count("@") == 3
-    listening = {place.listens[1] for place in layout.places.values()}
-    assert listening & set(links.values()) == set()
-    assert {tuple(link["to"])[1] for link in layout.links_config()} == listening
+def test_what_the_processes_of_a_cluster_are_told(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """golden/cluster_files.txt: on this machine without links, everybody dials the listeners; with links
+    nobody does: each has its own link to each. Inside of containers are their own addresses and paths, and
+    outside published ports: a control socket serves the engine's machine alone, which comes from the gateway.
+    The settings are shown once."""
+    lay: dict[str, Callable[[Path], Layout]] = {
+        "direct": lambda at: lay_out(at, IDS, proxied=False, ports=Counting(), first_port=None),
+        "proxied": lambda at: lay_out(at, IDS, proxied=True, ports=Counting(), first_port=None),
+        "containers": lambda at: laid_out(at, Counting(), first_port=7001)}
+    now, shown = "", set[str]()
+    settings = {f"{key}={value}" for key, value in broker_settings.broker_settings({}, nodes=3).items()}
+    for title, make in lay.items():
+        layout = make(tmp_path / "run")
+        write(layout, bugs=["a", "b"])
+        for name in ("n1", "n2", CONTROLLER):
+            place = layout.places[name]
+            lines = layout.properties_of(name).read_text().splitlines()
+            now += f"== {title}: {name}\n" + "".join(f"{line}\n" for line in lines if line not in shown)
+            shown = settings
+            now += (f"reached at {place.reached}, advertised at {place.advertised}, asked at {place.asked};"
+                    f" here {place.log_dir}, {place.durable}, {place.trace}\n")
+        now += "".join(f"link {' '.join(map(str, link.values()))}\n" for link in layout.links_config())
+    assert [*(tmp_path / "run" / "nodes" / "n1").iterdir()] == []  # Kafka's own, without one of the harness
+    as_written("cluster_files.txt", now.replace(str(tmp_path), ""), request)
 
 
 def test_every_process_writes_a_trace_outside_its_log_directory_unless_switched_off(
@@ -253,36 +257,6 @@ def laid_out(folder: Path, ports: Ports, *, first_port: int | None = None, trace
 def properties_of(layout: Layout, name: str) -> dict[str, str]:
     chosen = broker_settings.broker_settings({}, nodes=3)
     return broker_settings.properties(layout.places[name], chosen, rules="kip-320", bugs=())
-
-
-def test_inside_are_addresses_and_paths_of_the_container_outside_published_ports(
-        tmp_path: Path, ports: Ports) -> None:
-    """Brokers dial each other by address, clients a port on loopback. The run's folder is /floodmark there, a
-    broker's disk /data. A control socket serves the engine's machine alone, which comes from the gateway."""
-    free = ports.choose()
-    ports.close()
-    layout = laid_out(tmp_path, ports, first_port=free)
-    port = {node: number for number, node in enumerate(NODES, free)}
-    for number, name in enumerate(NAMES, 11):
-        lines = properties_of(layout, name)
-        assert lines["floodmark.control"] == f"198.19.7.{number}:9090"
-        assert lines["floodmark.control.from"] == "198.19.7.1"
-        assert lines["floodmark.trace"] == f"/floodmark/{name}.trace"
-        assert lines["log.dirs"] == ("/floodmark/controller" if name == CONTROLLER else "/data")
-        assert layout.places[name].trace == tmp_path / "work" / f"{name}.trace"
-        assert layout.places[name].asked[0] == "127.0.0.1"
-
-    n2, controller = properties_of(layout, "n2"), properties_of(layout, CONTROLLER)
-    assert {node: layout.places[node].advertised for node in NODES} == {
-        node: ("127.0.0.1", number) for node, number in port.items()}
-    assert n2["listeners"] == "PLAINTEXT://0.0.0.0:9092"
-    assert n2["advertised.listeners"] == f"PLAINTEXT://127.0.0.1:{port['n2']}"
-    assert n2["floodmark.dial"] == "1@198.19.7.11:9092,3@198.19.7.13:9092"
-    assert n2["controller.quorum.voters"] == "100@198.19.7.14:9092"
-    assert n2["floodmark.durable"] == "/floodmark/n2.durable"
-    assert controller["floodmark.dial"] == "1@198.19.7.11:9092,2@198.19.7.12:9092,3@198.19.7.13:9092"
-    places = layout.places.values()
-    assert len({place.reached for place in places} | {place.asked for place in places}) == 8
 
 
 def test_a_port_that_is_taken_is_named_and_a_trace_may_be_switched_off(tmp_path: Path, ports: Ports) -> None:

@@ -42,7 +42,14 @@ def query(arguments: Sequence[str], *, csv: Path | None, json_file: Path | None,
                 if file is not None:
                     _write(database, form, file)
             if not any(files.values()):
-                _show(database)
+                first = database.execute(f"from answer limit {ROWS_SHOWN}")
+                heads = [str(column[0]) for column in first.description or ()]
+                click.echo(table(heads, [["NULL" if cell is None else str(cell) for cell in row]
+                                         for row in first.fetchall()]))
+                ((count,),) = database.execute("select count(*) from answer").fetchall()
+                if count > ROWS_SHOWN:
+                    click.echo(f"the first {ROWS_SHOWN:,} of {many(count, 'row')}; --csv has all of them",
+                               err=True)
     except duckdb.Error as error:
         lines = f"floodmark: {error}".splitlines()
         if isinstance(error, duckdb.CatalogException):
@@ -68,12 +75,3 @@ def _write(database: duckdb.DuckDBPyConnection, form: str, file: Path) -> None:
         with made.open("rb") as data, to_file as target:
             shutil.copyfileobj(data, target)
 
-
-def _show(database: duckdb.DuckDBPyConnection) -> None:
-    first = database.execute(f"from answer limit {ROWS_SHOWN}")
-    heads = [str(column[0]) for column in first.description or ()]
-    click.echo(table(heads, [["NULL" if cell is None else str(cell) for cell in row]
-                             for row in first.fetchall()]))
-    ((count,),) = database.execute("select count(*) from answer").fetchall()
-    if count > ROWS_SHOWN:
-        click.echo(f"the first {ROWS_SHOWN:,} of {many(count, 'row')}; --csv has all of them", err=True)

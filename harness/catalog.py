@@ -103,7 +103,6 @@ def takes_system(cluster: str) -> bool:
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """All valid names: floodmark's own, and those that other distributions register."""
     return (*own_names(kind), *sorted({one.name for one in registered(kind)} - {*own_names(kind)}))
 
 
@@ -122,7 +121,6 @@ def refuse_name(kind: str, name: str, *more: str) -> None:
 
 
 def named(options: str) -> tuple[str, ...]:
-    """The names in `--nemesis`, with aliases replaced."""
     return tuple(_ALIASES.get(word, word) for word in (word.strip() for word in options.split(",")) if word)
 
 
@@ -153,7 +151,6 @@ def nemeses(options: str, cluster: str = "local") -> tuple[str, ...]:
 
 
 def workload(name: str, settings: WorkloadSettings) -> Workload:
-    """Make this workload."""
     return _made(WORKLOAD, name, Workload, settings)
 
 

@@ -66,7 +66,6 @@ async def work_through(items: Iterable[Item], work: Callable[[Item], Awaitable[N
 
 
 async def end_all(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel these tasks and wait until they have ended."""
     for task in tasks:
         task.cancel()
     if tasks:
@@ -74,7 +73,6 @@ async def end_all(tasks: Collection[asyncio.Task[Any]]) -> None:
 
 
 def raise_first(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Raise the first error of these ended tasks, if there is one."""
     errors = [task.exception() for task in tasks if not task.cancelled()]
     for error in filter(None, errors):
         raise error

@@ -57,11 +57,9 @@ class Recorder:
         self.origin_ns = self._clock_ns()
 
     def now_ns(self) -> int:
-        """Nanoseconds since the run began."""
         return self._clock_ns() - self.origin_ns
 
     def acks(self, partition: int) -> int:
-        """The number of acked micro-sends of the partition so far."""
         return self._acks[partition]
 
     async def ack_or(self, timeout_s: float) -> None:

@@ -89,8 +89,6 @@ def new_parent(out: Path | None, what: str) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Play:
-    """A run that is to be made."""
-
     title: str
     folder: Path
     plan: Callable[[Path], RunPlan]  # its plan in a folder; UsageError: it is impossible
@@ -125,7 +123,6 @@ class Played:
 
     @property
     def recorded(self) -> bool:
-        """Whether there is anything to judge."""
         return Run(folder=self.folder).about_path.is_file()
 
     @property
@@ -145,7 +142,6 @@ def record(plan: RunPlan) -> RunResult:
 
 
 def play_one(run: Play) -> Played:
-    """Makes this run, and shows its progress."""
     with Screen() as screen:
         (played,) = play_all([run], screen=screen)
     return played
@@ -232,8 +228,6 @@ def progress_line(progress: Progress) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged(Generic[P]):
-    """A folder's verdict."""
-
     folder: P
     verdict: Verdict
     unsaved: str | None = None  # why it could not be written

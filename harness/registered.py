@@ -41,7 +41,6 @@ class Registered:
 
     @property
     def distribution(self) -> str:
-        """The name and version of the distribution that registers it."""
         dist = self.entry.dist
         return "a distribution without a name" if dist is None else f"{dist.name} {dist.version}"
 

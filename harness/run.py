@@ -114,7 +114,6 @@ def runs_inside(folder: Place) -> str:
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:
-    """The row as JSON, with a line feed."""
     return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -156,7 +155,6 @@ def open_run(folder: Path) -> Run:
 
 
 def default_folder(seed: int, now: datetime.datetime) -> Path:
-    """The default folder of a run: histories/runs/TIME-SEED."""
     return RUNS / f"{now:%Y%m%dT%H%M%S}-{seed}"
 
 

@@ -86,8 +86,6 @@ class _About(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRun:
-    """What a saved run was."""
-
     spec: RunSpec  # its cluster, its load and its seed
     run_id: str
     nodes: tuple[str, ...]
@@ -146,7 +144,6 @@ def _texts(config: _Config) -> dict[str, str]:
 
 
 def _one_config(about: _About, source: str) -> _Config:
-    """The config that all nodes share."""
     first, config = about.nodes[0], about.config
     missing = [node for node in about.nodes if node not in config]
     if missing:

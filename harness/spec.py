@@ -151,7 +151,6 @@ class RunSpec:
 
     @property
     def factor(self) -> int:
-        """The replication factor as requested, or the default."""
         return min(3, self.nodes) if self.replication_factor is None else self.replication_factor
 
     @property
@@ -279,7 +278,6 @@ def type_of(kind: Any) -> inspect.Type:
 
 
 def allowed(info: inspect.Type) -> str:
-    """What values of this type are, in words."""
     if isinstance(info, inspect.IntType | inspect.FloatType):
         noun = "a whole number" if isinstance(info, inspect.IntType) else "a number"
         if info.gt is not None:
@@ -306,18 +304,15 @@ def allowed(info: inspect.Type) -> str:
 
 
 def shortened(value: object) -> str:
-    """A value of a file, as a message shows it."""
     text = ascii(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def key_values(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Kafka's keys as `-c` takes them."""
     return tuple(f"{key}={value}" for key, value in config.items())
 
 
 def pairs(words: Sequence[str], option: str = "-c") -> dict[str, str]:
-    """`-c KEY=VALUE`, each."""
     split = [word.partition("=") for word in words]
     for key, equals, _ in split:
         if not key or not equals:

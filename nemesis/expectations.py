@@ -63,7 +63,6 @@ class Row:
         return bool(self.latent or self.manifest)
 
     def expected(self) -> str:
-        """The expected findings in words, for a table."""
         words = [", ".join(sorted(self.latent | self.manifest))] if self.harm else []
         words += [f"permitted: {', '.join(sorted(self.permitted))}"] if self.permitted else []
         return "; ".join(words) or "no harm"

@@ -19,7 +19,6 @@ Grudge = dict[str, list[str]]  # node -> the nodes that it does not hear; both s
 
 
 def unheard(hears: "nx.DiGraph[str]") -> Grudge:
-    """The grudge of a graph of who hears whom."""
     snubs = nx.complement(hears)
     return {node: sorted(snubs.successors(node)) for node in sorted(snubs) if snubs.out_degree(node)}
 
@@ -30,7 +29,6 @@ def apart(nodes: Sequence[str], others: Sequence[str]) -> Grudge:
 
 
 def one_node(random: Random, nodes: Sequence[str]) -> Grudge:
-    """Isolate one node."""
     return apart([random.choice(sorted(nodes))], nodes)
 
 
@@ -95,7 +93,6 @@ KINDS: dict[str, Callable[[Random, Sequence[str]], Grudge]] = {
 
 
 def _groups(*groups: Sequence[str]) -> "nx.DiGraph[str]":
-    """The graph in which every node hears the nodes of its own group."""
     return nx.compose_all([nx.complete_graph(list(group), create_using=nx.DiGraph) for group in groups])
 
 

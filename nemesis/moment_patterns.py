@@ -88,7 +88,6 @@ class _Scene:
             self.add(at_s, "arm", on, point=point)
 
     def cause(self, group: str, at_s: float) -> None:
-        """Cause an event of the protocol that passes the failpoint."""
         ways = ["kill"] if self.may_take_down(self.other) and self.other != self.at else []
         ways += ["expire", "expire at", "elect"] if self.may_ask_controller else []
         if group == REGISTRATION and self.may_ask_controller:

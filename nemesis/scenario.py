@@ -90,7 +90,6 @@ def load(path: Path, words: Words) -> Scenario:
 
 
 def parse(text: str, path: Path, words: Words) -> Scenario:
-    """Parse the scenario in this text."""
     file = TomlFile(str(path), text, "a scenario")
 
     def read(key: str, value: Any) -> Any:

@@ -222,7 +222,6 @@ class IdempotentSession:
 
 
 def session_maker(settings: WorkloadSettings) -> Callable[..., Session]:
-    """The function that makes the session of a process; UsageError where the settings do not fit."""
     if settings.addresses is None:
         if not settings.wire:
             raise UnfitCluster("the idempotent workload speaks Kafka's wire, and this cluster has no "

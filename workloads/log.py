@@ -166,7 +166,6 @@ def is_one(process: int, settings: WorkloadSettings, every: int, place: int = 0)
 
 
 def reading_share(process: int, settings: WorkloadSettings) -> float:
-    """The share of reads among a process's ops."""
     every = settings.load.readers_every
     if settings.concurrency < every:
         return _MIXED_SHARE

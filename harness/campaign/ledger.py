@@ -115,7 +115,6 @@ class Ledger:
 
     def with_finding(self, signature: Signature, night: str, runs: int, *, faults: Mapping[str, int] = {},
                      smallest: Smallest | None = None) -> "Ledger":
-        """With what a campaign has found of a cause so far."""
         entry = self.of(signature) or Entry(id=signature.id, signature=signature)
         seen = [one for one in (entry.smallest, smallest) if one is not None]
         known = replace(self, entries={**self.entries, entry.id: entry})
@@ -126,7 +125,6 @@ class Ledger:
             smallest=min(seen, key=lambda one: (one.size_bytes, one.folder), default=None))
 
     def changed(self, id_: str, **changes: Any) -> "Ledger":
-        """With other values in this signature's entry."""
         entry = msgspec.structs.replace(self.entries[id_], **changes)
         return replace(self, entries={**self.entries, id_: entry})
 
@@ -197,7 +195,6 @@ def save(path: Path, ledger: Ledger) -> None:
 
 
 def as_bytes(ledger: Ledger) -> bytes:
-    """The ledger as it is written to the file."""
     signatures = msgspec.to_builtins(ledger.entries)
     for entry in signatures.values():
         del entry["id"]

@@ -107,7 +107,6 @@ class Draw:
 
     @property
     def name(self) -> str:
-        """The name of its folder inside the campaign's folder."""
         return f"{self.number:05d}-{self.case.system}-{self.case.faults.replace(',', '+')}-{self.seed}"
 
 
@@ -135,7 +134,6 @@ def seed_of(seed: int, number: int) -> int:
 
 
 def presets(kafka: str | None = None) -> tuple[str, ...]:
-    """The names of the presets that there are for this system."""
     names = sorted(path.stem for path in PRESETS.glob("*.toml"))
     return tuple(name.removesuffix(KAFKA_PLAN) for name in names
                  if name.endswith(KAFKA_PLAN) == (kafka is not None))
@@ -162,7 +160,6 @@ def load(path: Path) -> Plan:
 
 
 def read(text: str, source: str) -> Plan:
-    """Read the plan in this text; UsageError with source and line where it is not valid."""
     return _Reader(source, text).plan()
 
 
@@ -276,7 +273,6 @@ def _excepted(key: str, value: Any) -> frozenset[Any]:
 
 
 def _agrees(case: RunSpec, exception: Mapping[str, frozenset[Any]]) -> bool:
-    """Whether the case has all the values that the exception names."""
     row = case_to_json(case)
     return bool(exception) and all(frozenset(row[key]) == named if isinstance(row[key], list)
                                    else row[key] in named for key, named in exception.items())

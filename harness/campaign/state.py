@@ -87,7 +87,6 @@ class RunState:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to do for it."""
         return self.status in (FAILED, JUDGED)
 
     @property
@@ -102,7 +101,6 @@ class RunState:
 
     @property
     def size_bytes(self) -> int:
-        """The size of its folder when it was judged."""
         return int((self.judged or {}).get("size_bytes", 0))
 
 
@@ -112,7 +110,6 @@ def judged_by_system(runs: Iterable[RunState]) -> Counter[str]:
 
 
 def runs_by_signature(runs: Iterable[RunState]) -> dict[Signature, list[RunState]]:
-    """Each signature and the runs that showed it."""
     found: dict[Signature, list[RunState]] = {}
     for run in runs:
         for signature in run.signatures:
@@ -134,7 +131,6 @@ class State:
     # -- reading ----------------------------------------------------------------------------------------
 
     def select(self, sql: str, *values: Any) -> list[Any]:
-        """The rows of a SELECT."""
         try:
             return self.database.execute(sql, values).fetchall()
         except sqlite3.Error as error:
@@ -297,7 +293,6 @@ def _carried_over(journal: Path, clock: Callable[[], float]) -> State:
 
 
 def _apply(state: State, line: Line) -> None:
-    """Writes what a journal's line says."""
     match line["event"]:
         case "opened":
             state.open_session()

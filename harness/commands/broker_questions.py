@@ -60,7 +60,6 @@ def _settings_of(cluster: Cluster) -> set[Settings]:
 
 
 def _answer(what: str, program: str, *words: str, about: Any = None) -> Any:
-    """What this program of the broker prints."""
     try:
         ran = subprocess.run([sys.executable, "-P", "-m", program, *words], input=orjson.dumps(about),
                              capture_output=True, timeout=_TIMEOUT_S, check=False)

@@ -237,7 +237,6 @@ def diff_campaigns(before: Path, after: Path, ledger: Path | None) -> int:
 
 
 def mark(signature: str, *, ledger: Path, known: str | None, unknown: bool, note: str | None) -> int:
-    """Changes a signature's marks and notes in the ledger."""
     if not (known or unknown or note) or "" in (known, note):
         raise UsageError("give --known REASON, --not-known or --note TEXT")
     if known and unknown:

@@ -42,7 +42,6 @@ async def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def play(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the run; returns the answer."""
     ended, why, most, folder = None, None, [0], Path(request["folder"])
     try:
         plan, scenario = plan_of(request)

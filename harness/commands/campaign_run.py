@@ -129,7 +129,6 @@ class Batch:
         return played_s + judged_s + again_s <= self.left_s
 
     def add(self, case: RunSpec, *, draw: bool = True) -> None:
-        """Add a run, for the cluster that is free first."""
         heapq.heapreplace(self.free_s, self.free_s[0] + self.expected_s(case))
         self.runs += 1
         self.draws += draw
@@ -191,7 +190,6 @@ class CampaignRunner:
         return jobs
 
     def _jobs(self) -> Iterator[Job]:
-        """Yields all jobs that could begin now, in order."""
         yield from self._reproductions()
         numbers = {number for number, in self.state.select(f"SELECT number FROM runs WHERE {MADE}")}
         made, most = len(numbers), self.about["runs"]
@@ -328,7 +326,6 @@ class CampaignRunner:
             shrink(job.folder)
 
     def _update_ledger(self) -> None:
-        """Writes what the campaign has found so far into the ledger."""
         path = Path(self.about["ledger"])
         with ledgers.locked(path):
             before = ledgers.load(path)

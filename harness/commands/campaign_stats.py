@@ -84,7 +84,6 @@ def runs_of(folders: Sequence[Place]) -> list[tuple[str, Place]]:
 
 
 def tables(answers: "Answers") -> str:
-    """The tables, each under its title."""
     parts = [_titled(
         "Availability by kind of fault: medians (worst); latency of sends, waiting included, before > during "
         "> after (~: few sends)", [_availability(row) for row in answers.by_kind], "no fault struck")]

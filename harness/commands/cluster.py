@@ -193,14 +193,12 @@ class ClusterServer:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one terminal's requests until it closes the connection."""
         with contextlib.suppress(ConnectionError):
             while line := await next_line(reader):
                 writer.write(json.dumps(await self._reply(line)).encode() + b"\n")
         writer.close()
 
     async def _reply(self, line: bytes) -> Mapping[str, Any]:
-        """The answer to a line, whatever it is."""
         number = None
         try:
             try:
@@ -330,7 +328,6 @@ async def next_line(reader: asyncio.StreamReader) -> bytes:
 
 
 def describe_cluster(cluster: Cluster, look: View, faults: ActiveFaults) -> dict[str, Any]:
-    """The cluster's state as JSON."""
     return {
         "bootstrap": bootstrap(cluster), "nodes": list(cluster.nodes), "running": sorted(look.running),
         "unfenced": sorted(look.unfenced), "paused": sorted(look.running & {*faults.paused}),
@@ -355,13 +352,11 @@ def addressed(cluster: Cluster) -> Addressed:
 
 
 def bootstrap(cluster: Cluster) -> str:
-    """The bootstrap address for Kafka's clients."""
     return ",".join(f"{host}:{port}" for host, port in addressed(cluster).addresses().values())
 
 
 @contextlib.asynccontextmanager
 async def open_server(cluster_server: ClusterServer, folder: Path) -> AsyncIterator[None]:
-    """Opens the server, and publishes its address."""
     path = private_folder() / f"{os.getpid()}.sock"  # short: a socket's path has at most 107 bytes
     path.unlink(missing_ok=True)
     notice, latest = folder / "work" / "cluster.json", private_folder() / "latest"
@@ -403,7 +398,6 @@ def state(folder: Path | None, *, as_json: bool = False) -> int:
 
 
 def state_text(answer: Mapping[str, Any]) -> str:
-    """The cluster's state: its brokers, then a row for each replica."""
     rows = []
     for one in answer["partitions"]:
         truth, known = one["truth"], ("?", "?", "?")
@@ -447,7 +441,6 @@ def hints(cluster: Cluster) -> str:
 
 
 def loss_text(node: str, struck: Mapping[str, Any], partitions: Sequence[PartitionSpec]) -> str:
-    """A sentence on what a power cut lost."""
     count = struck["lost_records"][node]
     names = {str(spec.key): f"{spec.topic}-{spec.partition}" for spec in partitions}
     ends = [f"{names[key]} at {leo}" for key, leo in struck["kept"][node].items() if key in names]
@@ -478,7 +471,6 @@ async def _up(cluster: Cluster, folder: Path) -> int:
 
 
 async def _serve(cluster: Cluster, folder: Path) -> int:
-    """Starts the cluster and serves it, until it is cancelled."""
     await cluster.start()
     with contextlib.suppress(asyncio.CancelledError):
         async with open_server(ClusterServer(cluster=cluster, folder=folder, say=_say), folder):
@@ -527,7 +519,6 @@ def bring_up(spec: RunSpec, *, first_port: int | None) -> int:
 
 
 def main() -> int:
-    """Runs a test suite's cluster."""
     spec = decoded(orjson.loads(sys.stdin.buffer.readline()))
 
     def exit_when_stdin_ends() -> None:

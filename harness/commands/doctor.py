@@ -47,8 +47,6 @@ COLOURS = {"yes": "green", "no": "yellow", "?": "yellow", SERIOUS: "red"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing that was checked."""
-
     part: str  # the heading it is listed under
     item: str
     can: bool | None  # None: unknown
@@ -112,7 +110,6 @@ def tables(rows: Sequence[Row], faults: Sequence[FaultRow], *, chosen: str) -> l
 
 
 def lacking(rows: Sequence[Row], cluster: str) -> list[str]:
-    """The items that this cluster needs and that are missing here."""
     return list(dict.fromkeys(row.item for row in rows if cluster in row.needed_by and row.can is False))
 
 
@@ -238,7 +235,6 @@ def examine_engine(*, anew: bool, build: bool, say: Callable[[str], None]) -> En
 
 
 def engine_rows(about: Facts) -> list[Row]:
-    """The rows about the engine and its images."""
     absent = f"{about.wanted_base} is not in the engine"
     how = f"made of Debian's packages ({about.base_why_not})" if about.base_why_not else "fetched"
     base = (True, about.base) if about.base is not None else (

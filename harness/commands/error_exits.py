@@ -50,7 +50,6 @@ def raised_by_sigterm() -> Iterator[None]:
 
 
 def code_of(command: Callable[[], int]) -> int:
-    """The command's exit code, or that of its error."""
     with raised_by_sigterm():
         try:
             code = command()

@@ -45,7 +45,6 @@ def listed() -> Iterator[str]:
 
 
 def parts_of(name: str) -> list[Part] | None:
-    """The parts of an explanation; None for an unknown name."""
     if name in EXPLANATIONS:
         one = EXPLANATIONS[name]
         parts = [("means", one.means), ("near miss", one.near_miss), ("the law", f"{one.law}."),
@@ -63,7 +62,6 @@ def parts_of(name: str) -> list[Part] | None:
 
 
 def of_check(check: Registered) -> Iterator[Part]:
-    """Yields the parts about a check of another distribution, with its docstring."""
     yield "brought by", f"{check.distribution}, as {check.entry.value}"
     try:
         law: object = check.entry.load()
@@ -75,6 +73,5 @@ def of_check(check: Registered) -> Iterator[Part]:
 
 
 def facts(numbers: Iterable[str]) -> Iterator[Part]:
-    """Yields the facts with these numbers, and what is often misunderstood."""
     for number in numbers:
         yield f"fact {number}", f'Not so: "{FACTS[number].thought}" {FACTS[number].holds}'

@@ -65,7 +65,6 @@ def import_history(file: Path, *, out: Path | None = None, config: Iterable[str]
 
 
 def summary(converter: Converter, about: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what was imported and what was not."""
     imported, final = about["imported"], about["final_reads"]["partitions"]
     partitions = many(len(about["partitions"]), "partition")
     yield (f"imported {many(converter.lines.count, 'line')}: {converter.records} sends, polls and txns of "

@@ -237,7 +237,6 @@ class ClusterUp:
         return self.ask("state")
 
     def ask(self, do: str, **besides: Any) -> Keywords:
-        """The answer of the cluster's process to a request."""
         return ask_cluster(self.folder, do, **besides)
 
     def strike(self, fault: str, *nodes: str) -> None:

@@ -61,8 +61,6 @@ Distance = tuple[int | None, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class First:
-    """The run that is reproduced."""
-
     run: Run
     saved: SavedRun
     basis: AnchorBasis
@@ -229,7 +227,6 @@ def exit_code(first: First, attempts: Sequence[Attempt]) -> int:
 
 def distances(first: First, anchors: Sequence[ReanchoredEntry], attempts: Sequence[Attempt]
               ) -> list[Distance]:
-    """The distances of these faults in these reproductions, without those that cannot be compared."""
     found = (distance(one, attempt, first.basis) for one in anchors for attempt in attempts)
     return [one for one in found if one is not None]
 
@@ -249,7 +246,6 @@ def distance(anchor: ReanchoredEntry, attempt: Attempt, basis: AnchorBasis) -> D
 
 
 def late_ns(entry: Entry, strike: Strike, history: ScheduleHistory, position: int) -> int | None:
-    """The time from the moment's instant to the strike."""
     moment, instant_ns = entry.moment, history.done_before(position)
     if moment is not None:
         instant_ns = moment.came_ns(lambda partition: history.acks(partition).times, instant_ns)
@@ -371,7 +367,6 @@ def rate_lines(sought: Json | None, attempts: Sequence[Attempt]) -> list[str]:
 
 
 def finding_of(verdict: Json, sought: Json) -> Json | None:
-    """The group of findings with this one's name and class."""
     return next((found for found in verdict.get("findings") or ()
                  if (found["name"], found["class"]) == (sought["name"], sought["class"])), None)
 
@@ -384,7 +379,6 @@ def same_in(sought: Json, attempt: Attempt, key: str) -> bool:
 
 
 def as_json(first: First, attempts: Sequence[Attempt]) -> dict[str, Any]:
-    """The report as JSON."""
     sought = first.sought
     hits = sum(attempt.shows(sought) for attempt in attempts)
     return {

@@ -162,7 +162,6 @@ def planned(spec: RunSpec, schedule: Schedule | None = None, *, ask_broker: bool
 
 
 def with_seed(spec: RunSpec) -> RunSpec:
-    """The spec with a seed and a folder."""
     seed = spec.seed if spec.seed is not None else secrets.randbelow(2**31)
     return replace(spec, seed=seed, out=spec.out or default_folder(seed, datetime.datetime.now()))
 
@@ -233,7 +232,6 @@ def make_schedule(context: PlanningContext) -> PlannedSchedule:
 
 
 def random_schedule(context: PlanningContext) -> PlannedSchedule:
-    """A random schedule for the spec's nemeses."""
     spec, remarks = context.spec, []
     assert spec.seed is not None, "the plan is drawn from it"
     requested, named = catalog.nemeses(spec.nemesis, spec.cluster), catalog.named(spec.nemesis)

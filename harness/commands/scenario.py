@@ -235,7 +235,6 @@ def plan_of(part: Part, cluster: str, folder: Path, *, ask_broker: bool = True) 
 
 
 def plays_of(parts: Sequence[Part], cluster: str, parent: Path) -> list[Play]:
-    """The runs of these parts, each with the tries of a scenario."""
     return [Play(title=part.title, folder=parent / part.folder_name, scenario=part.scenario, tries=TRIES,
                  plan=partial(plan_of, part, cluster)) for part in parts]
 
@@ -302,7 +301,6 @@ def print_outcomes(outcomes: Sequence[Outcome]) -> None:
 
 
 def found(verdict: Verdict | None) -> str:
-    """The names of the findings, bugs first, permitted ones marked."""
     if verdict is None:
         return "no run"
     bugs, permitted = (", ".join(sorted({one.name for one in verdict.findings if (
@@ -324,12 +322,10 @@ def print_if_unexpected(outcome: Outcome) -> None:
 
 
 def look_at(outcome: Outcome, finding: str) -> str:
-    """The command that shows a finding of this run."""
     return command_line("show", outcome.played.folder, "--finding", finding)
 
 
 def as_json(outcome: Outcome) -> Mapping[str, Any]:
-    """One row of the table as JSON."""
     part, played, verdict, row = outcome.part, outcome.played, outcome.verdict, outcome.part.row
     return {
         "scenario": part.scenario.name, "zoo": part.scenario.zoo, "folder": played.folder.name,
@@ -383,7 +379,6 @@ def run_demo(cluster: str, out: Path | None, kafka: str | None = None) -> int:
 
 
 def demo_table(outcomes: Sequence[Outcome]) -> str:
-    """The table of all runs."""
     rows = []
     for one in outcomes:
         assert one.verdict is not None
@@ -394,7 +389,6 @@ def demo_table(outcomes: Sequence[Outcome]) -> str:
 
 
 def topics_table(outcomes: Sequence[Outcome]) -> str:
-    """The table of all topics of all runs."""
     return table(("scenario", "topic's message format", *HEADINGS[3:]), (
         (one.part.scenario.name, topic["message.format.version"], *lost_and_diverged(one.verdict, key))
         for one in outcomes if one.verdict is not None for key, topic in enumerate(one.part.row.topics)))
@@ -417,6 +411,5 @@ def lost_and_diverged(verdict: Verdict, partition: int | None = None) -> tuple[s
 
 
 def notes(parts: Sequence[Part]) -> str:
-    """The explanation of the marks."""
     bugs = dict.fromkeys(bug for part in parts for bug in part.row.bugs)
     return "\n".join(textwrap.fill(f"{MARK} {WHY_A_BUG[bug]}", WIDTH, subsequent_indent="  ") for bug in bugs)

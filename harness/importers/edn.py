@@ -98,7 +98,6 @@ _ATOMS: tuple[tuple[re.Pattern[str], Callable[[str], object]], ...] = (
 
 
 def atom_of(text: str) -> object:
-    """A keyword, a symbol or a number."""
     for pattern, read in _ATOMS:
         if pattern.fullmatch(text):
             return read(text)
@@ -257,8 +256,6 @@ def forms(text: Text) -> Iterator[tuple[int, object]]:
 
 
 class _Reader:
-    """Builds forms from tokens."""
-
     def __init__(self, text: Text) -> None:
         self._text = text
         self._stack: list[tuple[re.Match[bytes], list[object]]] = []  # a bracket, and the items outside it

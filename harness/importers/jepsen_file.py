@@ -50,7 +50,6 @@ class JepsenFile:
         return hashlib.sha256(self.text).hexdigest()
 
     def ops(self) -> Iterator[JepsenOp]:
-        """Yields the ops in the order of the file."""
         try:
             for count, (at, form) in enumerate(self._json_lines() if self.is_json else forms(self.text)):
                 if count % EVERY == EVERY - 1:
@@ -107,6 +106,5 @@ def name_of(form: object) -> str | None:
 
 
 def shown(form: object) -> str:
-    """The beginning of the form's text."""
     text = text_of(form)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

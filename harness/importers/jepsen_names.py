@@ -84,7 +84,6 @@ class Names:
         return process + LIFE * self._lives[process]
 
     def odd_values(self) -> Iterator[dict[str, object]]:
-        """Yields each number of an odd value, and the value."""
         for (partition, text), number in self.odd.items():
             yield {"value": number, "partition": partition, "was": text}
 

@@ -101,8 +101,6 @@ class Reach:
 
 
 class OpenOp(NamedTuple):
-    """An op that is not completed yet."""
-
     process: int  # its number in the run
     jepsen_f: str
     f: str  # the f that was written
@@ -130,7 +128,6 @@ class HistoryLines:
     _time: int = 0
 
     def write(self, time: int | None, process: int, kind: str, f: str, rest: Mapping[str, Any]) -> None:
-        """Writes a line."""
         self.clamped += time is not None and time < self._time
         self._time = max(self._time, time or 0)
         self.file.write(json_line({"index": self.count, "time": self._time, "process": process, "type": kind,
@@ -185,7 +182,6 @@ class Converter:
             step(op, process, str(kind), f)
 
     def end(self) -> None:
-        """Writes what is open at the end of the history."""
         for f, fault in self.nemesis.add(None):
             self.lines.write(None, NEMESIS, "info", f, {"fault": fault})
 
@@ -463,5 +459,4 @@ def _get(form: object, name: str) -> Any:
 
 
 def _is_below(number: object, end: int) -> TypeGuard[int]:
-    """Whether this is a whole number from 0 on."""
     return type(number) is int and 0 <= number < end

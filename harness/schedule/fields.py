@@ -31,7 +31,6 @@ def refuse(at: str, problem: str) -> NoReturn:
 
 
 def quoted(value: object) -> str:
-    """The value as JSON, shortened."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

@@ -57,7 +57,6 @@ def read(data: object, *, source: str = "schedule", sources: Sequence[str] | Non
 
 
 def write(schedule: Schedule) -> list[dict[str, Any]]:
-    """Write a schedule as JSON values; defaults are left out."""
     return [{
         "f": entry.f,
         **({"nodes": list(entry.nodes)} if entry.nodes else {}),
@@ -127,7 +126,6 @@ def _read_entry(at: str, item: object, known: Known) -> Entry:
 
 
 def _check_combinations(at: str, entry: Entry, on: str) -> None:
-    """Refuse fields that need or exclude one another."""
     f, args = entry.f, entry.args
     if on == "links" and bool(entry.nodes) == ("grudge" in args):
         refuse(at, "needs either `grudge` (node -> from whom it receives nothing) or `nodes` (to cut off)")

@@ -51,7 +51,6 @@ class FaultPattern:
 
 
 def pattern(*steps: Step, touches: Sequence[str] = (), alone: bool = False) -> FaultPattern:
-    """A pattern of these steps, in the order of their times."""
     return FaultPattern(steps=tuple(sorted(steps, key=lambda step: step.at_s)), touches=tuple(touches),
                         alone=alone)
 
@@ -93,7 +92,6 @@ class PatternScope:
         return self.random.choice(leading if leading and self.drawn(LEADERS_SHARE) else self.free)
 
     def others(self, node: str) -> list[str]:
-        """All nodes but this one."""
         return [one for one in self.nodes if one != node]
 
     def drawn(self, share: float) -> bool:

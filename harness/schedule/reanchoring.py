@@ -72,7 +72,6 @@ class Acks:
     invoked: tuple[int, ...] = ()  # when the op of each was invoked
 
     def count_by(self, time_ns: int) -> int:
-        """Count the acks up to this time."""
         return bisect_right(self.times, time_ns)
 
 
@@ -94,7 +93,6 @@ class ScheduleHistory:
 
 
 def read_schedule_history(ops: Iterable[Op], schedule: Schedule) -> ScheduleHistory:
-    """Read the history in one pass."""
     strikes: dict[int, Strike] = {}
     acked: dict[int, list[tuple[int, int]]] = {}  # partition -> (acked, invoked)
     invoked: dict[int, Op] = {}  # by process
@@ -193,7 +191,6 @@ class AnchorBasis:
     focus: int | None = None
 
     def partition_of(self, strike: Strike) -> int:
-        """The partition whose acks and leader are used for this strike."""
         if self.focus is not None and self.focus in self.partitions:
             return self.focus
         led = (key for key in self.partitions if strike.leader(key) in strike.nodes)
@@ -201,7 +198,6 @@ class AnchorBasis:
 
 
 def reanchor_schedule(schedule: Schedule, basis: AnchorBasis) -> tuple[ReanchoredEntry, ...]:
-    """Give every entry its new moment."""
     named, found = _replace_by_roles(schedule, basis), []
     for position, then in enumerate(schedule):
         entry, strike = named.get(position, then), basis.history.strikes.get(position)
@@ -213,7 +209,6 @@ def reanchor_schedule(schedule: Schedule, basis: AnchorBasis) -> tuple[Reanchore
 
 def _anchor(position: int, entry: Entry, strike: Strike | None, basis: AnchorBasis
             ) -> tuple[Mapping[str, Any], str, str]:
-    """What changes in the entry, by what, and why."""
     moment = entry.moment
     if not isinstance(moment, Time):
         return {}, "asked", "unchanged"

@@ -29,7 +29,6 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def operators_of(field: str) -> tuple[str, ...]:
-    """How this field can be compared."""
     if field in NUMBERS:
         return (*SAMENESS, "<", "<=", ">", ">=")
     return (*SAMENESS, "contains", "lacks") if field == "isr" else SAMENESS
@@ -63,7 +62,6 @@ class Observation:
                 yield node, getattr(view.replicas.get((node, key)), self.field, UNKNOWN)
 
     def nodes(self, view: View, stage: Stage) -> tuple[str, ...]:
-        """The nodes whose replicas it names."""
         return () if self.replica is None else nodes_with_role(self.replica, self.partition or 0, view, stage)
 
     @property
@@ -94,7 +92,6 @@ class Condition:
         return f"{self.seen.text()} {self.how} {'nobody' if shown is None else shown}"
 
     def observations(self) -> tuple[Observation, ...]:
-        """What it looks at, with its partition."""
         other = self.value
         if not isinstance(other, Observation):
             return (self.seen,)
@@ -184,7 +181,6 @@ def implies_healthy(state: State) -> bool:
 
 
 def read_state(at: str, value: object, known: Known) -> State:
-    """Check a state, and read it."""
     given = read_as.an_object(at, value, known)
     if by := next((by for by in ("all", "any", "healthy") if by in given), None):
         found = fields_of(at, given, {by: _WHOLES[by]}, known)[by]

@@ -56,8 +56,7 @@ _ALIASES = {"partition": "cut"}  # Jepsen's name
 
 
 def late(dotted: str) -> Callable[..., Any]:
-    """A function that imports the function of this name when it is called. (`harness` may not import Spark or
-    the broker.)"""
+    """A function that imports the function of this name when called: Spark and the broker only so."""
 
     def function(*args: Any, **options: Any) -> Any:
         module, _, attribute = dotted.partition(":")
@@ -97,8 +96,7 @@ def own_names(kind: str) -> tuple[str, ...]:
 
 
 def takes_system(cluster: str) -> bool:
-    """Whether this is one of floodmark's own places, which run a system; clusters of other distributions have
-    their own."""
+    """Whether this is a place of floodmark's own, which runs a system; others have their own."""
     return cluster in own(CLUSTER)
 
 
@@ -112,8 +110,7 @@ def present_name(name: str) -> str:
 
 
 def refuse_name(kind: str, name: str, *more: str) -> None:
-    """Raise UsageError where this name is unknown or ambiguous. Nothing is imported. more: further names that
-    are floodmark's own."""
+    """Raise UsageError where this name is unknown or ambiguous, and import nothing. more: own names."""
     valid = (*own_names(kind), *more)
     if registered_as(kind, name, is_own=name in valid) is None and name not in valid:
         others = (one.name_and_distribution for one in registered(kind) if one.name not in valid)
@@ -213,8 +210,7 @@ def unsupported_nemeses(kafka: str | None, rules: str) -> Mapping[str, str]:
 
 
 def clients(cluster: Cluster) -> MakeClient:
-    """The function that makes clients for this cluster: its own, or one for clients that connect to its
-    addresses."""
+    """The function that makes clients for this cluster: its own, or that of clients that connect to it."""
     makes, addressed = ability(cluster, MakesClients), ability(cluster, Addressed)
     if makes is not None:
         return makes.client

@@ -30,8 +30,7 @@ _WITH_PARTITIONS = frozenset({"assign", "subscribe"})  # an op of these f has `p
 
 
 class Recorder:
-    """Records all ops of a run: it numbers and times them, writes complete lines, and counts. The file must
-    not exist yet."""
+    """Numbers, times and writes all ops of a run, and counts them. The file must not exist yet."""
 
     def __init__(self, path: Path, clock_ns: Callable[[], int] | None = None) -> None:
         self.counts: Counter[Type] = Counter()  # completions of clients

@@ -14,8 +14,7 @@ NEMESIS = -1
 
 
 class Type(StrEnum):
-    """The type of a line: invoke, then ok (it happened), fail (it certainly did not happen) or info
-    (unknown)."""
+    """A line's type: invoke, then ok (it happened), fail (it certainly did not) or info (unknown)."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -45,8 +44,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """One offset of a partition as list_offsets answered it, with the answer's leader epoch where the version
-    gives one."""
+    """One offset of a partition as list_offsets answered it, with the leader epoch if the answer has one."""
 
     partition: int
     offset: int

@@ -77,8 +77,7 @@ def say(text: str) -> None:
 
 
 def new_parent(out: Path | None, what: str) -> Path:
-    """The parent of a command's run folders: `out`, or histories/runs/WHAT-TIME. UsageError unless it is
-    absent or empty."""
+    """A command's parent of run folders: `out`, which is absent or empty, or histories/runs/WHAT-TIME."""
     parent = out or RUNS / f"{what}-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     refuse_nonempty(parent)
     return parent
@@ -277,8 +276,7 @@ def watched(what: str, parts: Callable[[], tuple[int, int]]) -> Iterator[None]:
 
 
 def judge_all(folders: Sequence[P], *, what: str = "", untouched: Sequence[P] = ()) -> list[Judged[P]]:
-    """Judges runs that were just made, of which every verdict is needed: FloodmarkError if one cannot be
-    written."""
+    """Judges runs that were just made, whose verdicts are needed: FloodmarkError if one cannot be written."""
     judged = judge(folders, what=what or many(len(folders), "run"), untouched=untouched)
     for one in judged:
         if one.unsaved is not None:
@@ -375,8 +373,7 @@ def judge_and_report(folders: Sequence[Place], through: Gate, workers: Workers =
 
 
 def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
-    """Writes the reports for CI servers if judging failed completely; returns EXIT_HARNESS for each
-    folder."""
+    """Writes the reports for CI servers if judging failed completely; EXIT_HARNESS for each folder."""
     failed = Ruling(kind=HARNESS, word=HARNESS, harness=(why,))
     outcomes = [Outcome(folder=folder, ruling=failed, verdict={}, tested=case_name(read_about(folder)))
                 for folder in folders]

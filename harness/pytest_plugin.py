@@ -126,8 +126,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @contextmanager
 def _own_warnings() -> Iterator[ModuleType]:
-    """What the fixtures call; the warnings of its libraries are ignored meanwhile: the test may turn every
-    warning into an error."""
+    """What the fixtures call, without its libraries' warnings: the test may turn them into errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from floodmark.harness.commands import pytest_support

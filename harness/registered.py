@@ -83,8 +83,7 @@ def own(kind: str) -> Mapping[str, "EntryPoint"]:
 
 @cache
 def registered(kind: str) -> Sequence[Registered]:
-    """All of a kind that other distributions register, sorted by name. The installed packages are searched
-    once in a process."""
+    """All of a kind that other distributions register, sorted by name; they are searched once a process."""
     from importlib.metadata import entry_points  # takes 0.1 s; `floodmark --version` does not need it
 
     found = (
@@ -109,7 +108,6 @@ def registered_as(kind: str, name: str, *, is_own: bool = False) -> Registered |
 
 
 def owner_of_fault(f: str) -> Registered | None:
-    """The nemesis that may define a fault of this name: the fault has the nemesis's name, or that and
-    `_...`."""
+    """The nemesis that may define a fault of this name: its own name, or that and `_...`."""
     found = [one.name for one in registered(NEMESIS) if f == one.name or f.startswith(f"{one.name}_")]
     return registered_as(NEMESIS, max(found, key=len)) if found else None

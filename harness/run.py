@@ -168,8 +168,7 @@ def latest_folder() -> Path:
 
 
 def real_folder(folder: Path) -> Path:
-    """The folder itself instead of a link to it, such as histories/runs/latest: paths that are printed stay
-    true when the link moves."""
+    """The folder behind a link such as histories/runs/latest: printed paths stay true when the link moves."""
     if not folder.is_symlink():
         return folder
     real, here = folder.resolve(), Path.cwd()
@@ -190,8 +189,7 @@ def link_latest(folder: Path, runs: Path = RUNS) -> None:
 
 
 def system_of(about: Mapping[str, Any]) -> str:
-    """The system that run.json names, with its known-bad rules: `kip-320`, `kip-320+trunc_hw`,
-    `kafka-4.3.1+kip-320`."""
+    """The system in run.json: `kip-320`, `kip-320+trunc_hw`, `kafka-4.3.1+kip-320`."""
     configs, system = about.get("config"), about.get("system")
     nodes = [node for node in configs.values() if isinstance(node, dict)] if isinstance(configs, dict) else []
     named = (node.get("floodmark.bugs") for node in nodes)
@@ -203,9 +201,7 @@ def system_of(about: Mapping[str, Any]) -> str:
 
 
 def write_whole(path: Place, data: bytes, *, durable: bool = False) -> None:
-    """Write a file so that it has either all of this data or its old content; durable: also after a power
-    cut.
-    """
+    """Write a file that has either all of this or its old content; durable: also after a power cut."""
     if isinstance(path, Path):
         write_pieces(path, (data,), durable=durable)
         return
@@ -216,9 +212,7 @@ def write_whole(path: Place, data: bytes, *, durable: bool = False) -> None:
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False) -> None:
-    """Write a file so that it has either all of these pieces or its old content, also if making a piece
-    fails.
-    """
+    """Write a file that has either all of these or its old content, also if making a piece fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, durable=durable) as file:

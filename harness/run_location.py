@@ -63,8 +63,7 @@ def scheme_of(word: str) -> str | None:
 
 
 def path_of(address: str) -> Path:
-    """The path of a `file:` address. %20 and the like are not decoded, because Hadoop does not decode
-    them."""
+    """The path of a `file:` address. As in Hadoop, %20 and the like are not decoded."""
     found = _ADDRESS.fullmatch(address)
     assert found is not None, address
     rest = found["rest"]
@@ -138,11 +137,7 @@ _KINDS = {"p": "a pipe", "s": "a socket", "c": "a device", "b": "a device", "d":
 
 def open_inside(path: Place, folder: Place) -> BinaryIO:
     """Open a file of a run folder for reading bytes; OSError where it is not a regular file inside the
-    folder.
-
-    Links are followed as long as they stay inside the folder. It never blocks, even if a pipe replaces the
-    file at this moment.
-    """
+    folder. Links may lead to others inside. It never blocks, even if a pipe replaces the file just now."""
     if not (isinstance(path, Path) and isinstance(folder, Path)):
         return path.open("rb")  # far file systems have no pipes and no devices, and refuse links that leave
     real = regular_inside(path, folder)

@@ -20,8 +20,7 @@ UNITS = {SMALL_BYTES: "bytes", UNIT_MEMORY: "MB"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """Where Spark runs. master: as in Spark, None for this machine (or spark-submit's). conf: Spark's
-    keys."""
+    """Where Spark runs. master: None for this machine (or spark-submit's). conf: Spark's keys."""
 
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()

@@ -217,8 +217,7 @@ TYPES: Mapping[str, Any] = get_type_hints(RunSpec, include_extras=True)
 
 
 def decoded(values: Mapping[str, Any]) -> RunSpec:
-    """The spec of plain values, such as JSON has; names of other fields are ignored. ValueError where a value
-    is not allowed."""
+    """The spec of plain values, as JSON has them; other names are ignored. ValueError for a wrong value."""
     return RunSpec(**{name: field_value(name, value) for name, value in values.items() if name in TYPES})
 
 

@@ -42,8 +42,7 @@ class TomlFile:
         raise UsageError(f"{self.source}:{self.line_of(key, table, index)}: {why}")
 
     def line_of(self, key: str, table: str = "", index: int = 0) -> int:
-        """The line of a key, which may be a table at the top level; its table's line if the key is missing;
-        else line 1."""
+        """The line of a key, which may be a table at the top; else its table's line, else line 1."""
         return self._lines.get((table, index, key), self._lines.get((table or key, index, ""), 1))
 
     def first_line_of(self, key: str) -> int:
@@ -62,9 +61,8 @@ class TomlFile:
 
     def values(self, table: str, known: Collection[str] | None, read: Callable[[str, Any], Any],
                index: int | None = None) -> dict[str, Any]:
-        """The values of a table, as `read` returns them for key and value. index: which of the tables of this
-        name; None: it is the only one. An unknown key is refused (known: None: none is), and what `read`
-        refuses by a ValueError."""
+        """The values of a table, as `read` returns them for key and value. index: which of this name; None:
+        it is the only one. Refused: a key that is not known (None: any is), and what is a ValueError."""
         found, name = self.data.get(table, {}), f"[{table}]"
         if not table:
             found, name = self.data, self.what

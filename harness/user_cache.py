@@ -29,8 +29,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[bool]:
-    """Whether no other process holds the lock; until the end none will. OSError if the file cannot be
-    made."""
+    """Whether no other process holds the lock; until the end none will. OSError where it cannot be made."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:
         yield _locked(file.fileno())
@@ -38,8 +37,7 @@ def alone(lock: Path) -> Iterator[bool]:
 
 @contextmanager
 def one_at_a_time(lock: Path, doing: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Holds the lock; waits while another process holds it, and says that once. doing: what it is held
-    for, as in `fetching the jars`."""
+    """Holds the lock; waits for another's, and says so once. doing: `fetching the jars`."""
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("w")

@@ -38,9 +38,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotMade:
-    """Checks that were not made, because the system does not show their data. The verdict is not unknown for
-    it.
-    """
+    """Checks that were not made, because the system does not show their data: nothing is unknown by it."""
 
     names: tuple[str, ...]
     reason: str

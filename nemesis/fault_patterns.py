@@ -136,8 +136,7 @@ def elect(scope: PatternScope) -> FaultPattern:
 
 
 def packet(scope: PatternScope) -> FaultPattern:
-    """Some nodes get packets from others badly: lost, late or few at a time; or connections are reset,
-    once."""
+    """Some nodes get packets from others badly: lost, late, few at a time; or connections are reset."""
     kind = scope.random.choice(_AMONG_NODES)
     grudge = KINDS[kind](scope.random, (*scope.nodes, CONTROLLER))
     args: dict[str, Any] = {"kind": kind, "grudge": grudge}
@@ -235,8 +234,7 @@ def severed(scope: PatternScope) -> FaultPattern:
 
 
 def laggard(scope: PatternScope) -> FaultPattern:
-    """A follower is cut from its peers and falls far behind; another node dies while it catches up, or just
-    before."""
+    """A follower is cut from its peers and falls far behind; another dies when it catches up, or before."""
     victims = scope.victims(2)
     if len(victims) < 2:
         return crash(scope)
@@ -321,8 +319,7 @@ def relapse(scope: PatternScope) -> FaultPattern:
 
 
 def orphans(scope: PatternScope) -> FaultPattern:
-    """A leader dies while the controller is down: nobody is elected until the controller is back, before or
-    after the leader."""
+    """A leader dies while the controller is down: nobody is elected until that is back, maybe after it."""
     node, harm, mend = scope.victim(), *scope.random.choice((("kill", "start"), ("pause", "resume")))
     at_s = scope.while_s(0.0, 0.5)
     return pattern(

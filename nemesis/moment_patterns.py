@@ -64,8 +64,7 @@ class _Scene:
         self.steps.append(act(round(at_s, 3), f, *nodes, **args))
 
     def arm(self, group: str, node: str, at_s: float) -> None:
-        """Arm a failpoint of the group. A second one at the same place is left out, because it would be
-        refused."""
+        """Arm a failpoint of the group, except a second one at the same place, which would be refused."""
         random, scope = self.random, self.scope
         name = random.choice(_POINTS[group])
         on = CONTROLLER if POINTS[name].of_controller else node

@@ -116,8 +116,7 @@ Miss = Mapping[str, Any]  # in sentences, as in run.json's `missed_words`: waite
 
 
 async def explain(entry: Entry, stuck: Moment | None, sight: Sight, stage: Stage) -> Miss:
-    """Explain that `stuck`, the moment or the part of a sequence, did not come; None: it came, but no node
-    had the entry's role."""
+    """Explain that `stuck`, a moment or part of one, did not come; None: no node had the entry's role."""
     limit, of = f" ({entry.timeout_s:g} s)", entry.partition
     if stuck is None:
         asked = f"a node that is {', '.join(entry.nodes) or 'meant'} of partition {of}{limit}"

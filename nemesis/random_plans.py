@@ -217,8 +217,7 @@ def _shared(pattern: FaultPattern) -> set[str]:
 
 
 def _entries(patterns: Sequence[tuple[float, FaultPattern]]) -> Schedule:
-    """All steps in the order of their times. Steps of one pattern keep their order, because sorting is
-    stable."""
+    """All steps in the order of their times; those of one pattern keep theirs, as sorting is stable."""
     steps = sorted(((began_s + step.at_s, step) for began_s, pattern in patterns for step in pattern.steps),
                    key=lambda timed: timed[0])
     befores_s = [0.0, *(at_s for at_s, _ in steps)]

@@ -47,8 +47,7 @@ def draws(names: Iterable[str]) -> Mapping[str, DrawPattern]:
 
 
 def nemeses_of(schedule: Schedule, cluster: Cluster) -> tuple[Nemesis, ...]:
-    """Build what carries out the faults of the schedule that are not floodmark's own. UsageError names the
-    ability that the cluster lacks."""
+    """Build what carries out the schedule's faults of others. UsageError names an ability that is lacking."""
     theirs = {entry.f for entry in schedule} - FAULTS.keys() - ACTS
     owners = {owner.name: owner for f in theirs if (owner := owner_of_fault(f)) is not None}
     return tuple(_made(owners[name], cluster) for name in sorted(owners))

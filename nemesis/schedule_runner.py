@@ -177,8 +177,7 @@ class ScheduleRunner:
                 self._record_deaths()
 
     def _record_deaths(self) -> None:
-        """Record a kill for each new death. If a start has undone it since, it is recorded, but not in
-        force."""
+        """Record a kill for each new death; one that a start has undone since is not in force."""
         crashes = self._sight.crashes()
         for position, crash in enumerate(crashes[self._deaths:], start=self._deaths):
             count = sum((one.node, one.name) == (crash.node, crash.name) for one in crashes[: position + 1])

@@ -58,8 +58,7 @@ def instant(began: str) -> datetime:
 
 
 class Smallest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The run to look at, which is the one with the fewest bytes. Campaigns use case and seed to run it
-    again."""
+    """The run to look at, the one with the fewest bytes. Campaigns run it again by case and seed."""
 
     folder: str
     size_bytes: int
@@ -157,8 +156,7 @@ def path_of(about: Mapping[str, Any], folder: Path) -> Path:
 
 
 def load(path: Path) -> Ledger:
-    """Read the ledger; an empty one where there is no file yet. FloodmarkError where the file is not a
-    ledger."""
+    """Read the ledger; an empty one where there is no file. FloodmarkError where the file is no ledger."""
     try:
         data = orjson.loads(path.read_bytes())
     except FileNotFoundError:

@@ -140,8 +140,7 @@ def presets(kafka: str | None = None) -> tuple[str, ...]:
 
 
 def preset_text(name: str, kafka: str | None = None) -> str:
-    """The preset's plan, for the reference broker or this version of Apache Kafka. UsageError for an unknown
-    name, or what is no version."""
+    """The preset's plan. kafka: for this version. UsageError for an unknown name, or what is no version."""
     on = "" if kafka is None else " for Apache Kafka"
     if name not in presets(kafka):
         raise UsageError(f"no preset {name!r}{on}; there are: {', '.join(presets(kafka))}")

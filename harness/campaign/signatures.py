@@ -72,17 +72,14 @@ class Signature:
 
     @property
     def sentence(self) -> str:
-        """All of it: `unsafe-truncation: truncate as follower: to the high watermark [high-watermark,
-        acks=all]`."""
+        """`unsafe-truncation: truncate as follower: to the high watermark [high-watermark, acks=all]`."""
         permitted = f", permitted by {self.permitted_by}" if self.permitted_by else ""
         return f"{self.finding_and_step} [{self.system}, {self.guarantees}{permitted}]"
 
 
 def signatures(verdict: Json, about: Json, lines: Mapping[int, Json]) -> tuple[Signature, ...]:
     """The signatures of one run: at most one for its bugs, and one for each setting that permitted findings.
-
-    verdict, about: verdict.json and run.json. lines: the lines of the trace that examples name as their
-    `event`, by index from 0."""
+    lines: those of the trace that examples name as their `event`, by index from 0."""
     groups: dict[tuple[str, str], list[Json]] = {}
     for found in verdict.get("findings") or ():
         groups.setdefault((found["class"], found["permitted_by"] or ""), []).append(found)

@@ -242,8 +242,7 @@ def is_campaign(folder: Path) -> bool:
 
 
 def about_of(folder: Path) -> dict[str, Any]:
-    """campaign.json; UsageError where the folder does not exist, FloodmarkError where it is not a
-    campaign's."""
+    """campaign.json; UsageError where the folder does not exist, FloodmarkError where it is no campaign's."""
     path = folder / ABOUT
     if not folder.exists():
         raise UsageError(f"{folder} does not exist")
@@ -328,8 +327,7 @@ def _lines(journal: Path) -> Iterator[Line]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the campaign's lock; FloodmarkError where another process runs this campaign. The lock ends with
-    its process."""
+    """Hold the campaign's lock; FloodmarkError where another process runs it. It ends with its process."""
     with user_cache.alone(folder / "lock") as is_alone:
         if not is_alone:
             raise FloodmarkError(f"another process is running the campaign in {folder}")

@@ -34,8 +34,7 @@ def refuse_config(cluster: Cluster) -> None:
 
 
 def refuse_configs(clusters: Sequence[tuple[str, Cluster]]) -> None:
-    """The same for many clusters, with one process for all of them. Each comes with the words with which its
-    error begins."""
+    """The same for many clusters, by one process. Each comes with the words with which its error begins."""
     every = {settings: cluster for _, cluster in clusters for settings in _settings_of(cluster)
              if settings not in _refusals}
     for settings, cluster in every.items():

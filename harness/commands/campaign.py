@@ -142,8 +142,7 @@ def results_so_far(folder: Path, about: Mapping[str, Any], trouble: str) -> Resu
 
 
 def run_session(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
-    """Runs one session to its end. Ctrl-C and SIGTERM end it at once, and only the unfinished runs are
-    lost."""
+    """Runs one session to its end. Ctrl-C and SIGTERM end it at once; only unfinished runs are lost."""
     resume = command_line("campaign", "resume", folder)
     try:
         state = writable_state(folder, time.time)
@@ -187,8 +186,7 @@ def budget_of(given_s: float | None, plan: Plan) -> float:
 
 
 def refuse_impossible_cases(plan: Plan) -> None:
-    """Raises UsageError for a case that cannot run: an unknown nemesis or scenario, or a config that no
-    broker would start with."""
+    """Raises UsageError for a case with an unknown nemesis or scenario, or a config that no broker takes."""
     clusters: list[tuple[str, Cluster]] = []
     for one in plan.cases:
         words = f"the plan's case {one.case.title!r} cannot be run"
@@ -201,9 +199,8 @@ def refuse_impossible_cases(plan: Plan) -> None:
 
 
 def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
-    """Case and seed of the smallest run of each bug in the ledger, for the plan's systems: they are run
-    first, those seen last before the others. What another floodmark has run may be impossible here, and is
-    left out with a remark."""
+    """Case and seed of the smallest run of each bug in the ledger, for the plan's systems: they run first,
+    the latest before the others. What another floodmark has run may be impossible here: a remark says so."""
     systems = {one.case.system for one in plan.cases}
     bugs = [(ledger.nights_with(entry)[-1:], entry) for entry in ledger.entries.values()
             if entry.signature.klass == BUG]
@@ -226,8 +223,7 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
 
 
 def diff_campaigns(before: Path, after: Path, ledger: Path | None) -> int:
-    """Prints what differs; exit 1 if the second campaign has a bug that the first does not have and that is
-    not marked as known."""
+    """Prints what differs; exit 1 if the second campaign has a bug that is new and not marked as known."""
     then, now = (results_in(folder, Ledger(), about_of(folder)) for folder in (before, after))
     marks = ledgers.load(ledger or ledgers.path_of(about_of(after), after))
     found = changes(then, now)

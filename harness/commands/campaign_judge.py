@@ -35,8 +35,7 @@ async def answers(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def answer(one: Judged[Path]) -> dict[str, Any]:
-    """The summary, after the verdict is on the disk: the history of a valid run is deleted then. `unsaved`:
-    why it could not be written."""
+    """The summary, when the verdict is on the disk: a valid run is shrunk then. `unsaved`: why it is not."""
     unsaved = one.unsaved or written(lambda: sync_run(one.folder))
     return {**summary_of(Run(folder=one.folder), report.as_json(one.verdict)), "unsaved": unsaved,
             JUDGE_FAILED: one.verdict.failure is not None}

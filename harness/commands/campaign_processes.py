@@ -73,8 +73,7 @@ class Worker:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}  # for answers, by the request's id
 
     async def start(self) -> None:
-        """Starts the process, unless it runs; returns when it is ready. FloodmarkError if it is not in
-        time."""
+        """Starts the process, unless it runs; returns when it is ready. FloodmarkError if that takes long."""
         async with self._starts:
             if self._process is not None:
                 return

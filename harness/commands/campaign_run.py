@@ -209,8 +209,7 @@ class CampaignRunner:
                                                 "folder": str(folder)})
 
     def _reproductions(self) -> Iterator[Job]:
-        """Yields the missing reproductions of each bug that is not marked as known, up to the plan's
-        number."""
+        """Yields the missing reproductions of each bug not marked as known, up to the plan's number."""
         ledger = ledgers.load(Path(self.about["ledger"]))
         for signature, runs in runs_by_signature(self.state.runs()).items():
             entry = ledger.of(signature)
@@ -230,8 +229,7 @@ class CampaignRunner:
                              "number": number, "folder": str(folder)})
 
     def _reason_not_to_begin(self, job: Job, batch: Batch, size_bytes: int) -> str:
-        """Why this job cannot begin after those of the batch, with so many bytes in the campaign's folder;
-        "": it can."""
+        """Why this job cannot begin after the batch's, the campaign's folder being so large; "": it can."""
         if not batch.has_time_for(job.case, draw=not job.signature):
             return "the time is over"
         wanted = self._bytes_of_a_run * (batch.runs + 1)
@@ -336,8 +334,7 @@ class CampaignRunner:
             self.show(f"NEW: {after.entries[id_].signature.sentence}")
 
     def _clean_up(self) -> None:
-        """Removes unfinished runs of a killed session, and shrinks those that it had judged and not
-        shrunk."""
+        """Removes unfinished runs of a killed session, and shrinks those that it had only judged."""
         half_made = [self.folder / run.folder for run in self.state.runs(f"NOT {MADE}")]
         half_made += [*self.folder.glob("runs/.*"), *self.folder.glob("again/*/.*")]  # not begun yet
         for folder in half_made:

@@ -32,8 +32,7 @@ Cells = dict[str, str]  # by the heads of their columns
 
 
 def show_stats(folders: Sequence[str], json_file: Path | None, parquet: Path | None) -> int:
-    """Prints the tables on stdout, and the runs that could not be measured on stderr; then the exit code is
-    4."""
+    """Prints the tables, and on stderr the runs that could not be measured; then the exit code is 4."""
     if parquet is not None:
         refuse_nonempty(parquet)
     runs = runs_of(chosen(folders))

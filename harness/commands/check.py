@@ -35,8 +35,7 @@ from floodmark.harness.verdict import worst
 
 def check_folders(folders: Sequence[str | Path], through: Gate, workers: Workers = HERE, *,
                   keep_parquet: bool = False) -> int:
-    """Judges all runs (patterns too, and folders of runs) in one call of the judge; returns the worst exit
-    code."""
+    """Judges all runs (patterns too, and folders of runs) in one call; returns the worst exit code."""
     runs = chosen_runs(folders, workers)
     codes = judge_and_report(runs, through, workers)
     if keep_parquet:

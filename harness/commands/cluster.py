@@ -132,8 +132,7 @@ class ServedNemesis:
         self.work: asyncio.Task[None] | None = asyncio.create_task(self._carry_out(schedule))
 
     async def end(self) -> None:
-        """Ends it. A strike under way goes on, and the server answers no other request before it has ended.
-        Safe to call twice."""
+        """Ends it, after a strike that is under way; no other request is answered before. May be repeated."""
         if self.work is not None:
             await end_all([self.work])
             self.work = None

@@ -90,8 +90,7 @@ def examine_machine(*, cluster: str = "local", json_file: Path | None = None, an
 
 
 def tables(rows: Sequence[Row], faults: Sequence[FaultRow], *, chosen: str) -> list[str]:
-    """A table of each part, and one of the faults; what to do stands in a line below. chosen: the cluster
-    whose missing parts are marked."""
+    """A table of each part, and one of the faults. chosen: the cluster whose missing parts are marked."""
     found = []
     for part, of_it in groupby(rows, key=lambda row: row.part):
         shown = []
@@ -124,8 +123,7 @@ def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: Mapping[str,
 
 
 def registered_rows() -> list[Row]:
-    """The entry points of other distributions, each imported; a cluster that cannot be imported cannot
-    run."""
+    """The entry points of other distributions; a cluster that cannot be imported cannot run."""
     rows = []
     for one in (one for kind in GROUPS for one in registered(kind)):
         todo = ""

@@ -32,8 +32,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def raised_by_sigterm() -> Iterator[None]:
-    """A context in which SIGTERM raises Terminated; at its end the old handler is restored. (Only a
-    main thread can set handlers.)"""
+    """A context in which SIGTERM raises Terminated. (Only a main thread can set handlers.)"""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -27,8 +27,7 @@ P = TypeVar("P", bound=Place)
 
 
 def chosen(arguments: Sequence[str | Path], workers: Workers = HERE) -> tuple[Place, ...]:
-    """The folders that the arguments name; the latest run without arguments. UsageError if a folder is
-    missing."""
+    """The folders that the arguments name, or the latest run. UsageError if a folder is missing."""
     named: list[Place] = [folder for argument in arguments for folder in named_by(str(argument), workers)]
     return distinct(named or [latest_folder()])
 
@@ -59,8 +58,7 @@ def runs_in(folder: Place) -> list[Place]:
 
 
 def named_by(argument: str, workers: Workers) -> Sequence[Place]:
-    """The argument's own path, or its matches. A path that may not be read is there: the judge reports that,
-    and judges the others."""
+    """The argument's own path, or its matches. One that may not be read is there: the judge reports that."""
     scheme = scheme_of(argument)
     if scheme not in (LOCAL, None):
         return catalog.far_folders(argument, workers)

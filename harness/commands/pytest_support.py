@@ -103,15 +103,13 @@ class JudgedRun:
 
 
 def start_judge() -> None:
-    """Starts Spark; returns when it is ready. Its start uses all processors, so no cluster should run
-    meanwhile."""
+    """Returns when Spark is ready. Its start uses all processors, so no cluster should run meanwhile."""
     catalog.can_judge()
     catalog.warm_judge()
 
 
 def judged_run(folder: Path, keywords: Keywords) -> JudgedRun:
-    """Makes a run in this folder and judges it. UsageError for wrong keywords, FloodmarkError if there is
-    nothing to judge."""
+    """Makes a run and judges it. UsageError for wrong keywords, FloodmarkError if nothing can be judged."""
     refuse_a_running_loop()
     given = {name: value for name, value in keywords.items() if name not in GATE_KEYWORDS}
     allow = keywords.get("allow", ())
@@ -155,8 +153,7 @@ def scenario_play(folder: Path, keywords: Keywords) -> Play:
 
 
 def made(play: Play) -> Path:
-    """Makes the run; returns its folder, also if the cluster itself ended it. FloodmarkError for other
-    failures."""
+    """Makes the run; returns its folder, also if the cluster ended it. FloodmarkError for other failures."""
     played = play_one(play)
     folder, error = played.folder, played.error
     if played.interrupted:
@@ -226,8 +223,7 @@ def refuse_a_running_loop() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterUp:
-    """A cluster of floodmark's brokers that any client may use. A fault that is impossible raises
-    FloodmarkError."""
+    """A cluster of floodmark's brokers for any client. An impossible fault raises FloodmarkError."""
 
     bootstrap: str
     folder: Path

@@ -98,8 +98,7 @@ class Attempt:
 
 def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str | None,
               json_file: Path | None) -> int:
-    """Runs the reproductions; returns the exit code in the command's help. The last line on stdout is the
-    parent folder of the runs."""
+    """Runs the reproductions; returns the exit code in the command's help. The last line is their folder."""
     first = read_first(folder or latest_folder(), finding)
     parent = new_parent(out, "reproduce")
     catalog.can_judge()
@@ -232,8 +231,7 @@ def distances(first: First, anchors: Sequence[ReanchoredEntry], attempts: Sequen
 
 
 def distance(anchor: ReanchoredEntry, attempt: Attempt, basis: AnchorBasis) -> Distance | None:
-    """None if the fault did not strike, its moment was missed, or it struck without the state that it should
-    wait for."""
+    """None if the fault did not strike, missed its moment, or struck without the state that it waits for."""
     strike = attempt.history.strikes.get(anchor.position)
     if strike is None or anchor.strike is None or anchor.position in attempt.about["missed"]:
         return None

@@ -62,8 +62,7 @@ UNTRACED = "they are observed in the trace: leave out --no-trace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSchedule:
-    """A schedule and remarks for the user. unstruck: why a requested nemesis has no fault in it; None: it
-    has, or none was requested."""
+    """A schedule and remarks for the user. unstruck: why a requested nemesis has no fault in it, if so."""
 
     schedule: Schedule
     remarks: tuple[str, ...] = ()
@@ -168,8 +167,7 @@ def with_seed(spec: RunSpec) -> RunSpec:
 
 def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: PlannedSchedule, spec: RunSpec,
             *, run_id: str | None = None, library: Mapping[str, str] | None = None) -> RunPlan:
-    """The plan of a run on this cluster; the spec must have a seed, a folder and links. library: see
-    WorkloadSettings."""
+    """The plan on this cluster, of a spec with seed, folder and links. library: see WorkloadSettings."""
     assert spec.seed is not None, "the schedule was made from it"
     addressed = ability(cluster, Addressed)
     simulated = ability(cluster, Simulates) is not None  # then the seed determines everything
@@ -264,8 +262,7 @@ def random_schedule(context: PlanningContext) -> PlannedSchedule:
 
 
 def left_out(context: PlanningContext) -> Iterator[tuple[str, str, str | None]]:
-    """Yields each nemesis that cannot strike here, why, and what is said if it was named; None: that is not
-    refused."""
+    """Yields each nemesis that cannot strike here, why, and the refusal if it was named; None: none."""
     spec = context.spec
     where = "here" if spec.bootstrap is None else "on this cluster"
     for name, why in context.unsupported.items():

@@ -211,8 +211,7 @@ def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Pa
 
 
 def rows_of(one: Scenario, rules: str | None, *, sample: bool, system: str | None = None) -> list[Row]:
-    """The rows on these rules; for a sample the first row with findings and the first without. system: prefer
-    rows that can be played on it."""
+    """The rows on these rules; for a sample one with findings and one without, which the system can play."""
     found = [row for row in one.rows if rules in (None, row.rules)]
     if not sample:
         return found
@@ -249,8 +248,7 @@ def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int) -> 
 
 
 def system_of(kafka: str | None) -> str:
-    """The system's name for --kafka. A folder's version is only known when it is opened: what it cannot do is
-    refused then."""
+    """The system's name for --kafka. A folder's version is only known when it is opened."""
     if kafka is None:
         return REFERENCE
     word = version_of(kafka) if is_image(kafka) else kafka

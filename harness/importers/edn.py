@@ -250,8 +250,7 @@ def line_at(text: Text, at: int) -> tuple[int, int]:
 
 
 def forms(text: Text) -> Iterator[tuple[int, object]]:
-    """Yields every form with the byte where it begins; for one vector or list, every element of it. EdnError
-    if invalid."""
+    """Yields every form (of one vector or list every element) with the byte where it begins; EdnError."""
     return _Reader(text).read()
 
 

@@ -52,8 +52,7 @@ class Nemesis:
     counted_as_losing: Counter[str] = field(default_factory=Counter)
 
     def add(self, act: Act | None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Adds a record (None: the history has ended); yields f and fault of the act that it ends, or of an
-        open act if another begins."""
+        """Adds a record (None: the history has ended); yields f and fault of the act that it ends."""
         begun, self.begun = self.begun, act
         if begun is not None and act is not None and begun.f == act.f:
             self.begun = None

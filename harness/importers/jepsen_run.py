@@ -31,8 +31,7 @@ ASSUMED: Mapping[str, str] = {
 
 
 def convert_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Converter:
-    """Writes every op of the file to the run's history; if keys are only assigned, once more with those that
-    they stand for."""
+    """Writes the file's ops to the run's history; once more if keys that are only assigned are others."""
     same: Mapping[int | str, object] = {}
     while True:
         with run.history_path.open("xb") as file:

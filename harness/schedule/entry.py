@@ -15,8 +15,7 @@ MOMENT_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of a schedule. `nodes` are names or roles; roles are resolved when it strikes, for its
-    partition."""
+    """One entry of a schedule. `nodes`: names, or roles, which are resolved when it strikes."""
 
     f: str
     nodes: tuple[str, ...] = ()

@@ -31,8 +31,7 @@ HISTORY_KEYS = ("asked", "began", "error", "lost", "reached", "where")  # keys o
 
 def load(path: Path, *, nodes: Sequence[str] | None = None,
          partitions: Sequence[int] | None = None) -> Schedule:
-    """Load a schedule from a file: a JSON array of entries, or TOML with `[[schedule]]` tables (by
-    suffix)."""
+    """Load a schedule from a file: a JSON array of entries, or (.toml) `[[schedule]]` tables."""
     text = read_text(path, "the schedule", at_most=BYTES_AT_MOST)
     try:
         value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
@@ -149,8 +148,7 @@ def _check_combinations(at: str, entry: Entry, on: str) -> None:
 # -- arguments ----------------------------------------------------------------------------------------------
 
 def _json_value(at: str, value: object, _: Known) -> object:
-    """The argument of a fault of another distribution: any JSON value, under a key that the history does not
-    use."""
+    """The argument of another distribution's fault: any JSON value, under a key that no history uses."""
     place, key = at.rsplit(": ", 1)
     if key in HISTORY_KEYS:
         refuse(place, f"has the key {quoted(key)}, which the history uses itself")

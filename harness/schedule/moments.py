@@ -127,8 +127,7 @@ class Moment:
         return self.then_ns or 0
 
     def came_ns(self, acks: Acked, done_ns: int | None) -> int | None:
-        """When it came in a saved run, without `then`; None: unknown. done_ns: when the entry before was
-        done, if that is known."""
+        """When it came in a saved run, without `then`. done_ns: when the entry before was. None: unknown."""
         return None
 
     # -- parts, and what is said of them

@@ -87,8 +87,7 @@ class ScheduleHistory:
         return self.partitions.get(partition, Acks())
 
     def done_before(self, position: int) -> int | None:
-        """The time at which the entry before was done, if that is known; for the first entry the run's
-        begin."""
+        """When the entry before was done, if that is known; for the first entry the run's begin."""
         return 0 if position == 0 else self.done[position - 1]
 
 
@@ -236,8 +235,7 @@ def _anchor(position: int, entry: Entry, strike: Strike | None, basis: AnchorBas
 
 
 def _anchor_by_acks(strike: Strike, basis: AnchorBasis, done_ns: int | None) -> Ack | None:
-    """The moment of the last ack before the strike, if sends that were invoked after the entry before were
-    being acked."""
+    """The last ack before the strike, if sends that were invoked after the entry before were being acked."""
     partition = basis.partition_of(strike)
     acks = basis.history.acks(partition)
     count = acks.count_by(strike.began_ns)
@@ -251,8 +249,7 @@ def _anchor_by_acks(strike: Strike, basis: AnchorBasis, done_ns: int | None) -> 
 
 def _anchor_by_state(position: int, entry: Entry, strike: Strike, basis: AnchorBasis
                      ) -> WhenState | None:
-    """The moment at which leader and ISR are as the strike met them, if they changed after the strike
-    before."""
+    """The moment at which leader and ISR are as the strike met them, if the strike before met others."""
     partition = basis.partition_of(strike)
     met = (strike.leader(partition), strike.isr(partition))
     earlier = (basis.history.strikes.get(index) for index in range(position - 1, -1, -1))

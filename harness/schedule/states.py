@@ -36,8 +36,7 @@ def operators_of(field: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """A field of a replica (by a node's name, a role or every), or of the partition as the controller sees
-    it."""
+    """A field of a replica (by a node, a role or every), or of the partition as the controller sees it."""
 
     field: str
     partition: int | None = None

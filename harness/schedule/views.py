@@ -43,8 +43,7 @@ class ReplicaView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Met:
-    """One time that a node met (reached) an armed failpoint. Fields that are unknown or do not apply are
-    None."""
+    """One time that a node met (reached) an armed failpoint. None: unknown, or it does not apply."""
 
     node: str
     name: str  # F.truncated, ...

@@ -40,7 +40,7 @@ def floodmark(*words: object) -> Answer:
     ran = CliRunner().invoke(main, [str(word) for word in words], prog_name="floodmark")
     assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
     assert "Traceback" not in ran.output
-    assert "a bug of floodmark's own" not in ran.output
+    assert "a bug of floodmark's own" not in ran.output, ran.output
     return Answer(code=ran.exit_code, out=ran.stdout, err=ran.stderr)
 
 

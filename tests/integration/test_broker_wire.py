@@ -2,7 +2,6 @@
 
 import random
 import struct
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -55,14 +54,6 @@ def test_acks_none_refused_closes(leader: Raw) -> None:
     leader.send(PRODUCE, 9, produce_body("nowhere", batch(b"w"), 0, 0, 1000, 9))
 
     assert leader.closed()
-
-
-def test_a_fetch_that_finds_nothing_is_answered_when_its_time_is_over(leader: Raw) -> None:
-    _, end = leader.end_offset("t")
-    began_s = time.monotonic()
-    found = leader.fetch("t", end, wait_ms=200)
-    assert (int(found.error_code), bytes(found.records or b"")) == (errors.NONE, b"")
-    assert time.monotonic() - began_s > 0.15
 
 
 def test_who_does_not_lead_says_so(cluster: RealBrokers) -> None:

@@ -1,6 +1,7 @@
-"""The images: small, without rights, complete, built without a network, found again."""
+"""The images: small, without rights, compiled, found again. (All other tests in containers use them: that
+they start, and have the tools that make faults. test_compose.py builds one by hand.)
+"""
 
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -67,16 +68,6 @@ def test_the_broker_has_no_rights(client: docker.DockerClient, broker: str) -> N
     assert set(writable) <= {"/data", "/tmp", "/var/tmp", "/run/lock", "/var/lock", "/dev/shm", "/dev/mqueue"}
 
 
-@pytest.mark.parametrize("target", ["broker", "tools"])
-def test_it_starts(client: docker.DockerClient, target: str, request: pytest.FixtureRequest) -> None:
-    """The entry point of both is the broker: it imports all it needs, and prints its options."""
-    printed = client.containers.run(
-        request.getfixturevalue(target), ["--help"], network_mode="none", read_only=True, remove=True
-    )
-
-    assert b"usage: python -m floodmark.broker" in printed
-
-
 def test_byte_code_is_complete(client: docker.DockerClient, broker: str) -> None:
     """A start compiles nothing: every module has its byte code, for this Python."""
     missing = output(
@@ -91,30 +82,6 @@ def test_byte_code_is_complete(client: docker.DockerClient, broker: str) -> None
     )
 
     assert missing == ""
-
-
-def test_the_tools_are_there(client: docker.DockerClient, tools: str) -> None:
-    """The tools that make faults, libfaketime at the harness's path, and the fault programs."""
-    printed = output(
-        client,
-        tools,
-        """for tool in iptables-restore iptables-save ip tc ss mkfs.ext4 losetup mount fallocate pkill python
-        do command -v $tool >/dev/null || echo missing $tool; done
-        LD_PRELOAD=/opt/floodmark/libfaketime.so.1 FAKETIME='@2001-02-03 00:00:00' date +%Y-%m
-        ls /opt/floodmark/faults/README.md""",
-    )
-
-    assert printed == "2001-02\n/opt/floodmark/faults/README.md\n"
-
-
-def test_rules_are_loaded_with_one_capability(client: docker.DockerClient, tools: str) -> None:
-    """NET_ADMIN alone, as root in the container."""
-    printed = client.containers.run(
-        tools, ["iptables -A INPUT -s 192.0.2.1 -j DROP && iptables-save | grep -c 192.0.2.1"],
-        entrypoint=["sh", "-euc"], user="root", cap_drop=["ALL"], cap_add=["NET_ADMIN"], network_mode="none",
-        remove=True)
-
-    assert printed == b"1\n"
 
 
 def test_found_again(client: docker.DockerClient, tools: str) -> None:
@@ -138,23 +105,6 @@ def test_a_change_is_another_image(
     try:
         assert name != tools
         assert output(client, name, "python -m floodmark.broker.words_of_this_test") == "changed\n"
-    finally:
-        client.images.remove(name)
-
-
-@pytest.mark.skipif(shutil.which("docker") is None, reason="there is no docker command")
-def test_by_hand_without_a_network(client: docker.DockerClient, tmp_path: Path, broker: str) -> None:
-    """The two commands of docker/README.md."""
-    folder = copy(tmp_path)
-    name = "floodmark-test-by-hand:1"
-    base = images.base_image(client, print)
-    words = [f"--tag={name}", f"--build-arg=BASE_IMAGE={base}"]
-    subprocess.run([folder / "vendor.sh"], check=True, timeout=120)
-    try:
-        subprocess.run(
-            ["docker", "build", "--quiet", "--network=none", "--target=broker", *words, folder], check=True,
-            capture_output=True, timeout=300)
-        assert output(client, name, "id -u") == "10001\n"
     finally:
         client.images.remove(name)
 

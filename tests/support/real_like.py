@@ -1,7 +1,5 @@
 """Writes run folders like those that `floodmark run --nemesis all` leaves, of any size, for the bench.
 
-    python tests/support/real_like.py OUT --ops 1000000 [--trace] [--transactions] [--damage lost] [--seed 1]
-
 Such runs have what tidy ones lack: sends of one to four values, of which some fail, and some get no answer
 (half of these were written, half were not); polls that fail, with the records they had returned or with none;
 polls without an answer; processes that get a new number after an op without an answer; consumers that crash,
@@ -14,7 +12,6 @@ moment between its invocation and its completion, and a record that is in a log 
 valid, whatever its size, unless a damage (DAMAGES) was asked for. Memory keeps two numbers for each record.
 """
 
-import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -362,24 +359,3 @@ def write(
     (folder / "replicas.jsonl").write_bytes(b"".join(rows(run.cluster, transactions)))
     (folder / "run.json").write_bytes(orjson.dumps(run.about(), option=orjson.OPT_INDENT_2))
     return folder
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Write run folders like real ones.")
-    parser.add_argument("out", type=Path, help="the folder itself, or with --folders the parent of many")
-    parser.add_argument("--ops", type=int, default=10_000, help="client ops, two lines each")
-    parser.add_argument("--folders", type=int, default=1)
-    parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--transactions", action="store_true")
-    parser.add_argument("--trace", action="store_true")
-    parser.add_argument("--damage", choices=sorted(DAMAGES))
-    asked = parser.parse_args()
-    for number in range(asked.folders):
-        folder = asked.out if asked.folders == 1 else asked.out / f"run-{number:04}"
-        print(write(folder, ops=asked.ops, partitions=asked.partitions, seed=asked.seed + number,
-                    transactions=asked.transactions, trace=asked.trace, damage=asked.damage))  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()

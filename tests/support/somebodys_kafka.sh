@@ -8,7 +8,6 @@
 #   somebodys_kafka.sh start_short FOLDER ID PREFIX            as start, but first the end of each log of a topic
 #                                                              of this prefix is lost: what no disk may do
 #   somebodys_kafka.sh fetch FOLDER ID PREFIX TO               copies the logs of those topics, and the checkpoints
-#   somebodys_kafka.sh fetch_other FOLDER ID PREFIX TO         copies a file that is no log of Kafka
 #   somebodys_kafka.sh down FOLDER
 set -euo pipefail
 what=$1 folder=$2
@@ -102,9 +101,6 @@ S
     mkdir -p "$5"
     cp -r "$folder/data-$3/$4"* "$5/"
     cp "$folder/data-$3/"*checkpoint "$5/" ;;
-  fetch_other)
-    mkdir -p "$5/${4}log-0"
-    cp "$folder/$3.log" "$5/${4}log-0/00000000000000000000.log" ;;
   down)
     for pid in "$folder"/*.pid; do kill -9 "$(cat "$pid")" 2>/dev/null || true; done ;;
 esac

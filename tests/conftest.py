@@ -7,7 +7,6 @@ import os
 
 import pytest
 from hypothesis import settings
-from left_out import pytest_deselected, pytest_sessionfinish, pytest_terminal_summary, pytest_testnodedown
 
 os.environ.setdefault("FLOODMARK_NO_CLASS_ARCHIVE", "1")  # no test leaves a process that works on behind it
 
@@ -15,21 +14,21 @@ os.environ.setdefault("FLOODMARK_NO_CLASS_ARCHIVE", "1")  # no test leaves a pro
 settings.register_profile("floodmark", deadline=None)
 settings.load_profile("floodmark")
 
-__all__ = [
-    "pytest_addoption",
-    "pytest_collection_modifyitems",
-    "pytest_deselected",
-    "pytest_sessionfinish",
-    "pytest_terminal_summary",
-    "pytest_testnodedown",
-]
-
 # Files that take longest begin first: one that begins last keeps one worker busy alone.
-LONGEST = ("test_judge_failures.py", "test_simulated_scenarios.py", "test_passes.py")
+LONGEST = ("test_simulated_scenarios.py", "test_judge_failures.py", "test_passes.py", "test_corpus.py",
+           "test_foreign.py", "test_checkers_spark_same.py", "test_laws_growth.py", "test_soak_small.py")
+
+# Kinds of tests that `make test` leaves out, and how to run them.
+LEFT_OUT = {
+    "docker": "they need a Docker engine that answers: make test-docker",
+    "kafka": "they run Apache Kafka, whose jars Maven fetches once: make test-kafka",
+    "long": "they take long, and .ci/run runs them: make test-long",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +37,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the golden stories as they now come out; then read the diff",
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Tells which kinds an option has left out; what was skipped, and why, `-ra` tells."""
+    for kind, how in LEFT_OUT.items():
+        if f"not {kind}" in config.getoption("markexpr", ""):
+            terminalreporter.line(f"left out: {kind}: {how}")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

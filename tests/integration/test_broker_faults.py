@@ -1,7 +1,6 @@
 """Brokers as real processes that are killed, stopped, paused and frozen; topics that change under them."""
 
 import resource
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,56 +65,6 @@ def acked(cluster: RealBrokers, topic: str, node: int, *values: bytes) -> list[i
         answers = [raw.produce(topic, batch(value)) for value in values]
     assert [error for error, _ in answers] == [errors.NONE] * len(values)
     return [offset for _, offset in answers]
-
-
-def values_at(cluster: RealBrokers, topic: str, node: int) -> bytes:
-    """All bytes of the log below the HW."""
-    found = b""
-    offset = 0
-    with Raw(cluster.port[node]) as raw:
-        while True:
-            part = raw.fetch(topic, offset)
-            if not part.records:
-                return found
-            found += bytes(part.records)
-            offset = part.high_watermark
-
-
-def test_an_orderly_stop_moves_leadership_first(cluster: RealBrokers, topic: str) -> None:
-    """SIGTERM: leadership moves before the process ends, well before its session would; the clean-shutdown
-    marker is written, and the next start removes it."""
-    acked(cluster, topic, 1, b"v")
-    code = cluster.end(1, signal.SIGTERM)
-    marker = cluster.log_dir(1) / ".kafka_cleanshutdown"
-
-    assert code == 0
-    assert cluster.partition(topic)["leader"] in (2, 3)
-    assert "agreed=True" in cluster.output(1).splitlines()[-1]
-    assert marker.exists()
-    assert f"{topic} 0 1" in (cluster.log_dir(1) / "replication-offset-checkpoint").read_text()
-    assert f"{topic} 0 1" in (cluster.log_dir(1) / "recovery-point-offset-checkpoint").read_text()
-    cluster.start(1)
-    cluster.wait_isr(topic, 1, 2, 3)
-    assert not marker.exists()
-    assert cluster.replica(1, topic)["clean"]
-
-
-def test_a_short_isr_refuses_and_a_parked_produce_times_out(cluster: RealBrokers, topic: str) -> None:
-    """Both followers stopped: error 7 with its offset while they are in the ISR, 19 and -1 when they are not;
-    acks=1 is still served."""
-    offset = acked(cluster, topic, 1, b"v")[0]
-    for node in (2, 3):
-        cluster.pause(node)
-    with Raw(cluster.port[1]) as raw:
-        assert raw.produce(topic, batch(b"parked"), timeout_ms=300) == (errors.REQUEST_TIMED_OUT, offset + 1)
-        cluster.expire(2, 3)
-        cluster.wait_isr(topic, 1)
-        assert raw.produce(topic, batch(b"refused")) == (errors.NOT_ENOUGH_REPLICAS, -1)
-        assert raw.produce(topic, batch(b"alone"), acks=1) == (errors.NONE, offset + 2)
-    for node in (2, 3):
-        cluster.resume(node)
-    cluster.wait_isr(topic, 1, 2, 3)
-    assert b"refused" not in values_at(cluster, topic, 1)
 
 
 def test_a_new_leader_is_asked_at_once(patient: RealBrokers) -> None:

@@ -1,4 +1,7 @@
-"""`floodmark scenario`: lists, shows and refuses scenarios; plays rows at the same time and compares each."""
+"""`floodmark scenario` and `demo`: lists, shows and refuses scenarios; plays rows at the same time and
+compares each; the demo prints the README's table, and the page that builds a scenario from nothing is
+played as written.
+"""
 
 import asyncio
 import json
@@ -8,12 +11,14 @@ from pathlib import Path
 
 import pytest
 from command_line import floodmark
+from readme import README
+from run_processes import wait_until_gone
 
 from floodmark.harness import pipeline
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.scenario import Part, play, plays_of
+from floodmark.harness.commands.scenario import HEADINGS, WIDTH, Part, play, plays_of
 from floodmark.harness.pipeline import TRIES
-from floodmark.nemesis.scenario import load
+from floodmark.nemesis.scenario import FOLDER, load
 
 OWN = '''\
 name = "own"
@@ -174,3 +179,69 @@ def test_a_key_that_no_broker_knows_is_usage_before_anything_is_played(tmp_path:
         assert f"{file}: on kip-320: " in answer.err
         assert why in answer.err
         assert not (tmp_path / "out").exists()
+
+
+# -- the pages -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.cluster
+@pytest.mark.long
+@pytest.mark.spark
+def test_the_demo_prints_the_readmes_table(tmp_path: Path) -> None:
+    """Every row's cells are in the README, in order; only paths are wider than a screen."""
+    answer = floodmark("demo", "--out", tmp_path / "demo")
+    assert answer.code == 0, answer.out + answer.err
+    lines = answer.out.splitlines()
+    begin = next(at for at, line in enumerate(lines) if line.startswith(HEADINGS[0]))
+    rows = [" ".join(line.split()) for line in (lines[begin], *lines[begin + 2:begin + 8])]
+    section = README.read_text().partition("## What you see in the demo")[2].partition("\n## ")[0]
+    table = [line.strip("| ").replace(" | ", " ") for line in section.splitlines() if line.startswith("| ")]
+    assert table == rows
+    assert [line for line in (answer.out + answer.err).splitlines()
+            if len(line) > WIDTH and str(tmp_path) not in line] == []
+    assert "* both runs have the known bug no_epoch_bump_on_bounce" in answer.out
+
+
+BLOCK = re.compile(r"^```(toml|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = "$ floodmark scenario run mine.toml"
+# These differ from run to run: seconds, and the width of the columns next to them.
+VARIES = ((re.compile(r"\b\d+\.\d\b"), "S"), (re.compile(r" {2,}"), "  "))
+
+
+def normalize(line: str) -> str:
+    """The line without what differs from run to run."""
+    for pattern, by in VARIES:
+        line = pattern.sub(by, line)
+    return line.strip()
+
+
+def pages() -> list[tuple[str, list[str]]]:
+    """(file, the lines of output that the page shows under it), in the page's order."""
+    found: list[tuple[str, list[str]]] = []
+    for kind, text in BLOCK.findall((FOLDER / "TEN_MINUTES.md").read_text(encoding="utf-8")):
+        if kind == "toml":
+            found.append((text, []))
+            continue
+        command, *lines = text.splitlines()
+        assert command == COMMAND
+        found[-1][1].extend(lines)
+    return found
+
+
+@pytest.mark.cluster
+@pytest.mark.long
+@pytest.mark.spark
+def test_each_file_of_ten_minutes_does_what_the_page_shows(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Line by line and in that order; between them there may be more."""
+    monkeypatch.chdir(tmp_path)
+    assert len(pages()) == 4
+    for number, (text, shown) in enumerate(pages()):
+        assert shown, f"file {number} of the page shows nothing"
+        Path("mine.toml").write_text(text, encoding="utf-8")
+        answer = floodmark("scenario", "run", "mine.toml", "--out", f"out-{number}")
+        lines = iter([normalize(line) for line in (answer.err + answer.out).splitlines()])
+        for line in shown:
+            assert normalize(line) in lines, f"file {number}: {line}\n{answer.err}{answer.out}"
+        assert answer.code == {0: 0, 1: 4, 2: 1, 3: 0}[number]
+        wait_until_gone(tmp_path / f"out-{number}")

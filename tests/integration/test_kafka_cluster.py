@@ -3,29 +3,26 @@
 Tests wait for conditions: a busy machine is slow, not a failure.
 """
 
-import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
+from cluster_stage import NODES, Stage, isr
 from command_line import Answer, floodmark
 from real_kafka import skip_without
 from run_processes import once_it_goes_well
 
-from floodmark.harness import catalog
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
 from floodmark.harness.cluster.waiting import wait_until
-from floodmark.harness.protocols import Elects, ElectsReplica, Freezes, PartitionSpec, ability
-from floodmark.harness.schedule.views import CONTROLLER, View
+from floodmark.harness.protocols import Elects, ElectsReplica, Freezes, ability
+from floodmark.harness.schedule.views import CONTROLLER
 
 pytestmark = pytest.mark.kafka
-NODES = ("n1", "n2", "n3")
-SPECS = tuple(PartitionSpec(key=key, topic="log", partition=key, replicas=NODES[key:] + NODES[:key])
-              for key in range(2))
 LONG_S = 120.0
 SHORT = ("--partitions", "2", "--concurrency", "6", "--rate", "300", "--strict")
 
@@ -37,80 +34,70 @@ def version(request: pytest.FixtureRequest) -> str:
     return word
 
 
-async def until(look: Callable[[], Awaitable[View]], holds: Callable[[View], bool], what: str) -> View:
-    seen: list[View] = []
-
-    async def unmet() -> str | None:
-        seen[:] = [await look()]
-        return None if holds(seen[0]) else str(seen[0].partitions)
-
-    await wait_until(unmet, what, LONG_S)
-    return seen[0]
+@contextmanager
+def staged(folder: Path, kafka: str, **config: str) -> Iterator[Stage]:
+    stage = Stage(folder, place="local", kafka=kafka, **{"min.insync.replicas": "2", **config})
+    try:
+        stage.play(stage.begin())
+        yield stage
+    finally:
+        stage.close()
 
 
 def test_a_cluster_lives_through_its_faults(tmp_path: Path, version: str) -> None:
     """Each view agrees with what was done; the frozen cluster's view is what the logs hold."""
-    cluster = catalog.cluster("local", tmp_path, 3, rules="kip-320", bugs=(), links="proxied", kafka=version,
-                              config={"min.insync.replicas": "2"})
-
     async def story() -> None:
-        try:
-            await cluster.start()
-            await cluster.create(SPECS)
-            elects, one, freezes = (ability(cluster, kind) for kind in (Elects, ElectsReplica, Freezes))
-            assert isinstance(elects, KafkaSystem)
-            assert elects is one is freezes
+        one = stage.cluster
+        elects, chooses, freezes = (ability(one, kind) for kind in (Elects, ElectsReplica, Freezes))
+        assert isinstance(elects, KafkaSystem)
+        assert elects is chooses is freezes
 
-            async def refused() -> str | None:
-                answer = await one.elect_replica([0], "n2")
-                return str(answer) if answer["refused"] else None
+        async def refused() -> str | None:
+            answer = await chooses.elect_replica([0], "n2")
+            return str(answer) if answer["refused"] else None
 
-            await wait_until(refused, "n2 to be elected", LONG_S)  # a busy broker may be fenced for a moment
-            await until(cluster.observe, lambda view: view.partitions[0].leader == "n2", "n2 to lead")
-            assert set(await elects.elect([0])) == {"elected", "refused"}
-            await until(cluster.observe, lambda view: view.partitions[0].leader == "n1", "n1 to lead again")
-            await cluster.kill("n1")
-            killed = await until(cluster.observe, lambda view: view.partitions[0].leader not in ("n1", None),
-                                 "another leader")
-            assert "n1" not in killed.running | killed.unfenced
-            await cluster.start_node("n1")
-            await until(cluster.observe, lambda view: len(view.partitions[0].isr) == 3, "the full ISR")
-            await cluster.place.cut({"n3": ["n1", "n2", CONTROLLER]})
-            await until(cluster.observe, lambda view: "n3" not in view.partitions[0].isr,
-                        "n3, which hears nobody, to be fenced and leave the ISR")
-            await cluster.place.heal()
-            await until(cluster.observe, lambda view: len(view.partitions[0].isr) == 3, "the full ISR")
-            assert await cluster.mend() == []
-            frozen = await elects.freeze()
-            assert set(frozen.replicas) == {(node, key) for node in NODES for key in range(2)}
-            assert {view.leo for view in frozen.replicas.values()} == {0}
-            assert frozen.replicas["n1", 0].clean is False
-            assert cluster.died() == []
-        finally:
-            await cluster.stop()
+        await wait_until(refused, "n2 to be elected", LONG_S)  # a busy broker may be fenced for a moment
+        await stage.seen(lambda view: view.partitions[0].leader == "n2", "n2 to lead")
+        assert set(await elects.elect([0])) == {"elected", "refused"}
+        await stage.seen(lambda view: view.partitions[0].leader == "n1", "n1 to lead again")
+        await one.kill("n1")
+        killed = await stage.seen(lambda view: view.partitions[0].leader not in ("n1", None),
+                                  "another leader")
+        assert "n1" not in killed.running | killed.unfenced
+        await one.start_node("n1")
+        await stage.all_in_sync()
+        await one.place.cut({"n3": ["n1", "n2", CONTROLLER]})
+        await stage.seen(lambda view: "n3" not in isr(view),
+                         "n3, which hears nobody, to be fenced and leave the ISR")
+        await one.place.heal()
+        await stage.all_in_sync()
+        assert await one.mend() == []
+        frozen = await elects.freeze()
+        assert set(frozen.replicas) == {(node, key) for node in NODES for key in range(2)}
+        assert {view.leo for view in frozen.replicas.values()} == {0}
+        assert frozen.replicas["n1", 0].clean is False
+        assert one.died() == []
 
-    asyncio.run(story())
+    with staged(tmp_path, version) as stage:
+        stage.play(story())
 
 
-async def test_eligible_leader_replicas_are_seen(tmp_path: Path) -> None:
+def test_eligible_leader_replicas_are_seen(tmp_path: Path) -> None:
     """Who leaves an ISR that is then below min.insync.replicas is eligible until the ISR has grown again."""
     skip_without("4.3.1")
-    cluster = catalog.cluster(
-        "local", tmp_path, 3, rules="kip-320", bugs=(), links="direct", kafka="4.3.1",
-        config={"min.insync.replicas": "2", "eligible.leader.replicas.version": "1"})
-    try:
-        await cluster.start()
-        await cluster.create(SPECS[:1])
-        for node, isr, elr in (("n2", {"n1", "n3"}, ()), ("n3", {"n1"}, ("n3",))):
-            await cluster.stop_node(node)
-            view = await until(cluster.observe, lambda view, isr=isr: set(view.partitions[0].isr) == isr,
-                               f"{node} to leave the ISR")
+
+    async def story() -> None:
+        for node, members, elr in (("n2", {"n1", "n3"}, ()), ("n3", {"n1"}, ("n3",))):
+            await stage.cluster.stop_node(node)
+            view = await stage.seen(lambda view, members=members: isr(view) == members,
+                                    f"{node} to leave the ISR")
             assert view.partitions[0].elr == elr
-        await cluster.start_node("n2")
-        view = await until(cluster.observe, lambda view: "n2" in view.partitions[0].isr, "n2 to be back")
+        await stage.cluster.start_node("n2")
+        view = await stage.seen(lambda view: "n2" in isr(view), "n2 to be back")
         assert view.partitions[0].elr == ()
-    finally:
-        await cluster.stop()
+
+    with staged(tmp_path, "4.3.1", **{"eligible.leader.replicas.version": "1"}) as stage:
+        stage.play(story())
 
 
 def test_a_broker_that_dies_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:

@@ -1,20 +1,17 @@
 """Stock Apache Kafka 2.8.2 with ZooKeeper: sessions ended by hand, and the demo's two disasters."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
+from cluster_stage import NODES, SPECS, WAIT_S, Stage, isr
 from command_line import floodmark
 from real_kafka import skip_without
 
-from floodmark.harness import catalog
-from floodmark.harness.cluster.waiting import wait_until
-from floodmark.harness.protocols import Expires, Kills, PartitionSpec, ability
+from floodmark.harness.protocols import Expires, ability
 from floodmark.harness.schedule.views import CONTROLLER, View
 
 pytestmark = pytest.mark.kafka
 VERSION = "2.8.2"
-NODES = ("n1", "n2", "n3")
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000",
            "min.insync.replicas": "2"}
 
@@ -26,49 +23,39 @@ def only_with_kafka() -> None:
 
 def test_a_session_is_ended_by_hand(tmp_path: Path) -> None:
     """A dead leader's, a living one's, and that of Kafka's controller; and of brokers that start again."""
-    cluster = catalog.cluster("local", tmp_path / "run", 3, rules="kip-320", bugs=(), config=PATIENT,
-                              links="direct", kafka=VERSION)
-    kills, expires = ability(cluster, Kills), ability(cluster, Expires)
-    assert kills is not None
+    stage = Stage(tmp_path / "run", place="local", kafka=VERSION, **PATIENT)
+    one = stage.cluster
+    expires = ability(one, Expires)
     assert expires is not None
 
-    async def seen() -> list[View]:
-        views = []
-        try:
-            await cluster.start()
-            await cluster.create([PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)])
-            views.append(await cluster.observe())
-            await kills.kill("n1")
-            await expires.expire("n1")
-            views.append(await cluster.observe())
-            await kills.start_node("n1")  # its old registration is no longer in ZooKeeper
-
-            async def not_in_sync() -> str | None:
-                view = await cluster.observe()
-                isr = view.partitions[0].isr
-                return None if len(isr) == len(view.unfenced) == len(NODES) else f"the ISR is {isr}"
-
-            await wait_until(not_in_sync, "n1 to be in sync again", 60.0)
-            await expires.expire("n2")  # the living leader
-            views.append(await cluster.observe())
-            await expires.expire("n3")  # Kafka's controller
-            views.append(await cluster.observe())
-            for name in (CONTROLLER, "n1"):
-                await kills.kill(name)
-            await kills.start_node("n1")  # it starts with ZooKeeper
-            await kills.start_node(CONTROLLER)
-            await wait_until(not_in_sync, "all to be in sync after ZooKeeper is back", 60.0)
-            for name in (*NODES, CONTROLLER):
-                await kills.kill(name)
-            assert await cluster.mend() == []
-            await wait_until(not_in_sync, "all to be in sync after all were down", 60.0)
-        finally:
-            await cluster.stop()
+    async def story() -> list[View]:
+        await stage.begin(SPECS[:1])
+        views = [await one.observe()]
+        await one.kill("n1")
+        await expires.expire("n1")
+        views.append(await one.observe())
+        await one.start_node("n1")  # its old registration is no longer in ZooKeeper
+        await stage.all_in_sync()
+        for node in ("n2", "n3"):  # the living leader; Kafka's controller
+            await expires.expire(node)
+            views.append(await one.observe())
+        for name in (CONTROLLER, "n1"):
+            await one.kill(name)
+        await one.start_node("n1")  # it starts with ZooKeeper
+        await one.start_node(CONTROLLER)
+        await stage.all_in_sync()
+        for name in (*NODES, CONTROLLER):
+            await one.kill(name)
+        assert await one.mend() == []
+        await stage.all_in_sync()
         return views
 
-    before, dead, living, controller = asyncio.run(seen())
+    try:
+        before, dead, living, controller = stage.play(story(), 5 * WAIT_S)
+    finally:
+        stage.close()
     assert (before.partitions[0].leader, before.partitions[0].isr) == ("n1", NODES)
-    assert (dead.partitions[0].leader, set(dead.partitions[0].isr)) == ("n2", {"n2", "n3"})
+    assert (dead.partitions[0].leader, isr(dead)) == ("n2", {"n2", "n3"})
     assert dead.partitions[0].epoch > before.partitions[0].epoch
     assert living.partitions[0].epoch > dead.partitions[0].epoch
     assert living.partitions[0].leader != "n2"

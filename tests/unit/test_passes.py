@@ -23,7 +23,7 @@ from floodmark.checkers.read.folder import open_folder
 
 RANGE_BYTES = 12_000
 # Of sends, of reads and logs, and of the end offsets that clients got.
-DAMAGES = (None, "lost", "disorder", "ends")
+DAMAGES = ("lost", "disorder", "ends")
 GOLDEN = Path(__file__).parents[2] / "histories" / "golden"
 
 
@@ -48,112 +48,77 @@ def both(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[Pair]:
     return list(zip(in_pieces(folders, range_bytes), whole, strict=True))
 
 
-def same(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[Json]:
-    """The verdicts on each folder, which are the same judged in pieces and judged whole."""
-    pairs = both(folders, range_bytes)
-    for folder, (pieces, whole) in zip(folders, pairs, strict=True):
-        assert pieces == whole, folder
-    return [pieces for pieces, _ in pairs]
-
-
 @pytest.fixture(scope="module", autouse=True)
 def small_units() -> Iterator[None]:
+    """A unit for each partition, and a driver that may not have the intervals of a shuffled trace."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(layout, "UNIT_BYTES", RANGE_BYTES)
+        patched.setattr(layout, "UNIT_BYTES", 300)
+        patched.setattr(seqs, "SEQ_INTERVALS", 5)
         yield
 
 
-@pytest.fixture(scope="module")
-def undamaged(small_units: None, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Pair]:
-    """Golden folders, a run with a trace and one with transactions, all in one call."""
-    root = tmp_path_factory.mktemp("undamaged")
-    golden = sorted(path.parent for path in GOLDEN.glob("*/run.json"))
-    several = [folder for folder in golden if len(open_folder(folder).partitions) > 1]
-    assert several
-    folders = [
-        *dict.fromkeys([*several, *golden[::16]]),
-        real_like.write(root / "traced", ops=100, trace=True, partitions=2),
-        real_like.write(root / "txn", ops=200, transactions=True, partitions=2),
-    ]
-    return dict(zip(folders, both(folders), strict=True))
+def shuffled(folder: Path, *, without_first: bool) -> Path:
+    lines = (folder / "trace.jsonl").read_bytes().splitlines(keepends=True)
+    Random(7).shuffle(lines)
+    (folder / "trace.jsonl").write_bytes(b"".join(lines[without_first:]))
+    return folder
 
 
-def test_golden_folders(undamaged: dict[Path, Pair]) -> None:
-    """Those with more than one unit, and a few others."""
-    pairs = {folder: pair for folder, pair in undamaged.items() if folder.parent == GOLDEN}
-    assert len(pairs) == len(undamaged) - 2
-    for folder, (pieces, whole) in pairs.items():
-        assert pieces == whole, folder
-
-
-@pytest.mark.parametrize("name", ["traced", "txn"])
-def test_a_trace_and_transactions(undamaged: dict[Path, Pair], name: str) -> None:
-    [(pieces, whole)] = [pair for folder, pair in undamaged.items() if folder.name == name]
-    assert pieces == whole
-
-
-@pytest.fixture(scope="module")
-def judged(small_units: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str | None, Pair]:
-    """A healthy run and one with each damage, all in one call."""
-    root = tmp_path_factory.mktemp("damaged")
-    folders = [real_like.write(root / str(damage), ops=600, damage=damage, partitions=2)
-               for damage in DAMAGES]
-    return dict(zip(DAMAGES, both(folders), strict=True))
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_healthy_and_damaged(judged: dict[str | None, Pair], damage: str | None) -> None:
-    pieces, whole = judged[damage]
-    assert pieces == whole
-    found = {finding["name"] for finding in pieces["findings"]}
-    assert found >= ({real_like.DAMAGES[damage]} if damage else set())
-    assert not pieces["unknown"]
-
-
-def test_a_trace_whose_lines_are_shuffled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver would get too many intervals of seqs; tasks find that none is missing, or one."""
-    monkeypatch.setattr(seqs, "SEQ_INTERVALS", 5)
-    whole, gap = (real_like.write(tmp_path / name, ops=100, trace=True, partitions=1)
-                  for name in ("whole", "gap"))
-    for folder in (whole, gap):
-        lines = (folder / "trace.jsonl").read_bytes().splitlines(keepends=True)
-        Random(7).shuffle(lines)
-        (folder / "trace.jsonl").write_bytes(b"".join(lines[folder == gap:]))
-    verdicts = same([whole, gap])
-    assert [verdict["findings"] for verdict in verdicts] == [[], []]
-    assert ["seq has a gap" in str(verdict["unknown"]) for verdict in verdicts] == [False, True]
-    assert [verdict["valid"] for verdict in verdicts] == [True, "unknown"]
-
-
-def test_what_is_found_only_with_several_units_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A cycle through two partitions; a value that was sent to two."""
-    monkeypatch.setattr(layout, "UNIT_BYTES", 300)
+def found_together(root: Path) -> Iterator[Path]:
+    """What is found only with several units together: a cycle through two partitions; a value that was sent
+    to two."""
     cycle = Tale(partitions=2)
     began(cycle, 5, (0, 0, 1))
     began(cycle, 6, (1, 0, 2))
     ended(cycle, 5, (0, 0, 1), reads=[(1, 0, 2)])
     ended(cycle, 6, (1, 0, 2), reads=[(0, 0, 1)])
     cycle.logged(1, partition=0).logged(2, partition=1)
-    cycle.write(tmp_path / "cycle")
     twice = Tale(partitions=2).acked(1)
     twice.send(2, 1, at=[0], partition=1)
-    twice.write(tmp_path / "twice")
-    for name in ("cycle", "twice"):
-        assert len(Layout.of([RunWork.of(0, open_folder(tmp_path / name))], cores=1).units[0]) == 2
-
-    cyclic, repeated = same([tmp_path / "cycle", tmp_path / "twice"], 300)
-    assert [finding["name"] for finding in cyclic["findings"]] == ["G1c"]
-    assert "more than once" in str(repeated["unknown"])
+    for name, tale in (("cycle", cycle), ("twice", twice)):
+        yield tale.write(root / name)
+        assert len(Layout.of([RunWork.of(0, open_folder(root / name))], cores=1).units[0]) == 2
 
 
-def test_a_replica_without_a_row_is_named(tmp_path: Path) -> None:
-    """Others of its partition have one, of which the driver of a big run knows only that it is there."""
-    rows = Tale().acked(1).write(tmp_path / "run") / "replicas.jsonl"
-    rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:-1]))
-    [verdict] = same([tmp_path / "run"])
-    assert "replicas.jsonl has no row of n" in str(verdict["unknown"])
+@pytest.fixture(scope="module")
+def judged(small_units: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
+    """By the name of the folder, all in one call."""
+    root = tmp_path_factory.mktemp("runs")
+    saved = sorted(path.parent for path in GOLDEN.glob("*/run.json"))
+    rowless = Tale().acked(1).write(root / "rowless") / "replicas.jsonl"
+    rowless.write_bytes(b"".join(rowless.read_bytes().splitlines(keepends=True)[:-1]))
+    folders = [
+        *(folder for folder in saved if len(open_folder(folder).partitions) > 1),
+        real_like.write(root / "traced", ops=100, trace=True, partitions=2),
+        real_like.write(root / "txn", ops=200, transactions=True, partitions=2),
+        *(real_like.write(root / damage, ops=600, damage=damage, partitions=2) for damage in DAMAGES),
+        *(shuffled(real_like.write(root / name, ops=100, trace=True, partitions=1),
+                   without_first=name == "gap") for name in ("whole", "gap")),
+        *found_together(root), rowless.parent,
+    ]
+    return {folder.name: pair for folder, pair in zip(folders, both(folders), strict=True)}
+
+
+def test_every_run_has_the_same_verdict(judged: dict[str, Pair]) -> None:
+    assert len(judged) >= 12
+    for name, (pieces, whole) in judged.items():
+        assert pieces == whole, name
+
+
+@pytest.mark.parametrize(("name", "found", "unknown"), [
+    *((damage, real_like.DAMAGES[damage], None) for damage in DAMAGES),
+    ("traced", None, None), ("txn", None, None),
+    ("whole", None, None), ("gap", None, "seq has a gap"),  # the lines of a trace are shuffled
+    ("cycle", "G1c", None), ("twice", None, "more than once"),
+    # Others of its partition have a row, of which the driver of a big run knows only that it is there.
+    ("rowless", None, "replicas.jsonl has no row of n"),
+])
+def test_what_many_tasks_find(
+        judged: dict[str, Pair], name: str, found: str | None, unknown: str | None) -> None:
+    verdict, _ = judged[name]
+    assert (found is None) == (verdict["findings"] == [])
+    assert found is None or found in {finding["name"] for finding in verdict["findings"]}
+    assert (unknown or "()") in str(verdict["unknown"])
 
 
 def test_a_unit_too_large_for_its_memory_is_put_into_tables_piece_by_piece(
@@ -169,7 +134,8 @@ def test_a_unit_too_large_for_its_memory_is_put_into_tables_piece_by_piece(
     monkeypatch.setattr(Unit, "append", recording)
     monkeypatch.setattr(passes, "ROW_BYTES", 1 << 30)
     folder = real_like.write(tmp_path / "run", ops=300, damage="disorder", partitions=1)
-    same([folder])
+    (pieces, whole), = both([folder])
+    assert pieces == whole
     assert {"sends", "reads", "entries"} <= set(appended)
 
 

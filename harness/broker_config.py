@@ -59,10 +59,8 @@ _CLIENT_KEYS: Mapping[str, str] = {
 
 
 def why_not(key: str, value: str) -> str | None:
-    """Why this key cannot be set to this value, as a sentence that begins with the key; None: it can.
-
-    Only the broker checks whether the values of several keys fit together
-    (`python -m floodmark.broker.check_config`)."""
+    """Why this key cannot be set to this value, as a sentence that begins with the key; None: it can. Whether
+    several keys fit together only the broker checks (`python -m floodmark.broker.check_config`)."""
     if key in SET_BY_CLUSTER:
         return f"{key}=... cannot be set: the cluster sets addresses, ids, paths and rules"
     kind = KEYS.get(TOPIC_KEYS.get(key, key))
@@ -91,8 +89,7 @@ def _wrong_value(kind: str | tuple[int, int], value: str) -> str | None:
 
 
 def checked_topic_keys(topic_config: Mapping[str, str]) -> dict[str, str]:
-    """Check a topic's config; UsageError names the first key that no topic of the reference broker knows, or
-    the first value that is not valid."""
+    """Check a topic's config; UsageError for a key or value that no topic of the reference broker has."""
     topic_keys = {*TOPIC_KEYS, "min.insync.replicas", "unclean.leader.election.enable"}
     for key in topic_config:
         if key not in topic_keys:
@@ -108,8 +105,7 @@ def broker_keys(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def checked(given: Mapping[str, str], *, before: str = "-c ") -> dict[str, str]:
-    """Check the config, and return it under the brokers' own keys; UsageError names the first key or value
-    that is not valid. `before`: text that the message puts before the key."""
+    """The config under the brokers' own keys; UsageError for a wrong one, with `before` before it."""
     for key, value in given.items():
         wrong = why_not(key, value)
         if wrong is not None:

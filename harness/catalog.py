@@ -173,9 +173,8 @@ def cluster(name: str, folder: Path, nodes: int, *, links: str, first_port: int 
 def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str], kafka: str | None,
            topic_config: Mapping[str, str] | None = None,
            topics: Mapping[str, Mapping[str, str]] | None = None) -> System:
-    """Make the system that runs in a cluster. UsageError for settings that it does not take. kafka: the
-    Apache Kafka to run, a version, a folder or an image; None: the reference broker. topic_config: Kafka's
-    keys for every new topic. topics: Kafka's keys for single topics."""
+    """Make the system that runs in a cluster; UsageError for wrong settings. kafka: the version, folder or
+    image of Apache Kafka; None: the reference broker. topic_config, topics: keys of all, of single topics."""
     if kafka is None:
         from floodmark.harness.cluster.reference.system import ReferenceSystem
 
@@ -223,8 +222,7 @@ def clients(cluster: Cluster) -> MakeClient:
 
 def schedule_runner(cluster: Cluster, partitions: Sequence[PartitionSpec], schedule: Schedule = ()
                     ) -> ScheduleRunner:
-    """Make the runner of schedules for this cluster, with every fault that the cluster supports, and this
-    schedule's faults from other distributions."""
+    """Make the runner of this schedule, with every fault of the cluster's and of other distributions."""
     from floodmark.nemesis import registered_nemeses, schedule_runner, strikes
 
     nemeses = (strikes.Strikes(cluster), *registered_nemeses.nemeses_of(schedule, cluster))
@@ -232,8 +230,7 @@ def schedule_runner(cluster: Cluster, partitions: Sequence[PartitionSpec], sched
 
 
 def _made(kind: str, name: str, protocol: type[Made], *args: Any, **options: Any) -> Made:
-    """Make this workload or cluster. What another distribution's function makes is checked, so that a mistake
-    of its author is reported as one."""
+    """Make this workload or cluster. What another distribution makes is checked, to name its mistakes."""
     if name in own(kind):
         ours: Made = own(kind)[name].load()(*args, **options)
         return ours

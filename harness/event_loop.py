@@ -26,8 +26,7 @@ def run_loop(work: Coroutine[Any, Any, Answer], signals: Sequence[int] = (signal
 
 @contextmanager
 def sigterm_handler_restored() -> Iterator[None]:
-    """A context that restores SIGTERM's handler at its end. Use it around every event loop that handles the
-    signal: after such a loop is closed, the signal would end the process."""
+    """Restores SIGTERM's handler at its end: after a loop that had one the signal would end the process."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -36,8 +35,7 @@ def sigterm_handler_restored() -> Iterator[None]:
 
 
 async def gather_all(awaitables: Iterable[Awaitable[Answer]]) -> list[Answer]:
-    """Await all, and return their results in order. The first error is raised only when all have ended, so
-    that none runs on in the background."""
+    """Await all; their results in order. The first error is raised when all have ended: none runs on."""
     outcomes = await asyncio.gather(*awaitables, return_exceptions=True)
     results: list[Answer] = []
     for outcome in outcomes:

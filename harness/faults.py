@@ -21,8 +21,7 @@ Kind = tuple[str, ...] | Literal["arm", "flag", "grudge", "keep", "node or role"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault, by the name `f` that schedules and histories use. Faults of other distributions have only
-    the first four fields."""
+    """One fault, by the name `f` that schedules and histories use. Others' have the first four fields."""
 
     f: str
     does: str
@@ -161,8 +160,7 @@ def loses(f: str, args: Mapping[str, Any]) -> bool:
 
 @cache
 def registered_fault(f: str) -> Fault | None:
-    """Find the fault of this name that a nemesis of another distribution defines (it is imported); None:
-    there is none. UsageError where that nemesis cannot be used."""
+    """The fault of this name of another distribution's nemesis; None: none has it. UsageError: a bad one."""
     owner = owner_of_fault(f)
     theirs = getattr(owner.load(), "faults", ()) if owner is not None else ()
     fault = next((fault for fault in theirs if fault.f == f), None)

@@ -166,13 +166,9 @@ def encode_op(op: Op) -> bytes:
 
 def read(path: Place, on_bad: Callable[[str], None] | None = None, *, folder: Place | None = None
          ) -> Iterator[Op]:
-    """Read the ops of a history one by one, in the order of the file. With `folder`, which may come from an
-    untrusted source, the history must be a regular file inside it.
-
-    A torn last line, blank lines and unknown fields are ignored. Any other line that is not an op is a
-    problem, "FILE:LINE: why": on_bad is called with it and reading continues; without on_bad it is a
-    FloodmarkError.
-    """
+    """Read the ops of a history one by one. With `folder`, which may be anybody's, the history must be a
+    regular file inside it. A torn last line, blank lines and unknown fields are ignored. Another line that is
+    no op is a problem, "FILE:LINE: why": on_bad gets it, and reading goes on; without it: FloodmarkError."""
     try:
         with path.open("rb") if folder is None else open_inside(path, folder) as file:
             for number, line in enumerate(file, start=1):

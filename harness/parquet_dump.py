@@ -21,10 +21,7 @@ _COLUMNS = (
 
 
 def write_parquet(lines: Path) -> Path:
-    """Write NODE.parquet beside NODE.jsonl, whose lines must all be complete and valid.
-
-    Raises: FloodmarkError where NODE.jsonl cannot be read as a dump, or NODE.parquet cannot be written.
-    """
+    """Write NODE.parquet beside NODE.jsonl, whose lines must all be complete and valid; FloodmarkError."""
     import pyarrow as pa  # slow to import, so only those who write a dump wait for it
     import pyarrow.json
     import pyarrow.parquet

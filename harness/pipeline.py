@@ -285,8 +285,7 @@ def judge_all(folders: Sequence[P], *, what: str = "", untouched: Sequence[P] = 
 
 
 def saved_verdict(folder: P, verdict: Verdict, *, again: bool = False) -> Judged[P]:
-    """Writes verdict.json, but not into a folder that is no run, or that its campaign has shrunk meanwhile;
-    and the judge's traceback, if it failed."""
+    """Writes verdict.json, except where there is no run, or a shrunk one; and the judge's traceback."""
     where = report.keep_failure(folder, verdict)
     if verdict.failure is not None:
         place = f"its traceback is in {where}" if where is not None else "its traceback could not be written"

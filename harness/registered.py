@@ -95,8 +95,7 @@ def registered(kind: str) -> Sequence[Registered]:
 
 
 def registered_as(kind: str, name: str, *, is_own: bool = False) -> Registered | None:
-    """The registered one of this name; None: there is none. UsageError where there are two, or where the name
-    is floodmark's own: it would be ambiguous."""
+    """The registered one of this name; None: there is none. UsageError where there are two, or it is ours."""
     found = [one for one in registered(kind) if one.name == name]
     if found and is_own:
         raise UsageError(f"floodmark has its own {kind} {name!r}, and there is the {found[0]}: "

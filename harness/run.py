@@ -222,8 +222,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False) 
 
 
 def sync_run(folder: Path) -> None:
-    """Return when all files of this run that the judge reads or writes are on disk: only then a state may
-    say that the run was made, or judged. FloodmarkError where the disk fails."""
+    """Return when the files of a made or judged run are on disk. FloodmarkError where the disk fails."""
     run = Run(folder=folder)
     try:
         for inside in (run.logs_folder, run.folder):

@@ -77,12 +77,9 @@ def path_of(address: str) -> Path:
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
-    """Open a new file that replaces `path` when the block ends without an error, and is deleted otherwise. So
-    readers see either the complete file or the old one. A link at the path is replaced, not followed.
-    durable: this also holds after a power cut, and the data are on disk when the block has ended.
-
-    Raises: OSError where it cannot be written.
-    """
+    """Open a new file that replaces `path` when the block ends without an error, and is deleted otherwise;
+    OSError. Readers see the complete file or the old one. A link at the path is replaced, not followed.
+    durable: also after a power cut; the data are on disk when the block has ended."""
     new_file = path.with_name(f".{path.name}.{runtime.current.token_hex(8)}")
     number = os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
@@ -210,8 +207,7 @@ def is_regular_inside(path: Place, folder: Place) -> bool:
 
 
 def is_safe_name(name: str) -> bool:
-    """Whether a name that a run folder contains, such as a node's, can safely be part of a path: a single
-    component of printable characters."""
+    """Whether a name in a run folder, as a node's, is one printable component of a path."""
     if name in ("", ".", "..") or "/" in name or not name.isprintable():
         return False
     return len(name.encode()) <= NAME_BYTES_AT_MOST

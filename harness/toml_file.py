@@ -46,8 +46,7 @@ class TomlFile:
         return self._lines.get((table, index, key), self._lines.get((table or key, index, ""), 1))
 
     def first_line_of(self, key: str) -> int:
-        """The line where the text of a multi-line string at the top begins: TOML drops a line feed right
-        after the opening quotes."""
+        """Where the text of a multi-line string begins: TOML drops a line feed after the opening quotes."""
         number = self.line_of(key)
         line = self.text.splitlines()[number - 1]
         opened = next((quotes for quotes in _QUOTES if quotes in line), None)

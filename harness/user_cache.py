@@ -67,8 +67,7 @@ def _locked(number: int) -> bool:
 
 
 def keep_newest(path: Path, pattern: str, most: int) -> None:
-    """Removes the oldest files of the pattern beside this one, which stays: `most` are left at most. A
-    process that has one of them open keeps it."""
+    """Removes the oldest files of the pattern beside this one, which stays, until `most` are left."""
     others = [other for other in path.parent.glob(pattern) if other != path]
     by_age = sorted(others, key=lambda other: other.stat().st_mtime_ns, reverse=True)
     for old in by_age[most - 1:]:
@@ -85,6 +84,5 @@ def java_identity(java: Path) -> tuple[str, bytes]:
 
 
 def archive_options(archive: Path) -> tuple[str, ...]:
-    """The JVM options that use it; none if there is none. Silent, because a JVM that cannot use the archive
-    would print that on standard output."""
+    """The JVM options that use it, if it is there. Silent: a JVM that cannot use it would print that."""
     return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable") if archive.is_file() else ()

@@ -249,8 +249,7 @@ def laggard(scope: PatternScope) -> FaultPattern:
 
 
 def ahead(scope: PatternScope) -> FaultPattern:
-    """A leader appends records that its followers do not fetch, and dies. It comes back when another leader
-    has appended more than that."""
+    """A leader appends what no follower fetches, and dies, until another leader has appended more."""
     node = scope.victim()
     others = scope.others(node)
     if not others:
@@ -266,8 +265,7 @@ def ahead(scope: PatternScope) -> FaultPattern:
 
 
 def upheaval(scope: PatternScope) -> FaultPattern:
-    """Partitions with different leaders lose them at once: the sessions of several nodes end together, or all
-    nodes but one die."""
+    """Partitions with different leaders lose them at once: by ended sessions, or all nodes but one die."""
     drawn = scope.random.random()
     if drawn < 0.5:
         nodes = scope.free if drawn < 0.2 else scope.victims(len(scope.nodes))

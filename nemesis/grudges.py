@@ -47,11 +47,8 @@ def bridge(random: Random, nodes: Sequence[str]) -> Grudge:
 
 
 def majorities_ring(random: Random, nodes: Sequence[str]) -> Grudge:
-    """Every node hears a majority (including itself), no two the same. It needs at least three nodes.
-
-    On a ring each node hears the same number on both sides, so that hearing is mutual; if a majority is even,
-    each hears one more ahead, and that link is one way.
-    """
+    """Every node hears a majority (including itself), no two the same. It needs at least three nodes. On a
+    ring each hears as many on both sides, so hearing is mutual; if a majority is even, one more ahead."""
     ring = _shuffle(random, nodes)
     count = len(ring)
     if count < 3:

@@ -38,8 +38,7 @@ _OF_NO_PARTITION = frozenset({"D.ckpt_done", "B.registered"})
 
 
 class _Scene:
-    """One pattern while it is drawn. at: the node that is armed; other: the node that is struck with it (the
-    same if no other is free)."""
+    """One pattern while it is drawn. at: the armed node; other: that struck with it (maybe the same)."""
 
     def __init__(self, scope: PatternScope) -> None:
         self.scope, self.random = scope, scope.random

@@ -208,8 +208,7 @@ def _count_starts(pattern: FaultPattern) -> int:
 
 
 def _shared(pattern: FaultPattern) -> set[str]:
-    """The shared things that it needs alone. Expiries and elections are requests to the controller, which
-    must then be up and reachable."""
+    """The shared things that it needs alone; requests to the controller need that up and reachable."""
     taken = {{"heal": "links", "release": "failpoints"}.get(step.f, "") for step in pattern.steps} - {""}
     asks = any(CONTROLLER in step.nodes or (step.f in FAULTS and FAULTS[step.f].asks_controller)
                for step in pattern.steps)

@@ -51,8 +51,7 @@ class ScheduleRunner:
 
     def __init__(self, nemeses: Sequence[Nemesis], partitions: Sequence[PartitionSpec],
                  cluster: Cluster | None = None, *, besides: Sequence[str] = ()) -> None:
-        """cluster: whose abilities a schedule is checked against. besides: nodes that must be up in a healthy
-        cluster, though they may have no replica."""
+        """cluster: what schedules are checked against. besides: nodes that must be up, too."""
         self._by_f: dict[str, Nemesis] = {}
         for nemesis in nemeses:
             assert not self._by_f.keys() & nemesis.answers, f"{nemesis} answers what another does"

@@ -59,9 +59,8 @@ def unavailable(cluster: Cluster) -> Mapping[str, str]:
 
 
 def refuse_schedule(schedule: Schedule, cluster: Cluster) -> None:
-    """Raise UnfitCluster for the first entry that cannot be carried out, which is known before the cluster
-    starts. A schedule is refused completely: with a step left out it would be another experiment, and the run
-    would prove something else."""
+    """Raise UnfitCluster for the first entry that cannot be carried out, before the cluster starts. With a
+    step left out a schedule would be another experiment, and prove something else."""
     for position, entry in enumerate(schedule):
         for why in refusals(entry, cluster):
             raise UnfitCluster(

@@ -90,12 +90,10 @@ class LogSession:
 
 class LogWorkload:
     """Implements protocols.Workload, also the idempotent one, of which every process is an idempotent one.
-
-    Where the load says so some processes are idempotent ones: both kinds send to the same partitions at once.
-    The client of record knows what certainly failed; an idempotent producer retries, with several batches in
-    flight. Each can reveal bugs that the other cannot. The guarantees are then no duplicates, which the
-    client of record keeps by not retrying at all. Probes and final reads are its too.
-    """
+    Where the load says so some are: both kinds send to the same partitions at once. The client of record
+    knows what certainly failed; an idempotent producer retries, with several batches in flight: each can
+    reveal bugs that the other cannot. The guarantees are then no duplicates, which the client of record keeps
+    by not retrying at all. Probes and final reads are its too."""
 
     def __init__(self, settings: WorkloadSettings, name: str = NAME) -> None:
         self.name = name

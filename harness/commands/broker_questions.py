@@ -27,9 +27,8 @@ _refusals: dict[Settings, str | None] = {}  # the answers so far
 
 
 def refuse_config(cluster: Cluster) -> None:
-    """Raises UsageError with the broker's own sentence if it would not start. harness/broker_config.py checks
-    single values; only the broker checks their combination, and bugs and switches. Other systems' settings
-    are not checked."""
+    """Raises UsageError with the broker's own sentence if it would not start. broker_config.py checks single
+    values; only the broker their combination, bugs and switches. Other systems' settings are not checked."""
     refuse_configs([("", cluster)])
 
 

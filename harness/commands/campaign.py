@@ -58,8 +58,7 @@ def run_campaign(
     *, plan_file: Path | None, preset: str | None, kafka: str | None, budget_s: float | None,
     out: Path | None, seed: int | None, runs: int | None, ledger: Path | None, keep: bool, **reports: Any,
 ) -> int:
-    """Runs a new campaign to its end; the last line of stdout is its folder. kafka: the version that the
-    preset is for; ledger: None means LEDGER next to the campaign's folder."""
+    """Runs a new campaign; the last line of stdout is its folder. ledger: None: beside that folder."""
     plan = plan_of(plan_file, preset, kafka)
     budget_s = budget_of(budget_s, plan)
     refuse_impossible_cases(plan)
@@ -90,8 +89,7 @@ def run_campaign(
 
 def resume_campaign(folder: Path, *, ledger: Path | None = None, junit_file: Path | None = None,
                     markdown_file: Path | None = None, **bounds: float | None) -> int:
-    """Runs a campaign's next session, and writes its reports however the session ends. bounds: new ones:
-    budget_s (the total, with the time already spent), runs."""
+    """Runs a campaign's next session, and writes its reports however that ends. bounds: budget_s, runs."""
     if ledger is not None:
         ledgers.load(ledger)
     changes = {**bounds, "ledger": None if ledger is None else str(ledger.absolute())}

@@ -78,8 +78,7 @@ def why(kind: str, ruled: Ruling, verdict: Json) -> str:
 
 
 def figures(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """The measures of each run that gates use (`measures`), or why there are none (`unmeasured`). An error
-    here does not affect the verdicts."""
+    """Each run's measures for gates, or why there are none. An error here does not affect the verdicts."""
     try:
         measures = catalog.measure(folders)
     except Exception as error:

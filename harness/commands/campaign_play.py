@@ -84,8 +84,7 @@ def plan_of_case(case: RunSpec, seed: int, folder: Path, *, ask_broker: bool = T
 
 
 async def with_memory_watched(cluster: Cluster, work: Awaitable[Any], most: list[int]) -> Any:
-    """The result of the work. most[0]: the highest memory meanwhile of this process, of its descendants, and
-    of the cluster's other processes, such as containers."""
+    """The work's result. most[0]: the highest memory meanwhile, of all processes of run and cluster."""
     others = ability(cluster, ReportsMemory)
 
     async def watch() -> None:

@@ -61,8 +61,7 @@ def _put(out: BinaryIO, answer: Mapping[str, Any]) -> None:
 
 
 class Worker:
-    """A process that answers several requests at once. It is started for the first one, and again if it
-    died. module: PLAYER or JUDGE; environment: variables besides ours."""
+    """A process that answers several requests at once, started for the first one, and again if it died."""
 
     def __init__(self, module: str, log: Path, environment: Mapping[str, str] | None = None) -> None:
         self._module, self._log, self._environment = module, log, environment or {}

@@ -400,9 +400,8 @@ class CampaignRunner:
 
 
 def with_gates(answer: Mapping[str, Any], limits: Mapping[str, float], case: RunSpec) -> dict[str, Any]:
-    """The judge's summary with the gates that the run breaks (`gates`). A valid run that breaks some gets the
-    kind GATE; one without the measures that the gates need is unknown. A run in which the harness failed
-    breaks none: what it lacks says nothing about its system."""
+    """The judge's summary with the gates that the run breaks. A valid run that breaks some is of kind GATE;
+    one without the measures for them is unknown. Where the harness failed none is broken."""
     measures, kind = answer.get("measures"), answer["kind"]
     figures = {**(measures or {}), MIN_ACKED: answer["acked"] if case.scenario is None else None}
     broken = [{"gate": gate, "limit": limits[gate], "value": value} for gate in GATES

@@ -243,8 +243,7 @@ class ClusterServer:
         return {"struck": nemesis.struck, "failure": nemesis.failure}
 
     async def _mend(self) -> None:
-        """Ends every fault; returns when every replica is in the ISR again. FloodmarkError if that takes too
-        long, or a broker died by itself."""
+        """Returns when every ISR is full again. FloodmarkError if that takes long, or a broker died."""
         if died := self.cluster.died():
             raise FloodmarkError(f"{', '.join(died)} died without a fault: its log is in "
                                  f"{self.folder / 'work'}")
@@ -373,8 +372,7 @@ async def open_server(cluster_server: ClusterServer, folder: Path) -> AsyncItera
 
 
 def find_cluster(folder: Path | None) -> tuple[Path, str, int]:
-    """The folder, the server's socket and its process, of the cluster in `folder`, or of the latest one.
-    FloodmarkError if there is none."""
+    """Folder, socket and process of the server in `folder`, or the latest. FloodmarkError: there is none."""
     if folder is None:
         latest = private_folder() / "latest"
         if not latest.exists():

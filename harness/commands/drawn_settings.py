@@ -40,8 +40,7 @@ _BATCH_SIZES = ((1, 1, 1, 1, 1, 2, 3, 4), (1, 2, 5, 10), (5, 10, 20))
 
 
 def with_drawn_settings(spec: RunSpec) -> RunSpec:
-    """The spec, with all that was not given drawn from its seed. Every draw is made, also for what is given,
-    so that it does not change other draws."""
+    """The spec with all that was not given drawn from its seed. Given values change no other draw."""
     assert spec.seed is not None, "the settings are drawn from it"
     seed, random = spec.seed, Random(f"{spec.seed}/settings")
     given = broker_keys(pairs((*spec.config, *spec.topic_config)))
@@ -110,8 +109,7 @@ def _config(random: Random, seed: int, factor: int, given: Mapping[str, str]) ->
 
 
 def _topic_config(random: Random, drawn: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The drawn min.insync.replicas as the topic's own, in half of the runs; with it Kafka's default for
-    unclean elections, written down."""
+    """The drawn min.insync.replicas as the topic's own, in half of the runs, and no unclean elections."""
     if random.random() < 0.5 or LEAST_ISR not in drawn:
         return {}
     return {LEAST_ISR: drawn[LEAST_ISR], **({} if UNCLEAN in given else {UNCLEAN: "false"})}

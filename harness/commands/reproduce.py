@@ -166,8 +166,7 @@ def announce(first: First, runs: int, parent: Path) -> None:
 
 
 def play_attempts(first: First, runs: int, parent: Path) -> list[tuple[int, RunResult]]:
-    """Makes the reproductions; returns those that were made, by number. Ctrl-C ends the present one in an
-    orderly way, and no other begins."""
+    """Makes the reproductions; returns those that were made, by number. After Ctrl-C no other begins."""
     plays = [Play(title=f"reproduction {number}", plan=partial(plan_of, first, number),
                   folder=parent / f"{first.run.folder.name}-{number:0{len(str(runs))}d}")
              for number in range(1, runs + 1)]

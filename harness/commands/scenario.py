@@ -154,8 +154,7 @@ def part_of(case: RunSpec) -> Part:
 
 def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: bool, cluster: str,
                   times: int, at_once: int, out: Path | None, kafka: str | None = None) -> int:
-    """Plays the rows, judges all plays in one call, and compares; exit 0 if each is as expected, 1 if one is
-    not, 4 if one could not be played."""
+    """Plays, judges and compares the rows; exit 0: all as expected, 1: one is not, 4: one was not played."""
     if (name is None) == (not every):
         raise UsageError("name a scenario, or give --all")
     chosen = scenario.shipped(scenario_words()) if name is None else named(name)
@@ -393,9 +392,8 @@ def topics_table(outcomes: Sequence[Outcome]) -> str:
 
 
 def lost_and_diverged(verdict: Verdict, partition: int | None = None) -> tuple[str, str]:
-    """The lost acked writes, and whether a setting permits that; the first offset at which the replicas'
-    logs differ, and how many do. partition: only there, by the examples, which are all in these short
-    scenarios."""
+    """The lost acked writes, and what permits that; where the replicas' logs first differ, and how often.
+    partition: only there, by the examples, which are all in these short scenarios."""
     lost, diverged = [], []
     for one in verdict.findings:
         examples: list[Any] = [each for each in one.examples if partition in (None, each.get("partition"))]

@@ -368,8 +368,7 @@ class Converter:
         return sorted(set(self._partitions(value or ())))
 
     def _partitions(self, keys: Iterable[object]) -> Iterator[int]:
-        """The partitions that these keys name, without using them. Those of a set are sorted by their text,
-        so that they get the same numbers each time."""
+        """The partitions that these keys name, without using them; of a set sorted, for the same numbers."""
         ordered = sorted(keys, key=text_of) if isinstance(keys, frozenset) else keys
         return (self.names.partition(key, used=False) for key in ordered)
 

@@ -68,8 +68,7 @@ def write(schedule: Schedule) -> list[dict[str, Any]]:
 # -- a schedule ----------------------------------------------------------------------------------------------
 
 def _refuse_what_cannot_be(schedule: Schedule, places: Sequence[str]) -> None:
-    """Refuse a moment at a failpoint that no earlier entry arms, and a value that was sent before: a judge
-    tells records apart by their values."""
+    """Refuse a moment at a failpoint that no earlier entry arms, and a value that was sent before."""
     arms: list[tuple[str, Mapping[str, Any]]] = []
     sent: dict[int, str] = {}
     for at, entry in zip(places, schedule, strict=True):

@@ -29,8 +29,7 @@ class Armed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveFaults:
-    """The lasting faults as (f, node, or of links the kind of cut), in the order of the strikes, none twice;
-    and every arming so far."""
+    """The lasting faults, in order, none twice: (f, node; of links the kind of cut); and every arming."""
 
     lasting: tuple[tuple[str, str], ...] = ()
     armed: tuple[Armed, ...] = ()

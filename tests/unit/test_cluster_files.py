@@ -1,13 +1,13 @@
 """The files of a local cluster and of one in containers: properties, layout, the view made of control
 sockets' answers."""
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from golden_text import as_written
+from laid_out import Counting, told
 
 from floodmark.harness.cluster import waiting
 from floodmark.harness.cluster.containers import place as containers_place
@@ -70,19 +70,6 @@ def test_run_json_has_integers_booleans_and_strings() -> None:
                       "floodmark.rules": "kip-320", "floodmark.bugs": "ack-before-isr"}
 
 
-class Counting:
-    """Ports in the order in which they are asked for."""
-
-    def __init__(self) -> None:
-        self._left = itertools.count(9001)
-
-    def choose(self) -> int:
-        return next(self._left)
-
-    def take(self, port: int) -> int:
-        return port
-
-
 def test_what_the_processes_of_a_cluster_are_told(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """golden/cluster_files.txt: on this machine without links, everybody dials the listeners; with links
     nobody does: each has its own link to each. Inside of containers are their own addresses and paths, and
@@ -92,21 +79,14 @@ def test_what_the_processes_of_a_cluster_are_told(tmp_path: Path, request: pytes
         "direct": lambda at: lay_out(at, IDS, proxied=False, ports=Counting(), first_port=None),
         "proxied": lambda at: lay_out(at, IDS, proxied=True, ports=Counting(), first_port=None),
         "containers": lambda at: laid_out(at, Counting(), first_port=7001)}
-    now, shown = "", set[str]()
     settings = {f"{key}={value}" for key, value in broker_settings.broker_settings({}, nodes=3).items()}
+    lines = sorted(settings)
     for title, make in lay.items():
         layout = make(tmp_path / "run")
         write(layout, bugs=["a", "b"])
-        for name in ("n1", "n2", CONTROLLER):
-            place = layout.places[name]
-            lines = layout.properties_of(name).read_text().splitlines()
-            now += f"== {title}: {name}\n" + "".join(f"{line}\n" for line in lines if line not in shown)
-            shown = settings
-            now += (f"reached at {place.reached}, advertised at {place.advertised}, asked at {place.asked};"
-                    f" here {place.log_dir}, {place.durable}, {place.trace}\n")
-        now += "".join(f"link {' '.join(map(str, link.values()))}\n" for link in layout.links_config())
+        lines += told(title, layout, settings)
     assert [*(tmp_path / "run" / "nodes" / "n1").iterdir()] == []  # Kafka's own, without one of the harness
-    as_written("cluster_files.txt", now.replace(str(tmp_path), ""), request)
+    as_written("cluster_files.txt", "\n".join([*lines, ""]).replace(str(tmp_path), ""), request)
 
 
 def test_every_process_writes_a_trace_outside_its_log_directory_unless_switched_off(

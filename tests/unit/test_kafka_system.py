@@ -16,8 +16,10 @@ from typing import Any, cast
 from unittest.mock import AsyncMock
 
 import pytest
+from golden_text import as_written
 from kafka.protocol.admin import ElectLeadersRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
+from laid_out import Counting, told
 
 from floodmark.harness import catalog
 from floodmark.harness.client.batch import uvarint
@@ -72,17 +74,19 @@ def system(**words: Any) -> KafkaSystem:
 
 
 @pytest.fixture
-def layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Layout]]:
+def layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Layout]:
     """Formatted by a fake tool that only writes meta.properties."""
 
     def format_folder(_: KRaft, home: Path) -> None:
         (home / "meta.properties").write_text("version=1\nnode.id=100\ndirectory.id=template\n")
 
     monkeypatch.setattr(KRaft, "_format", format_folder)
-    ports = Ports()
-    yield {word: lay_out(tmp_path / word, IDS, proxied=word == "proxied", ports=ports, first_port=None,
-                         by_name=True) for word in ("direct", "proxied")}
-    ports.close()
+    return {
+        **{word: containers_place.lay_out(
+            cast(EngineResources, Engine()), tmp_path / word, TWO, ports=Counting(), first_port=None,
+            trace=True, software=of_image(None).software) for word in ("containers", "image")},
+        **{word: lay_out(tmp_path / word, IDS, proxied=word == "proxied", ports=Counting(), first_port=None,
+                         by_name=True) for word in ("direct", "proxied")}}
 
 
 def written(layout: Layout, name: str) -> dict[str, str]:
@@ -107,48 +111,29 @@ def test_a_feature_is_an_option_of_the_format_and_no_setting(
     assert set(given) - kraft.FEATURES <= set(form.settings)
 
 
-def test_every_process_has_its_address_and_its_folder(layouts: dict[str, Layout], found: None) -> None:
-    """Each node and its folder have their own ids; settings go to all, the controller too."""
-    layout = layouts["direct"]
-    runs = system(config={"min.insync.replicas": "2", "num.io.threads": "3"})
-    runs.attach(cast(Place, SimpleNamespace(layout=layout)))
-
-    for name, number in IDS.items():
-        keys = written(layout, name)
-        assert (keys["node.id"], keys["min.insync.replicas"], keys["num.io.threads"]) == (
-            str(number), "2", "3")
-        assert keys["controller.quorum.voters"] == f"100@127.0.0.1:{layout.places[CONTROLLER].listens[1]}"
-    metas = {(layout.places[node].log_dir / "meta.properties").read_text() for node in layout.nodes}
-    assert len(metas) == 3
+def test_what_the_processes_are_told(
+        layouts: dict[str, Layout], tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """golden/kafka_files.txt: proxied brokers dial each other by name, which resolves to the dialer's own
+    link, and its own name to its listener. In a container Java, jars and all paths are those of the image.
+    The settings are shown once."""
+    settings = [*(f"{key}={value}" for key, value in KRaft(KAFKA, {}, IDS).settings.items())]
+    lines = settings.copy()
+    here = KRaft(KAFKA, {"num.io.threads": "3"}, IDS)
+    for title, layout in layouts.items():
+        inside = title in ("containers", "image")
+        runs = of_image(IMAGE if title == "image" else None) if inside else KafkaSystem(
+            KAFKA, here, IDS, power=cast(Any, None))
+        runs.attach(cast(Place, SimpleNamespace(layout=layout)))
+        lines += told(title, layout, settings) if title != "image" else []
+        for name in ("n1", CONTROLLER):
+            words = [word for word in runs.command(name) if "\n" not in word and "; " not in word]
+            lines.append(f"{title} {name}: {' '.join(words)}")
+    direct = layouts["direct"]
+    metas = {(direct.places[node].log_dir / "meta.properties").read_text() for node in direct.nodes}
     assert {meta.splitlines()[1] for meta in metas} == {"node.id=1", "node.id=2", "node.id=3"}
+    assert len(metas) == 3
     assert not any("directory.id=template" in meta for meta in metas)
-    assert "-Djdk.net.hosts.file" not in " ".join(runs.command("n1"))
-    assert runs.command("n1")[-2:] == ["kafka.Kafka", str(layout.properties_of("n1"))]
-
-
-def test_proxied_brokers_dial_each_other_by_name(layouts: dict[str, Layout], found: None) -> None:
-    """A name resolves to the dialer's link; its own name to its listener. Each link has its own address."""
-    layout = layouts["proxied"]
-    runs = system()
-    runs.attach(cast(Place, SimpleNamespace(layout=layout)))
-
-    second = {node: layout.places[node].control[1] for node in layout.nodes}
-    for node in layout.nodes:
-        assert f"BROKERS://{node}:{second[node]}" in written(layout, node)["advertised.listeners"]
-        assert f"BROKERS://127.0.0.1:{second[node]}" in written(layout, node)["listeners"]
-    controller = layout.places[CONTROLLER].control[1]
-    assert written(layout, CONTROLLER)["advertised.listeners"] == f"CONTROLLER://{CONTROLLER}:{controller}"
-    assert {link["port"] for link in layout.links_config() if link["listener"] == CONTROLLER} == {controller}
-    hosts = {name: dict(reversed(line.split()) for line in text.splitlines()[1:])
-             for name in IDS for text in (layout.work(f"{name}.hosts").read_text(),)}
-    assert hosts["n1"] == {"n2": "127.0.1.1", "n3": "127.0.1.1", CONTROLLER: "127.0.1.1"}
-    assert hosts["n2"] == {"n1": "127.0.1.2", "n3": "127.0.1.2", CONTROLLER: "127.0.1.2"}
-    assert layout.work("n1.hosts").read_text().splitlines()[0].endswith(" n1")
-    links = layout.links_config()
-    assert len({(link["host"], link["port"]) for link in links}) == len(links) == 3 + 4 * 3
-    assert {link["to"][1] for link in links if link["dialer"] == "n1" and link["listener"] == "n2"} == {
-        second["n2"]}
-    assert f"-Djdk.net.hosts.file={layout.work('n1.hosts')}" in runs.command("n1")
+    as_written("kafka_files.txt", "\n".join([*lines, ""]).replace(str(tmp_path), ""), request)
 
 
 @pytest.mark.parametrize(("version", "advertises"), [("3.8.1", False), ("3.9.2", True), ("4.3.1", True)])
@@ -441,34 +426,6 @@ def attached(layout: Layout, image: str | None = None) -> KafkaSystem:
     runs = of_image(image)
     runs.attach(cast(Place, SimpleNamespace(layout=layout)))
     return runs
-
-
-def test_every_path_of_a_command_is_inside_the_container(layout: Layout) -> None:
-    """Java and jars are those of the image; it has no path of this machine."""
-    runs = attached(layout)
-    command = runs.command("n1")
-
-    assert command[:2] == ["sh", "-c"]
-    assert command[3:6] == ["/floodmark/n1.prepared", "/data", "java"]
-    assert command[-4:] == ["-cp", "/opt/kafka/libs/a.jar:/opt/kafka/libs/b.jar", "kafka.Kafka",
-                            "/floodmark/n1.properties"]
-    assert "-Dlog4j2.configurationFile=/floodmark/log4j2.yaml" in command
-    assert not any(str(layout.folder) in word or "/cache/" in word for word in command)
-    assert runs.command(CONTROLLER)[0] == "java"  # its folder is mounted, and formatted
-
-
-def test_it_listens_on_its_containers_address_and_an_image_by_name_has_its_jars(layout: Layout) -> None:
-    command = attached(layout, IMAGE).command("n1")
-    assert command[command.index("-cp") + 1] == "/opt/kafka/libs/*"
-    keys = dict(line.split("=", 1) for line in layout.properties_of("n2").read_text().splitlines())
-
-    assert keys["log.dirs"] == "/data"
-    assert keys["listeners"] == "CLIENTS://0.0.0.0:9092,BROKERS://198.19.0.12:9090"
-    assert keys["advertised.listeners"] == (
-        f"CLIENTS://127.0.0.1:{layout.places['n2'].advertised[1]},BROKERS://198.19.0.12:9090")
-    assert keys["controller.quorum.voters"] == "100@198.19.0.110:9092"
-    its = dict(line.split("=", 1) for line in layout.properties_of(CONTROLLER).read_text().splitlines())
-    assert its["advertised.listeners"] == "CONTROLLER://198.19.0.110:9092"
 
 
 def test_a_broker_formats_only_an_unformatted_disk(layout: Layout, tmp_path: Path) -> None:

@@ -11,28 +11,36 @@ from typing import Any, cast
 
 import pytest
 from command_line import floodmark
+from golden_text import answered_as_written
 from pyspark import SparkContext
 
 from floodmark.checkers.judge import far_files
 from floodmark.checkers.spark import session, settings, spark_master
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.spark_options import HERE, ITS_OWN, Workers, workers
+from floodmark.harness.spark_options import ITS_OWN, workers
 
 # -- memory and cores ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("cores", "memory_gb", "heap_mb"), [
-    (2, 24, 2048),  # a laptop, a CI runner
-    (1, 3, 1536),
-    (2, 0.5, 512),  # hardly enough, but it is tried
-    (8, 32, 4096),
-    (64, 256, 30 << 10),
-    (64, 16, 8192),  # a container with many cores and little memory
-    (192, 2048, 30 << 10),
-])
-def test_the_heap_grows_with_the_cores_within_half_of_the_memory(
-        cores: int, memory_gb: float, heap_mb: int) -> None:
-    assert settings.heap_mb(cores, int(memory_gb * 1024)) == heap_mb
+def answer(line: str) -> str:
+    """The heap of so many cores and GB; where a master is; what an option of the command line means."""
+    kind, *words = line.split()
+    try:
+        match kind:
+            case "heap":
+                return f"= {settings.heap_mb(int(words[0]), int(float(words[1]) * 1024))} MB"
+            case "master":
+                spark_master.refuse_odd(words[0])
+                local, here = spark_master.is_local(words[0]), spark_master.on_loopback(words[0])
+                return f"= {'local ' * local}{'loopback' if here else 'far'}"
+        return f"= {workers(None if words[0] == '-' else words[0], words[1:])}"
+    except UsageError as error:
+        return f"! {error}"
+
+
+def test_heaps_masters_and_options(request: pytest.FixtureRequest) -> None:
+    """A heap grows with the cores within half of the memory; only a master here is bound to loopback."""
+    answered_as_written("spark_settings.txt", answer, request)
 
 
 def test_the_cores_and_the_memory_of_this_machine_are_known() -> None:
@@ -80,45 +88,13 @@ def test_spark_defaults_are_read_as_spark_submit_reads_them(
     assert settings.spark_defaults() == {}
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (("--conf", "spark.driver.memory"), "--conf takes KEY=VALUE"),
-    (("--conf", "driver.memory=8g"), "--conf takes KEY=VALUE with a key of Spark's"),
-    (("--conf", "spark.master=local"), "use --master URL"),
-    (("--conf", "spark.sql.files.ignoreCorruptFiles=true"), "the judge sets it itself"),
-    (("--conf", "spark.floodmark.smallBytes=1m"), "takes a number of bytes, not '1m'"),
-    (("--master", ""), "--master takes a URL"),
-])
-def test_an_invalid_option_is_a_usage_error(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+def test_an_invalid_option_is_a_usage_error(tmp_path: Path) -> None:
     for command in ("check", "rejudge"):
-        answer = floodmark(command, *words, tmp_path)
-        assert answer.code == 2
-        assert message in answer.err
-
-
-def test_options_are_kept_in_order() -> None:
-    assert workers(None, []) == HERE
-    assert workers("yarn", ["spark.a=b=c", "spark.a="]) == Workers(
-        master="yarn", conf=(("spark.a", "b=c"), ("spark.a", "")))
+        answer = floodmark(command, "--conf", "driver.memory=8g", tmp_path)
+        assert (answer.code, "--conf takes KEY=VALUE with a key of Spark's" in answer.err) == (2, True)
 
 
 # -- masters ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("master", "local", "loopback"), [
-    ("local", True, True), ("local[*]", True, True), ("local[4,2]", True, True),
-    ("local-cluster[2,1,1024]", False, False), ("spark://127.0.0.1:7077", False, True),
-    ("spark://localhost:7077,[::1]:7078", False, True), ("spark://127.0.0.1:7077,far:7077", False, False),
-    ("spark://far:7077", False, False), ("yarn", False, False), ("k8s://https://far:6443", False, False)])
-def test_only_a_master_on_this_machine_is_bound_to_loopback(master: str, local: bool, loopback: bool) -> None:
-    assert (spark_master.is_local(master), spark_master.on_loopback(master)) == (local, loopback)
-    spark_master.refuse_odd(master)
-
-
-@pytest.mark.parametrize("master", ["spark://far", "spark://far:x", "spark://:7077", "local[", "locally",
-                                    "mesos://far:5050", "far:7077", "http://far:7077"])
-def test_an_invalid_master_is_a_usage_error(master: str) -> None:
-    with pytest.raises(UsageError, match="--master"):
-        spark_master.refuse_odd(master)
 
 
 def test_a_master_without_workers_is_waited_for_up_to_a_limit() -> None:

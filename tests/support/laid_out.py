@@ -1,7 +1,6 @@
 """The layout of a cluster as text: what its processes are told, and where they are found."""
 
 import itertools
-import socket
 from collections.abc import Collection, Iterator
 
 from floodmark.harness.cluster.layout import Layout
@@ -31,5 +30,5 @@ def told(title: str, layout: Layout, without: Collection[str]) -> Iterator[str]:
         yield f"reached at {place.reached}, advertised at {place.advertised}, asked at {place.asked}"
         yield f"here {place.log_dir}, {place.durable}, {place.trace}"
         if (hosts := layout.work(f"{name}.hosts")).exists():
-            yield f"hosts {', '.join(hosts.read_text().replace(socket.gethostname(), 'HERE').splitlines())}"
+            yield f"hosts {', '.join(hosts.read_text().splitlines())}"
     yield from (f"link {' '.join(map(str, link.values()))}" for link in layout.links_config())

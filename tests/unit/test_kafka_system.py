@@ -3,6 +3,7 @@ records, refusals."""
 
 import asyncio
 import re
+import socket
 import struct
 import subprocess
 import threading
@@ -81,6 +82,7 @@ def layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Layout
         (home / "meta.properties").write_text("version=1\nnode.id=100\ndirectory.id=template\n")
 
     monkeypatch.setattr(KRaft, "_format", format_folder)
+    monkeypatch.setattr(socket, "gethostname", lambda: "this-machine")  # it is in the hosts files
     return {
         **{word: containers_place.lay_out(
             cast(EngineResources, Engine()), tmp_path / word, TWO, ports=Counting(), first_port=None,

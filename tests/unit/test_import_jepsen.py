@@ -1,4 +1,5 @@
-"""`import jepsen` as a whole: file forms, guarantees, refused files, final reads, the folder."""
+"""`import jepsen` as a whole: file forms, invalid guarantees, refused files, the folder. What it makes of a
+history: tests/golden/jepsen.txt."""
 
 import hashlib
 from collections import Counter
@@ -94,9 +95,6 @@ def test_a_history_without_records_is_imported_with_a_warning(
     assert not any(op.f in ("send", "poll", "txn") for op in run.ops)
     assert run.about["history_lines"] == len(run.ops) + missing
     assert "it has no send, poll or txn" in capsys.readouterr().err
-
-
-# -- final reads -------------------------------------------------------------------------------------------
 
 
 def test_progress_is_reported(

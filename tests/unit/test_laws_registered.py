@@ -148,14 +148,14 @@ def test_a_select_and_a_function_find(tmp_path: Path, bring: Bring) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("big_bytes", [layout.BIG_BYTES, -1], ids=["bags", "pieces"])
-def test_spark_workers_run_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, big_bytes: int) -> None:
-    """From the workers' own environment: in this process nothing is installed."""
+def test_spark_workers_run_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the workers' own environment: in this process nothing is installed. In bags too:
+    tests/integration/test_registered.py."""
     names = "late", "lonely", "too much"
     folders = [TALES[name].write(tmp_path / name) for name in names]
     root = distribution(tmp_path / "site", CODE, CHECKS)
     monkeypatch.setitem(session.context().environment, "PYTHONPATH", str(root))
-    monkeypatch.setattr(layout, "BIG_BYTES", big_bytes)
+    monkeypatch.setattr(layout, "BIG_BYTES", -1)
 
     check(dict(zip(names, map(brief, SparkJudge().judge(folders)), strict=True)))
 

@@ -17,7 +17,6 @@ from floodmark.harness.campaign.state import DATABASE, State
 from floodmark.harness.commands import campaign
 from floodmark.harness.report.night import (
     Point,
-    Square,
     places,
     results_of,
     write_index,
@@ -164,12 +163,6 @@ def test_the_page_of_thousands_of_runs_is_small(tmp_path: Path) -> None:
 
 
 # -- coverage -----------------------------------------------------------------------------------------------
-
-
-def coverage(state: State, ledger: Ledger | None = None) -> dict[tuple[str, str], Square]:
-    matrix = [CRASH, CUT, replace(CRASH, workload="idempotent"), replace(CRASH, rules="kip-101")]
-    known = with_findings(ledger or Ledger(), state, ABOUT, Path("/nights/monday"))
-    return results_of(state, known, ABOUT, matrix, folder="nights/monday").coverage
 
 
 def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards(tmp_path: Path) -> None:

@@ -167,16 +167,13 @@ def test_dumps_by_node() -> None:
 # -- the trace ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("lines", "seqs", "complete"),
-    [
-        (3, ((0, 2),), True),
-        (3, ((1, 3),), True),
-        (3, ((2, 4),), False),  # what came before is missing
-        (4, ((0, 2),), False),  # one of them twice
-        (3, ((0, 0), (2, 3)), False),
-    ],
-)
+@pytest.mark.parametrize(("lines", "seqs", "complete"), [
+    (3, ((0, 2),), True),
+    (3, ((1, 3),), True),
+    (3, ((2, 4),), False),  # what came before is missing
+    (4, ((0, 2),), False),  # one of them twice
+    (3, ((0, 0), (2, 3)), False),
+])
 def test_a_node_is_complete_if_every_seq_is_there_once(
     lines: int, seqs: tuple[tuple[int, int], ...], *, complete: bool
 ) -> None:

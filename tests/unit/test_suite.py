@@ -37,21 +37,18 @@ from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict
 KILL = {"f": "kill", "nodes": ["n1"]}
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"nodez": 3}, "floodmark_run does not know 'nodez'; valid: cluster, nodes, "),
-        ({"scenario": "double-failover", "nodes": 5}, "does not know 'nodes'; valid: scenario, rules"),
-        ({"scenario": "nothing"}, "no scenario 'nothing'"),
-        ({"scenario": "Z06"}, "Z06 is 2 scenarios"),
-        ({"nemesis": "crsh"}, "no nemesis 'crsh'"),
-        ({"settings": "draw"}, "settings is 'draw'; valid: fixed, drawn"),
-        ({"nemesis": "crash", "schedule": [KILL]}, "exclude each other"),
-        ({"schedule": [{**KILL, "nodes": ["n9"]}]}, "n9"),
-        ({"allow": ["lost-writes"]}, "no finding is called 'lost-writes'"),
-        ({"allow": "lost-writes"}, "no finding is called 'lost-writes'"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    ({"nodez": 3}, "floodmark_run does not know 'nodez'; valid: cluster, nodes, "),
+    ({"scenario": "double-failover", "nodes": 5}, "does not know 'nodes'; valid: scenario, rules"),
+    ({"scenario": "nothing"}, "no scenario 'nothing'"),
+    ({"scenario": "Z06"}, "Z06 is 2 scenarios"),
+    ({"nemesis": "crsh"}, "no nemesis 'crsh'"),
+    ({"settings": "draw"}, "settings is 'draw'; valid: fixed, drawn"),
+    ({"nemesis": "crash", "schedule": [KILL]}, "exclude each other"),
+    ({"schedule": [{**KILL, "nodes": ["n9"]}]}, "n9"),
+    ({"allow": ["lost-writes"]}, "no finding is called 'lost-writes'"),
+    ({"allow": "lost-writes"}, "no finding is called 'lost-writes'"),
+])
 def test_invalid_keywords_start_nothing(tmp_path: Path, words: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         judged_run(tmp_path / "run", words)
@@ -115,15 +112,12 @@ LOST = Finding(name="lost-write", klass="bug", permitted_by=None, count=7, examp
 MAYBE = Unknown(names=("unseen",), reason="no final reads")
 
 
-@pytest.mark.parametrize(
-    ("verdict", "valid"),
-    [
-        (Verdict(valid=True, counts=COUNTS), True),
-        (Verdict(valid=False, counts=COUNTS, findings=(LOST,)), False),
-        (Verdict(valid="unknown", counts=COUNTS, unknown=(MAYBE,)), False),
-        (Verdict(valid="unknown"), None),  # nothing was judged: neither valid nor not
-    ],
-)
+@pytest.mark.parametrize(("verdict", "valid"), [
+    (Verdict(valid=True, counts=COUNTS), True),
+    (Verdict(valid=False, counts=COUNTS, findings=(LOST,)), False),
+    (Verdict(valid="unknown", counts=COUNTS, unknown=(MAYBE,)), False),
+    (Verdict(valid="unknown"), None),  # nothing was judged: neither valid nor not
+])
 def test_a_run_is_valid_or_not_and_a_failure_of_the_harness_is_neither(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, *, valid: bool | None
 ) -> None:

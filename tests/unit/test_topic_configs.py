@@ -16,22 +16,19 @@ from floodmark.broker.server.topic_configs import (
 )
 
 
-@pytest.mark.parametrize(
-    ("configs", "error"),
-    [
-        ({"min.insync.replicas": "2", "retention.ms": "-1", "cleanup.policy": "delete"}, errors.NONE),
-        ({"min.insync.replicas": "0"}, errors.INVALID_CONFIG),
-        ({"segment.bytes": "many"}, errors.INVALID_CONFIG),
-        ({"segment.bytes": "1_000"}, errors.INVALID_CONFIG),
-        ({"segment.bytes": str(2**31)}, errors.INVALID_CONFIG),
-        ({"flush.messages": str(2**63 - 1)}, errors.NONE),
-        ({"flush.messages": "9" * 5_000}, errors.INVALID_CONFIG),  # more digits than int() takes
-        ({"unclean.leader.election.enable": "maybe"}, errors.INVALID_CONFIG),
-        ({"min.insync.replica": "2"}, errors.INVALID_CONFIG),
-        ({"cleanup.policy": "compact"}, errors.POLICY_VIOLATION),
-        ({"message.timestamp.type": "LogAppendTime"}, errors.POLICY_VIOLATION),
-    ],
-)
+@pytest.mark.parametrize(("configs", "error"), [
+    ({"min.insync.replicas": "2", "retention.ms": "-1", "cleanup.policy": "delete"}, errors.NONE),
+    ({"min.insync.replicas": "0"}, errors.INVALID_CONFIG),
+    ({"segment.bytes": "many"}, errors.INVALID_CONFIG),
+    ({"segment.bytes": "1_000"}, errors.INVALID_CONFIG),
+    ({"segment.bytes": str(2**31)}, errors.INVALID_CONFIG),
+    ({"flush.messages": str(2**63 - 1)}, errors.NONE),
+    ({"flush.messages": "9" * 5_000}, errors.INVALID_CONFIG),  # more digits than int() takes
+    ({"unclean.leader.election.enable": "maybe"}, errors.INVALID_CONFIG),
+    ({"min.insync.replica": "2"}, errors.INVALID_CONFIG),
+    ({"cleanup.policy": "compact"}, errors.POLICY_VIOLATION),
+    ({"message.timestamp.type": "LogAppendTime"}, errors.POLICY_VIOLATION),
+])
 def test_configs_of_a_topic_are_checked(configs: dict[str, str], error: int) -> None:
     found, why = check_topic_configs(configs)
 

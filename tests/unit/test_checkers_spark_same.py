@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import corpus
-import here
 import pytest
 from corpus import Case
 from how_many import cases
@@ -57,8 +56,8 @@ def folders(few: list[Case], tmp_path_factory: pytest.TempPathFactory) -> list[P
 
 
 @pytest.fixture(scope="module")
-def without_spark(folders: list[Path]) -> list[dict[str, Any]]:
-    return [comparable(verdict) for verdict in here.judge(folders)]
+def whole(folders: list[Path]) -> list[Verdict]:
+    return [*SparkJudge().judge(folders)]
 
 
 def comparable(verdict: Verdict) -> dict[str, Any]:
@@ -66,9 +65,9 @@ def comparable(verdict: Verdict) -> dict[str, Any]:
     return {key: value for key, value in as_json(verdict).items() if key != "timings_s"}
 
 
-def richest(verdicts: list[dict[str, Any]]) -> list[int]:
+def richest(verdicts: list[Verdict]) -> list[int]:
     """Some of these verdicts, with findings of many names."""
-    names = [{one["name"] for one in verdict["findings"]} for verdict in verdicts]
+    names = [{one.name for one in verdict.findings} for verdict in verdicts]
     missing, chosen = set[str]().union(*names), list[int]()
     for _ in range(CUT_UP):
         chosen.append(max(range(len(names)), key=lambda number: len(names[number] & missing)))
@@ -76,19 +75,21 @@ def richest(verdicts: list[dict[str, Any]]) -> list[int]:
     return chosen
 
 
-def test_runs_that_are_judged_whole(folders: list[Path], without_spark: list[dict[str, Any]]) -> None:
-    assert len(folders) > 40
-    for folder, verdict, expected in zip(folders, SparkJudge().judge(folders), without_spark, strict=True):
-        assert comparable(verdict) == expected, folder
+def test_runs_that_are_judged_whole(few: list[Case], whole: list[Verdict]) -> None:
+    assert len(few) > 40
+    for case, verdict in zip(few, whole, strict=True):
+        assert corpus.said(verdict) == case.expected, case.ident
+        sentences = corpus.sentences(verdict)
+        assert [part for part in case.sentences if not any(part in one for one in sentences)] == []
 
 
 def test_runs_that_are_cut_up(
-    few: list[Case], folders: list[Path], without_spark: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    few: list[Case], folders: list[Path], whole: list[Verdict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only some: a unit of one run costs as much as one of hundreds. More is in test_passes.py."""
     monkeypatch.setattr(layout, "BIG_BYTES", 0)
-    some = richest(without_spark)
+    some = richest(whole)
     some += [number for number, case in enumerate(few) if case.ident == ALSO_CUT_UP]
 
     for number, verdict in zip(some, SparkJudge().judge([folders[one] for one in some]), strict=True):
-        assert comparable(verdict) == without_spark[number], folders[number]
+        assert comparable(verdict) == comparable(whole[number]), folders[number]

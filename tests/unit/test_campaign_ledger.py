@@ -1,7 +1,8 @@
-"""The ledger of causes, which never counts twice; and the differences between two nights."""
+"""The ledger of causes, which never counts twice; what belongs to a signature; whether two rates differ."""
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, save
 from floodmark.harness.campaign.plan import read
-from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.campaign.signatures import Signature, events_of, guarantees_of, signatures
 from floodmark.harness.commands.campaign import bank_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.rates import p_same
+from floodmark.harness.run import system_of
 
 LOST = Signature(system="kip-101", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",
                  how="overwritten", step="")
@@ -139,3 +141,37 @@ def test_an_entry_is_found_by_the_beginning_of_its_id() -> None:
 def test_fishers_exact_test_gives_the_textbook_value() -> None:
     """The lady tasting tea: 3 of 4 cups right."""
     assert p_same((3, 4), (1, 4)) == pytest.approx(0.4857, abs=1e-4)
+
+
+# -- what belongs to a signature besides its cause (golden/words.jsonl) -----------------------------------
+
+
+ABOUT = {
+    "rules": "high-watermark",
+    "config": {"n1": {"floodmark.bugs": "b,a"}, "n2": {}},
+    "guarantees": {"acks": "all", "min_insync_replicas": 2, "unclean_leader_election": False, "flush": "os"},
+}
+
+
+def found(name: str, *examples: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "class": "bug", "permitted_by": None, "count": 1, "examples": list(examples)}
+
+
+def test_system_and_guarantees_are_part_of_a_signature() -> None:
+    (mine,) = signatures({"findings": [found("diverged", {})]}, ABOUT, {})
+    assert (mine.system, mine.guarantees) == ("high-watermark+a+b", "acks=all min_insync_replicas=2 flush=os")
+    weaker = {**ABOUT, "guarantees": {**ABOUT["guarantees"], "acks": "1"}}  # type: ignore[dict-item]
+    (other,) = signatures({"findings": [found("diverged", {})]}, weaker, {})
+    assert other.id != mine.id
+    assert "acks=1" in other.sentence
+
+
+def test_a_damaged_run_json_has_names_too() -> None:
+    assert system_of({}) == "?"
+    assert system_of({"rules": "kip-320", "config": []}) == "kip-320"
+    assert guarantees_of({"guarantees": 3}) == ""
+
+
+def test_the_trace_lines_needed_are_those_of_the_examples() -> None:
+    findings = [found("a", {"event": 5}, {"event": True}, {}), found("b", {"event": 9})]
+    assert events_of({"findings": findings}) == {5, 9}

@@ -1,20 +1,30 @@
-"""Fetches of several partitions: a broker's replicas, their logs and its purgatory, without a network."""
+"""What a broker answers without a network: fetches of several partitions, and topics before any metadata."""
 
 import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from disk import batch
 
+from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.messages import Produce
 from floodmark.broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
 from floodmark.broker.protocol.rules import KIP_320
+from floodmark.broker.server.broker_server import BrokerServer
 from floodmark.broker.server.config import parse_config
 from floodmark.broker.server.fetch_requests import DelayedFetch, FetchRequests, RequestedPartition
 from floodmark.broker.server.replica_manager import ReplicaListeners, ReplicaManager, now_ms
 from floodmark.broker.storage.log_directory import LogDirectory
-from floodmark.broker.wire.api_keys import FETCH
-from floodmark.broker.wire.codec import RequestHeader, read_response
+from floodmark.broker.wire.api_keys import FETCH, METADATA
+from floodmark.broker.wire.codec import (
+    RequestHeader,
+    make,
+    read_request_header,
+    read_response,
+    request_parts,
+    write_request,
+)
 
 TOPIC_ID = "5f" * 16
 MINUTE_MS = 60_000
@@ -93,3 +103,31 @@ async def test_a_fetch_of_several_partitions_misses_no_append(tmp_path: Path) ->
     assert leader.manager.partitions["t", 0].replica.leo == 2
     (answer,) = connection.answers
     assert answer.responses[0].partitions[0].records[:8] == (1).to_bytes(8)
+
+
+# -- of topics, before and after the controller's first metadata ------------------------------------------
+
+
+@pytest.mark.parametrize(("version", "of_topic", "of_partition"), [
+    (0, errors.LEADER_NOT_AVAILABLE, errors.NOT_LEADER_OR_FOLLOWER),
+    (1, errors.UNKNOWN_TOPIC_OR_PARTITION, errors.UNKNOWN_TOPIC_OR_PARTITION),
+])
+def test_no_topic_is_unknown_before_the_first_metadata(
+    tmp_path: Path, version: int, of_topic: int, of_partition: int
+) -> None:
+    """A broker that has started while its controller is away knows no topic, and each may exist: both errors
+    are retriable, and the client asks another broker."""
+    config, _ = parse_config(
+        "process.roles=broker\nnode.id=1\nlisteners=PLAINTEXT://h:1\ncontroller.quorum.voters=100@h:2\n"
+        f"log.dirs={tmp_path}\nauto.create.topics.enable=false\n", "f")
+    server = BrokerServer(config)
+    server._metadata = Metadata(version=version, brokers=(), topics={})
+    cls, parts = request_parts(METADATA, 9)
+    frame = write_request(METADATA, 9, 1, "me", make(
+        cls, topics=(make(parts.MetadataRequestTopic, name="t"),), allow_auto_topic_creation=True,
+        include_cluster_authorized_operations=False, include_topic_authorized_operations=False))[4:]
+
+    answer = server._answer_metadata(frame, read_request_header(frame))
+
+    assert [int(topic.error_code) for topic in answer.topics] == [of_topic]
+    assert server._find_partition("t", 0) == (None, of_partition)

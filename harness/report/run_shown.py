@@ -23,6 +23,7 @@ from floodmark.harness.op import NEMESIS, Op, Read, Send, Type
 from floodmark.harness.report.case_names import guarantee_texts, is_kafka, system_text
 from floodmark.harness.report.evidence import Evidence, began, leader_of, replicas_of
 from floodmark.harness.report.model import (
+    MOST,
     SHOWN_EXAMPLES,
     Course,
     Json,
@@ -83,16 +84,16 @@ def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
     if shrunk:
         yield f"  shrunk     {LEFT_OF_SHRUNK}"
     else:
-        yield from timeline_text(run, about, reading)
+        yield from timeline_text(about, reading, reading.files or RunFiles(run))
     if verdict is None:
         yield f"  judge      {harmless(command_line('check', shown))}"
     else:
         yield from findings_text(shown, verdict, about, reading)
 
 
-def timeline_text(run: Run, about: Json, reading: Reading) -> Iterator[str]:
+def timeline_text(about: Json, reading: Reading, files: RunFiles) -> Iterator[str]:
     """Yields what happened around the worst finding; if no op is about it, all acts of the nemesis."""
-    files, course = reading.files or RunFiles(run), reading.course
+    course = reading.course
     if course is not None:
         story = read_story(course.evidence)
         if story.promise is not None:
@@ -100,13 +101,12 @@ def timeline_text(run: Run, about: Json, reading: Reading) -> Iterator[str]:
             return
     acts = [op for op in ops_of(files.history, OF_NEMESIS) if op.process == NEMESIS]
     changes = files.changes(min(map(began, acts)), None, None) if acts else []
+    timed = [(began(op), f"  ! {act_line(op)}") for op in acts[:LINES_SHOWN]]
     if len(acts) + len(changes) <= LINES_SHOWN:
-        timed = [*((began(op), f"  ! {act_line(op)}") for op in acts),
-                 *((line.whole_number("time") or 0, f"  ~ {change_line(line, where=True)}")
-                   for line in changes)]
-        yield from (line for _, line in sorted(timed, key=lambda one: one[0]))
-        return
-    yield from (f"  ! {act_line(op)}" for op in acts[:LINES_SHOWN])
+        timed += [(line.whole_number("time") or 0, f"  ~ {change_line(line, where=True)}")
+                  for line in changes]
+        timed.sort(key=lambda one: one[0])
+    yield from (line for _, line in timed)
     if len(acts) > LINES_SHOWN:
         yield f"    ... and {len(acts) - LINES_SHOWN} more"
 
@@ -162,12 +162,12 @@ def examples_text(run: Run, about: Json, verdict: Json, found: Json) -> Iterator
         yield from ["", f"{number}. {what}", *with_heads(parts, indent=2)]
         shown_before.append(evidence)
         partition, offset = evidence.partition, evidence.offset
-        seen_already = partition is not None and offset is not None and (partition, offset) in pictured
+        place = None if partition is None or offset is None else (partition, offset)
         story = with_trace(read_story(evidence), evidence.course)
-        yield from story_text(story, evidence, in_brief=seen_already)
-        if partition is not None and offset is not None and not seen_already:
-            yield from logs_text(evidence.files, about, partition, offset)
-            pictured |= {(partition, offset + away) for away in range(-AROUND, AROUND + 1)}
+        yield from story_text(story, evidence, in_brief=place in pictured)
+        if place is not None and place not in pictured:
+            yield from logs_text(evidence.files, about, *place)
+            pictured |= {(place[0], place[1] + away) for away in range(-AROUND, AROUND + 1)}
 
 
 NEIGHBOURS = 1  # lines shown before and after each line that the finding names
@@ -247,18 +247,17 @@ def with_trace(story: Story, course: Course) -> Story:
     the nemesis's acts after the finding's last event. An act is placed at its begin, before its effects."""
     if story.promise is None:
         return story
+
+    def moment(line: Op | TraceLine) -> int:
+        return line.whole_number("time") or 0 if isinstance(line, TraceLine) else began(line)
+
     since, last = story.promise.time, course.until_ns
-    until = None if story.breach is None else story.breach.time
-    traced = [("~", line) for line in course.changes if (time := line.whole_number("time")) is not None
-              and since <= time and (until is None or time <= until)]
+    until = MOST if story.breach is None else story.breach.time
+    traced = [("~", line) for line in course.changes
+              if (time := line.whole_number("time")) is not None and since <= time <= until]
     kept = [one for one in story.lines if one[0] != "!" or last is None or moment(one[1]) <= last]
     return replace(story, after=len(story.lines) - len(kept),
                    lines=sorted([*kept, *traced], key=lambda one: moment(one[1])))
-
-
-def moment(line: Op | TraceLine) -> int:
-    """When it happened; for an act of the nemesis, when it began."""
-    return line.whole_number("time") or 0 if isinstance(line, TraceLine) else began(line)
 
 
 def ops_of(file: LineFile, pattern: re.Pattern[bytes]) -> Iterator[Op]:

@@ -39,8 +39,7 @@ def concatenated(several: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Tabl
 
 
 def sliced(table: pa.Table, keys: Ints) -> Iterator[tuple[int, pa.Table]]:
-    """Yield each key with its rows, in their order. The table is sorted once and sliced, however many keys
-    there are."""
+    """Yield each key with its rows, in their order. The table is sorted once, however many keys there are."""
     if not len(keys):
         return
     if not (keys[1:] >= keys[:-1]).all():

@@ -170,8 +170,7 @@ class Event(_Fields, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A kind of file: the fields of its lines; unused: those that no check reads; and what a good line must
-    meet besides."""
+    """A kind of file: the fields of its lines; those that no check reads; the rules of a good line."""
 
     line: type[msgspec.Struct]
     rules: tuple[pc.Expression, ...] = ()

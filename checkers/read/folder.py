@@ -47,8 +47,7 @@ NOBODY_SPECIAL = Special()
 
 @dataclass(slots=True, kw_only=True)
 class Folder:
-    """What the driver knows about a run; `reasons` and the fields after it grow while the files are
-    checked."""
+    """What the driver knows about a run; `reasons` and what follows grow while the files are checked."""
 
     path: Place
     about: Mapping[str, Any] = field(default_factory=dict)  # without `partitions` and `leaders`
@@ -136,8 +135,7 @@ def open_folder(path: Place) -> Folder:
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Turn the garbage collector off: nothing made here is garbage, and with a million partitions it takes
-    half the time."""
+    """Turn the garbage collector off: nothing made here is garbage, and it would take half the time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -155,8 +153,7 @@ def take_partitions(folder: Folder) -> None:
 
 
 def with_replicas(folder: Folder, replicas: "Replicas", bad: int, first_bad: int | None) -> None:
-    """Add the rows of replicas.jsonl, once it is read. bad: lines that are no rows; first_bad: number of the
-    first."""
+    """Add the rows of replicas.jsonl. bad: lines that are no rows; first_bad: number of the first."""
     from floodmark.checkers.read.partitions import with_leaders
 
     folder.replica_columns, reasons = replicas, []
@@ -287,8 +284,7 @@ def unreadable(path: Place, folder: Place, at_most: int | None = None) -> str | 
 
 
 def replaces_lines(parquet: Place, lines: Place, folder: Place) -> bool:
-    """Whether to read the Parquet file: if there are no lines, or if it was made from these lines and they
-    are so many that it pays."""
+    """Whether to read the Parquet file: there are no lines, or it is a copy of so many that it pays."""
     if not is_parquet(parquet, folder):
         return False
     if unreadable(lines, folder) is not None:
@@ -310,8 +306,7 @@ def is_parquet(path: Place, folder: Place) -> bool:
 
 
 def torn_tail(path: Place) -> bool:
-    """Whether the last line lacks its LF and is no JSON object (a complete object is never the beginning of
-    another)."""
+    """Whether the last line lacks its LF and is no JSON object (which is never the beginning of another)."""
     last = b"".join(reversed(list(last_line(path))))
     if not last.strip():
         return False

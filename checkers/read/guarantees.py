@@ -141,8 +141,7 @@ def guarantees_of(given: Mapping[str, Any], isolation_of: Any) -> Guarantees:
 
 
 def _resembled(key: str) -> str | None:
-    """The guarantee that this key may be meant to be: Kafka's own name for it, a part of its name, or one
-    that is misspelt."""
+    """The guarantee that this key may be meant to be: by Kafka's name, or misspelt."""
     plain = re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
     for name in GUARANTEES:
         if name in plain or (len(plain) >= FEWEST and name.startswith(plain)):

@@ -137,8 +137,7 @@ def encoded(table: pa.Table) -> dict[str, pa.Array]:
 
 @cache
 def database() -> duckdb.DuckDBPyConnection:
-    """This process's database. A statement uses a cursor of its own, so that threads can parse in parallel;
-    each cursor has tables of its own."""
+    """This process's database. Each cursor has its own tables, so that threads can parse in parallel."""
     return duckdb.connect(config={"threads": 1})
 
 

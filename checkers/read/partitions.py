@@ -141,8 +141,7 @@ def without_strays(partitions: Partitions) -> Partitions:
 
 
 def with_leaders(partitions: Partitions, replicas: Replicas) -> Partitions:
-    """Fill in what run.json lacks from the replicas: the leader, if all of a partition's replicas agree; and
-    the ISR, as the leader had it."""
+    """Fill in what run.json lacks by the replicas: the leader, if all agree, and its ISR."""
     asked = np.flatnonzero(partitions.asks_isr)
     if not len(asked):
         return partitions

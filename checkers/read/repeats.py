@@ -29,8 +29,7 @@ class RepeatFacts:
 
 
 def repeats(sends: pa.Table) -> tuple[pa.Table, list[RepeatFacts]]:
-    """The table `repeated` of these values, by run and value, and the driver's facts: one for each run that
-    has any."""
+    """The table `repeated` of these values, by run and value, and the facts of each run that has any."""
     run, value = numbers_of(sends["run"]), numbers_of(sends["value"])
     order = np.argsort(value, kind="stable")
     if len(run) and run.min() != run.max():

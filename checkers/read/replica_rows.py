@@ -147,8 +147,7 @@ class Replicas(Mapping[tuple[str, int], Replica]):
         return not pc.any(pc.equal(self.table["running"], False)).as_py()
 
     def unreadable_epochs(self, *, running: bool) -> Flags:
-        """Whether the leader epochs of each row could not be read, of nodes that were running, or not; false
-        at -1, where there is no row."""
+        """Whether each row's epochs could not be read, of nodes that ran, or did not; false at -1: no row."""
         those = pc.and_(pc.fill_null(self.table["epochs_unreadable"], False),
                         pc.equal(pc.fill_null(self.table["running"], True), running))
         return np.append(those.to_numpy(), False)

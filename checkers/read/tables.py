@@ -252,8 +252,7 @@ def _take_rows(columns: Mapping[str, pa.Array], rows: pa.Array) -> dict[str, pa.
 
 
 def _idents(size: int, sends: _Items) -> pa.Array:
-    """A number of 64 bits for each line's list of (partition, value): equal for equal lists, null for an
-    empty or missing one."""
+    """64 bits for each line's list of (partition, value): equal for equal lists, null for none."""
     value = sends.flat.field("value").to_numpy()
     mixed = _mixed(_mixed(sends.partition.view(np.uint64)) + value.view(np.uint64))
     mixed = _mixed(mixed + sends.pos.astype(np.uint64))
@@ -337,8 +336,7 @@ def _trace(one: Range, rows: Rows) -> Parsed:
 
 
 def _cause(cause: pa.DictionaryArray, why: pa.DictionaryArray) -> pa.Array:
-    """The cause of each truncation. A file of an earlier version has none: there, recovery is what says so in
-    its words for people."""
+    """The cause of each truncation; in files of earlier versions, recovery is what `why` says."""
     is_recovery = pc.match_substring(why.cast(pa.string()), "recover", ignore_case=True)
     return pc.coalesce(cause.cast(pa.string()), pc.if_else(is_recovery, "recovery", None))
 

@@ -42,8 +42,7 @@ from paired where type = 'invoke'"""
 
 
 def read_history(place: Place, special: Special = NOBODY_SPECIAL, *, threads: int = 1) -> Iterator[Parsed]:
-    """Its ranges, in order: the KEPT tables, and for each line how many records it sends and reads. OSError
-    if it cannot be read."""
+    """Its ranges, in order: the KEPT tables, and how many records each line has. OSError if unreadable."""
     ranges = list(with_parquet(cut(0, "history", None, place)))
     if min(threads, len(ranges)) < 2:
         yield from (_kept(read_range(one, special)) for one in ranges)

@@ -59,8 +59,7 @@ class Acked(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The ops of a run's clients, as the run's page draws them. Times are in ns since the run began, except
-    in `columns`."""
+    """The ops of a run's clients, as its page draws them. Times: ns since it began, except in `columns`."""
 
     last_ns: int = 0
     ops: int = 0  # the number of ops; the columns may have fewer

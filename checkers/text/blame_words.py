@@ -63,8 +63,7 @@ def words_without_line(name: str, row: Row) -> Blame:
 
 
 def words_of_blame(first: Row, row: Row) -> Blame | None:
-    """The sentence about what is to blame for `row`, if `first` is the earliest line about it; None: the
-    finding's text says it."""
+    """Who is to blame, if `first` is the earliest line about it; None: the finding's text says it."""
     if first["name"] == names.UNSAFE_TRUNCATION:
         return of_truncation(first, row)
     who = listed(first["nodes"])

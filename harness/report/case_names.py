@@ -59,8 +59,7 @@ def is_kafka(about: Json) -> bool:
 
 
 def nemesis_text(about: Json) -> str:
-    """The nemeses or the schedule that was asked for; if run.json has neither, the kinds of faults
-    planned."""
+    """The nemeses or the schedule that was asked for; if run.json has neither, the faults planned."""
     if text(about, SCHEDULE_FILE):
         return f"schedule {text(about, SCHEDULE_FILE)}"
     asked, schedule = text(about, NEMESIS), about.get("schedule")

@@ -170,8 +170,7 @@ class Evidence:
 
     @cached_property
     def copy_losses(self) -> tuple[TraceLine, ...]:
-        """How the copies of a lost record went: for each node that had it, the first truncation or start
-        without it, after the ack."""
+        """For each node that had a lost record, its first truncation or start without it after the ack."""
         if self.name not in OF_A_LOSS or self.offset is None or not self.ack_events:
             return ()
         ack, firsts = self.ack_events[0], dict[str, TraceLine]()
@@ -188,8 +187,7 @@ class Evidence:
 
     @cached_property
     def elections(self) -> tuple[TraceLine, ...]:
-        """The elections that may have caused it: for `diverged` all, for `end-offset-regressed` those in
-        between."""
+        """The elections that may have caused it; of `end-offset-regressed` those in between."""
         times, lines = [op.time for op in self.ops], list[TraceLine]()
         if self.name == names.DIVERGED and self.partition is not None:
             lines = self.files.changes(0, None, self.partition)
@@ -240,8 +238,7 @@ class Evidence:
 
     @cached_property
     def acts(self) -> tuple[Op | TraceLine, ...]:
-        """The acts after the send that permit its loss, or might; for a loss that nothing permits, the acts
-        that lost data."""
+        """The acts after the send that permit its loss; if nothing does, those that lost data."""
         cause, since = self.found.get("permitted_by"), min((op.index for op in self.ops), default=-1)
         later = [(op, op.fault or {}) for op in self.files.nemesis if op.index > since]
         if cause == "fault budget" or (cause is None and self.name == names.LOST_WRITE):
@@ -412,8 +409,7 @@ def is_about(event: Event, one: Evidence) -> bool:
 
 
 def is_one_more(event: Event, one: Evidence, offset: int) -> bool:
-    """Whether the files show that the place is one of those of the event that are not named: only the first
-    are."""
+    """Whether the files show that the place is one of the event, which names only its first places."""
     named = [(each.partition, each.offset) for each in event.examples
              if each.partition is not None and each.offset is not None]
     partition, led = one.partition, one.leader

@@ -179,8 +179,7 @@ def group_summary(found: Json) -> str:
 
 
 def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> None:
-    """Prints the reports, for several with a summary first; each ends with its page, if any, and its
-    folder."""
+    """Prints the reports, of several with a summary first; each ends with its page, if any, and folder."""
     if len(outcomes) > 1:
         click.echo(summary(outcome.ruling for outcome in outcomes) + "\n")
     for outcome, page in zip(outcomes, pages, strict=True):

@@ -100,8 +100,7 @@ def what_happened(evidence: Evidence) -> str:
 
 
 def lines_of_died_broker(evidence: Evidence) -> list[str]:
-    """How a broker that died ended, then the end of its log, as run.json has it; of very many lines the first
-    and the last."""
+    """How a broker that died ended, and the end of its log; of very many lines the first and the last."""
     if evidence.name != names.BROKER_DIED or not evidence.nodes:
         return []
     lines = saved_log_lines(evidence.about, evidence.nodes[0])
@@ -337,8 +336,7 @@ def why_permitted(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[st
 
 
 def first_acts(acts: Sequence[Op | TraceLine]) -> str:
-    """`at 2.030 s power_cut n1; n1 lost 5 records (history.jsonl:23)`: the first few acts, and how many
-    more."""
+    """`at 2.030 s power_cut n1; n1 lost 5 records (history.jsonl:23)`: the first few, and how many more."""
     shown = [clause_of(one) if isinstance(one, TraceLine) else
              f"at {seconds(one.time)} {fault_text(one)} ({place_of(one)})" for one in acts[:SHOWN]]
     return "; ".join([*shown, *([f"and {len(acts) - SHOWN} more"] if len(acts) > SHOWN else [])])
@@ -398,15 +396,13 @@ def acked(course: Course) -> str:
 
 
 def at_line(template: str, line: TraceLine, first: bool, **more: object) -> str:
-    """The clause and its line: `... (trace.jsonl:58)`; for a later one on the same line of a report
-    `... (:64)`."""
+    """The clause and its line: `... (trace.jsonl:58)`, after the first on a line of a report `... (:64)`."""
     place = line.place if first else f":{line.number}"
     return tell(template + " ({place})", line, place=place, **more)
 
 
 def seen(evidence: Evidence) -> str:
-    """`0.580 s process 4 read 3 at offset 3 of partition 0 (history.jsonl:12)`, for a record without an
-    ack."""
+    """`0.580 s process 4 read 3 at offset 3 of partition 0 (history.jsonl:12)`: for want of an ack."""
     reads = ((op, one) for op in evidence.ops for one in op.reads or () if evidence.concerns(one))
     return next((f"{seconds(op.time)} process {op.process} read {one.value} at offset {one.offset} of "
                  f"partition {one.partition} ({place_of(op)})" for op, one in reads), "")

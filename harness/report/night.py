@@ -309,8 +309,7 @@ def why_of(run: RunState) -> str:
 
 
 def gates_of(run: RunState) -> str:
-    """The gates that the run broke: `a partition was not acked for 12.3 s while a fault was in force, 10 s
-    are allowed (...)`."""
+    """The broken gates: `a partition was not acked for 12.3 s while a fault was in force, 10 s are ...`."""
     texts = []
     for row in (run.judged or {}).get("gates", ()):
         gate, limit, value = row["gate"], row["limit"], row["value"]
@@ -543,8 +542,7 @@ def scale_of(causes: Iterable[Cause]) -> float:
 
 
 def places(points: Sequence[Point], width: int, height: int, edge: int) -> list[tuple[float, float] | None]:
-    """The position of each night's dot in pixels: the last night at the right edge, the highest rate at the
-    top; None: no run of the system."""
+    """Each night's dot in pixels: the last at the right edge, the highest rate on top; None: not run."""
     most = max((one.hits / one.of for one in points if one.of), default=0.0) or 1.0
     step = (width - 2 * edge) / max(1, len(points) - 1)
     return [(round(width - edge - back * step, 1),

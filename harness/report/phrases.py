@@ -127,8 +127,7 @@ def failpoint(point: Mapping[str, Any]) -> str:
 
 
 def loss(fault: Mapping[str, Any]) -> list[str]:
-    """What was lost; and where the logs that a power cut was asked to keep ended, on each node: `p0 kept to 7
-    (5 asked)`."""
+    """What was lost; and where the logs that a power cut should keep ended: `p0 kept to 7 (5 asked)`."""
     parts = [f"{node} lost {many(number, 'record')}"
              for node, number in mapping(fault, "lost_records").items() if isinstance(number, int)]
     parts = parts or ["all data lost" if fault.get("kind") == "wiped" else "what was not fsynced is lost"]

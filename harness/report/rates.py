@@ -25,8 +25,7 @@ def two_digits(number: float) -> str:
 
 
 def p_same(then: tuple[int, int], now: tuple[int, int]) -> float:
-    """The probability of this difference, or a larger one, if both shares (hits, of) have the same rate: by
-    Fisher's exact test, two-sided."""
+    """The probability of such a difference between equal rates (hits, of): Fisher's exact test, two-sided."""
     from scipy import stats
 
     return float(stats.fisher_exact([[hits, of - hits] for hits, of in (then, now)]).pvalue)

@@ -93,8 +93,7 @@ class LineFile:
             yield number, self.line(number) or b""
 
     def first_at_or_above(self, fields: Sequence[re.Pattern[bytes]], *wanted: int) -> int | None:
-        """The number of the first line whose fields are `wanted` or higher, if the lines are in the order of
-        these fields."""
+        """The first line whose fields are `wanted` or higher, of lines in the order of these fields."""
 
         def keyed(number: int) -> tuple[int, tuple[int, ...]] | None:
             """The first line from there on that has the fields."""
@@ -222,8 +221,7 @@ class RunFiles:
         return None if fields is None else TraceLine(number=number, fields=fields)
 
     def between(self, first_ns: int, last_ns: int, partition: int, *words: str) -> list[TraceLine]:
-        """The trace's lines with these events about a partition between two times; none if not all up to the
-        second time could be read."""
+        """A partition's events between two times; none if not all up to the second time could be read."""
         first, found = self.trace.first_at_or_above([TIME], first_ns), list[TraceLine]()
         if first is None:
             return []
@@ -235,8 +233,7 @@ class RunFiles:
         return found if first + WINDOW_LINES > len(self.trace.begins) else []
 
     def before(self, line: TraceLine, partition: int, *words: str) -> list[TraceLine]:
-        """All lines of the trace with these events about a partition before a line; none if they are too
-        many."""
+        """All of a partition's events before a line; none if these are too many lines."""
         earlier = self.trace.lines(1, line.number) if line.number <= WINDOW_LINES else ()
         return [match for each in earlier for match in matching(each, partition, words)]
 
@@ -272,8 +269,7 @@ class RunFiles:
         return self.dumps.setdefault(node, LineFile(self.run.logs_folder / f"{node}.jsonl", self.run.folder))
 
     def record(self, node: str, partition: int, offset: int, *, expected: bool = True) -> Record | None:
-        """The entry of the node's final log at the offset. expected: search also a dump that is not in
-        order."""
+        """The final log's entry at the offset. expected: search also a dump that is not in order."""
         place = node, partition, range(offset, offset + 1)
         with suppress(FloodmarkError):
             found = self.entries(*place) or (self.entries(*place, everywhere=True) if expected else ())

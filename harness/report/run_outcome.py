@@ -54,8 +54,7 @@ class Ruling:
 
 def ruling(verdict: Json, about: Json | None, policy: Policy | None = None, *,
            failed: Iterable[str] = ()) -> Ruling:
-    """The outcome by a verdict (verdict.json's form) and run.json (None: missing). failed: further failures
-    of the run itself."""
+    """The outcome by a verdict and run.json (None: missing). failed: further failures of the run itself."""
     policy = policy or Policy()
     harness = (*harness_failures(verdict, about), *failed)
     judged = VALID if verdict.get("valid") is True else INVALID if verdict.get("valid") is False else UNKNOWN

@@ -72,8 +72,7 @@ COLOURS = 5  # of epochs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What the campaign knows about a cause. first: the day it was first seen; known: the reason, if it is
-    known."""
+    """What the campaign knows about a cause. first: day when first seen; known: why, if it is known."""
 
     shown: int = 0  # attempts that showed it again
     tried: int = 0
@@ -82,8 +81,7 @@ class Standing:
 
 
 class RunFacts:
-    """Everything that a page shows of a run folder. verdict, reading: those that the caller has already;
-    None: read them."""
+    """All that a page shows of a run. verdict, reading: those that the caller has; None: read them."""
 
     def __init__(self, folder: Path, verdict: Json | None = None, reading: Reading | None = None) -> None:
         run, self.problems = Run(folder=folder.resolve()), list[str]()
@@ -144,8 +142,7 @@ def write_page_if_invalid(folder: Place, ruled: Ruling, verdict: Json, reading: 
 
 
 def written_page(folder: Path, write: Callable[[], Path]) -> Path | None:
-    """Writes the page of this folder; None if that failed for any reason, which is only reported on
-    stderr."""
+    """Writes the page of this folder; None if that failed, which is only reported on stderr."""
     try:
         return write()
     except FloodmarkError as error:

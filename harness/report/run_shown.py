@@ -177,8 +177,7 @@ SHOWN_HEAD, SHOWN_TAIL = 16, 8  # of more lines than these the middle is left ou
 
 @dataclass(slots=True, kw_only=True)
 class Story:
-    """The lines to show, each with its mark (> about the finding, ! a fault, ~ of the trace); the promise and
-    the breach among them."""
+    """The lines to show, each with a mark (> about the finding, ! a fault, ~ of the trace)."""
 
     lines: list[tuple[str, Op | TraceLine]] = field(default_factory=list)
     in_force: list[tuple[str, str]] = field(default_factory=list)  # faults and nodes, at the promise's time

@@ -23,8 +23,7 @@ OF_SEVERAL_LINES = frozenset({"died_words"})  # fields of run.json that keep the
 
 
 def harmless(text: str, *, breaks: bool = False) -> str:
-    """The text with its unprintable characters escaped. breaks: keep line breaks, for a text of several
-    lines."""
+    """The text with its unprintable characters escaped. breaks: but for line breaks."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or (breaks and letter == "\n")
@@ -32,8 +31,7 @@ def harmless(text: str, *, breaks: bool = False) -> str:
 
 
 def harmless_data(value: T) -> T:
-    """A JSON value with `harmless` applied to every text, also to keys; the same object if nothing
-    changes."""
+    """A JSON value with `harmless` applied to every text and key; the same object if nothing changes."""
     try:
         if is_plain(orjson.dumps(value)):
             return value

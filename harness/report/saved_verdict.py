@@ -53,8 +53,7 @@ def read_verdict(run: RunAt[P]) -> Mapping[str, Any]:
 
 
 def kept_verdict(run: RunAt[P]) -> Mapping[str, Any] | None:
-    """The verdict of a run that a campaign has shrunk, which nobody can judge again; None for other runs, and
-    if it cannot be read."""
+    """The verdict of a run that a campaign has shrunk, which none can judge again; None for other runs."""
     try:
         return read_verdict(run) if run.about().get(SHRUNK) is True else None
     except FloodmarkError:
@@ -145,8 +144,7 @@ LINES = 3
 
 
 def died_unquoted(run: RunAt[P], about: Json, verdict: Json) -> Iterator[str]:
-    """Yields a sentence for each node that died, unless the paragraph of the finding broker-died quotes its
-    lines."""
+    """Yields a sentence for each node that died, unless a finding broker-died quotes its lines."""
     found = any(found["name"] == BROKER_DIED for found in verdict.get("findings") or ())
     for node in (harmless(str(node)) for node in items(about, "died")):
         saved = [line.strip() for line in saved_log_lines(about, node)]

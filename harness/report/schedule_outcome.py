@@ -77,8 +77,7 @@ def missed_steps_text(scenario: "Scenario", about: Json) -> str | None:
 
 
 def missed_moment_text(words: Mapping[str, Any], *, indent: int = 0) -> list[str]:
-    """Lines about what was waited for, what was seen instead, and the likely reasons; empty if there are
-    none."""
+    """What was waited for, what was seen instead, and the likely reasons; empty if there are none."""
     if "waited_for" not in words:
         return []
     heads = (("waited for", [words["waited_for"]]), ("seen", items(words, "seen")),

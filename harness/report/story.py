@@ -82,8 +82,7 @@ def shown_of(course: Course) -> Shown | None:
 
 
 def near_of(files: RunFiles, partition: int | None, offset: int | None) -> "Near | None":
-    """The range of offsets whose records are looked up; without an offset, the end of the log: the highest
-    LEO of a replica's row."""
+    """The offsets whose records are looked up; without an offset, at the log's end: the highest LEO."""
     if partition is None:
         return None
     ends = [int_in(row, "leo") or 0 for (_, of), row in files.replicas.items() if of == partition]
@@ -92,8 +91,7 @@ def near_of(files: RunFiles, partition: int | None, offset: int | None) -> "Near
 
 
 def story(course: Course, shown: Shown | None, files: RunFiles, acked: "Sequence[Acked]") -> Json | None:
-    """The story of a course; None if its finding is about no partition, the replicas are unknown, or there is
-    neither a trace of it nor a dump."""
+    """None if the finding is about no partition, or there is neither a trace of it nor a dump."""
     evidence = course.evidence
     near = near_of(files, evidence.partition, evidence.offset)
     if near is None or not replicas_of(evidence.about, near[0]):
@@ -221,8 +219,7 @@ def of_event(events: Sequence[TraceLine], event: str) -> Iterator[TraceLine]:
 
 
 def merged(shown: Shown, nemesis: Sequence[Op], here: Mapping[str, Any]) -> list[Line]:
-    """The trace's events and the nemesis's acts on these nodes, in the order of time, each with `of`: its
-    line, as in Step."""
+    """The trace's events and the nemesis's acts on these nodes, in order, each `of` a line, as in Step."""
     events = [{**line.fields, "of": ("trace", line.number)} for line in shown.events]
     for op in nemesis:
         time = op.time if op.f in MENDS_ROLE else began(op)

@@ -50,8 +50,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]],
 
 
 def console_of(stream: TextIO) -> "Console":
-    """rich's console, which takes text as it is, and does not guess by variables whether there is a
-    terminal."""
+    """rich's console, which takes text as it is, and does not guess whether there is a terminal."""
     from rich.console import Console
 
     is_terminal = stream.isatty()

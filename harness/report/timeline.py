@@ -207,8 +207,7 @@ class Traced:
     _leading: dict[Key, Reign] = field(default_factory=dict)
 
     def skim(self, line: bytes) -> bool:
-        """Takes a line without parsing it, if it only changes LEO and HW and is outside the partitions and
-        times shown; returns whether it did."""
+        """Takes a line without parsing it, if it only changes LEO and HW outside the times shown."""
         found = _STATE.match(line)
         if found is None or line[-2:] != b"}\n":
             return False
@@ -275,8 +274,7 @@ def traced(run: Run, shown: Sequence[Shown], problems: list[str]) -> Traced:
 
 
 def thinned(points: list[Point], shown: Sequence[Shown]) -> list[Point]:
-    """The points that a drawing can show: of each column of pixels the first, the last and the extremes; in
-    the times shown in full, all points."""
+    """What a drawing can show: the first, last and extremes of each column; of the times shown all."""
     if len(points) <= POINTS:
         return points
     begin, width = points[0][0], max(1, (points[-1][0] - points[0][0]) * 4 // POINTS)

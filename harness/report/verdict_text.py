@@ -46,8 +46,7 @@ NAMES_SHOWN = 8  # of more names than these the rest is a number
 
 
 def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
-    """Reads what a report needs. Without run.json, or if the files are remote, only the verdict's
-    sentences."""
+    """Reads what a report needs; without run.json, or if the files are remote, the verdict's sentences."""
     findings = worst_first(verdict.get("findings") or ())
     if about is None or not isinstance(folder, Path):
         return Reading(accounts=tuple(Account(found=found) for found in findings))

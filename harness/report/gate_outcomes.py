@@ -125,7 +125,7 @@ class Outcome:
         """The commands to show, explain and reproduce; if there is nothing to show, to judge again."""
         typed = verdict_text.next_commands(self.folder, self.verdict, self.about)
         otherwise = command_line("check" if self.about is None else "show", self.folder)
-        return [line.split(maxsplit=1)[1] for line in typed] or [otherwise]
+        return [command for _, command in typed] or [otherwise]
 
 
 def outcome_of(folder: Place, verdict: Verdict, policy: Policy, unsaved: str | None = None) -> Outcome:

@@ -22,11 +22,10 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-
-import click
 
 from floodmark.checkers.judge.report import is_run
 from floodmark.checkers.laws import finding_names
@@ -45,7 +44,6 @@ from floodmark.harness.report.phrases import many, short_time_text
 from floodmark.harness.report.rates import p_same, per_100, two_digits, wilson
 from floodmark.harness.report.render import Room, render
 from floodmark.harness.report.run_outcome import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
-from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import table
 from floodmark.harness.run import write_whole
 from floodmark.harness.spec import RunSpec
@@ -502,10 +500,7 @@ def write_index(folder: Path, file: Path | None = None, *, trouble: str = "", le
               and is_run(run) and not (run / run_page.REPORT).is_file()
               and run_page.size_of(run) <= run_page.AT_ONCE_BYTES]
     for run in wanted[:PAGES_AT_ONCE]:
-        try:
-            run_page.write_report(run)
-        except Exception as error:
-            click.echo(harmless(f"floodmark: {run}: its page was not written: {error}"), err=True)
+        run_page.written_page(run, partial(run_page.write_report, run))
     write_whole(file, _rendered(
         "night.html", night, about=about, ledger=str(path), has_ledger=path.is_file(),
         pages=pages_of(night, file.parent), made_at=datetime.datetime.fromtimestamp(

@@ -86,9 +86,8 @@ class RunFacts:
     def __init__(self, folder: Path, verdict: Json | None = None, reading: Reading | None = None) -> None:
         run, self.problems = Run(folder=folder.resolve()), list[str]()
         self.folder = run.folder
-        self.about = about = read_or_none(read_about, run, self.problems) or {}
-        self.verdict = (read_or_none(read_verdict, run, self.problems) if verdict is None
-                        else harmless_data(dict(verdict)))
+        self.about = about = self._read(read_about, run) or {}
+        self.verdict = self._read(read_verdict, run) if verdict is None else harmless_data(dict(verdict))
         self.ruled = ruling(self.verdict, about or None) if self.verdict is not None else None
         self.findings = verdict_text.worst_first((self.verdict or {}).get("findings") or ())
         self.reading = reading or verdict_text.reading_of(run.folder, self.verdict or {}, about or None)
@@ -115,6 +114,13 @@ class RunFacts:
         # Lines of the trace that bugs are blamed on, from 1.
         self.blamed = {line + 1 for found in self.findings if found["class"] == BUG
                        for one in examples_of(found) if (line := int_in(one, "event")) is not None}
+
+    def _read(self, read: Callable[[Run], Json], run: Run) -> Json | None:
+        try:
+            return read(run)
+        except FloodmarkError as error:
+            self.problems.append(str(error))
+        return None
 
 
 def write_report(folder: Path, file: Path | None = None, *, verdict: Json | None = None,
@@ -164,13 +170,14 @@ def page_of(facts: RunFacts) -> bytes:
     verdict, about = facts.verdict or {}, facts.about
     counts = verdict.get("counts") or {}
     word, rest = heading(facts)
-    records = counts.get("records")
-    sizes = [each for each in records.values() if type(each) is int] if isinstance(records, Mapping) else []
-    next_commands = [line.split(None, 1)[1] for line in verdict_text.next_commands(
+    records = mapping(counts, "records")
+    next_commands = [command for _, command in verdict_text.next_commands(
         facts.folder, verdict, about or None)] if facts.verdict is not None else []
     once_more = "check" if facts.verdict is None else "rejudge"
     mended = min(mended_ns(about), facts.last_ns)
-    silent = silence_rows(facts)
+    silent = [  # sends were tried and none was acked
+        {"from": since / 1000, "to": until / 1000, "label": f"no ack for {(until - since) / 1e6:.1f} s "
+         f"({since / 1e6:.1f} to {until / 1e6:.1f} s)"} for since, until in silences(facts.clients.columns)]
     vega = library() if facts.clients.ops or facts.traced.is_there else ""  # "": there is nothing to draw
     return render(
         "run.html", facts=facts, word=word, rest=rest, version=__version__, permissions=PERMISSIONS,
@@ -179,7 +186,7 @@ def page_of(facts: RunFacts) -> bytes:
         problems=[*(facts.ruled.harness if facts.ruled is not None else ()), *facts.problems],
         looked_at="" if facts.reading.accounts else verdict_text.looked_at(counts, grouped=True),
         acked=int_in(counts, "acked"), struck=facts.reading.strikes.struck,
-        records=max(sizes, default=0) if records else None,
+        records=max((int_in(records, node) or 0 for node in records), default=None),
         seen=seen_lines(facts), silences=[row["label"] for row in silent],
         availability=[availability(row, mended) for row in facts.clients.faults],
         same_event=verdict_text.SAME_EVENT,
@@ -237,7 +244,10 @@ def heading(facts: RunFacts) -> tuple[str, str]:
 
 def tested(facts: RunFacts) -> list[str]:
     """What was tested, in short parts."""
-    about, made = facts.about, made_at(Run(folder=facts.folder))
+    about, made = facts.about, None
+    with suppress(OSError):  # when the history was written, in this machine's zone: run.json has no date
+        stamp = Run(folder=facts.folder).history_path.stat().st_mtime
+        made = datetime.datetime.fromtimestamp(stamp, datetime.UTC).astimezone()
     ours = about.get("rules") and not is_kafka(about)
     commit = str(about.get("commit") or "")[:7]
     return [part for part in (
@@ -319,33 +329,20 @@ def data_of(facts: RunFacts, silent: Sequence[Json]) -> dict[str, Any]:
     """Everything that the scripts of the page read."""
     nodes = [str(node) for node in items(facts.about, "nodes")] or sorted(
         {node for node, _ in facts.traced.points})
+    times = [step["t"] for story in facts.stories[:1] for step in story["steps"]] or [0, ms(facts.last_ns)]
+    margin = max(20.0, (max(times) - min(times)) * 0.12)
     known = partitions_in(facts.about) or {partition for _, partition in facts.traced.points}
     return {
         "nodes": nodes, "lanes": [*nodes, "controller"] if facts.traced.is_there else nodes,
         "partitions": list(dict.fromkeys([
             *(story["partition"] for story in facts.stories), *sorted(known)])),
-        "span": [0, ms(facts.last_ns)], "opens": opening(facts),
+        "span": [0, ms(facts.last_ns)],  # and what the drawings show first: the finding's, or all of the run
+        "opens": [max(0, min(times) - margin), min(ms(facts.last_ns), max(times) + margin)],
         "stories": [*facts.stories, *facts.finals],
         "ops": facts.clients.columns,
         "rows": {**fault_rows(facts, nodes), **trace_rows(facts), "silences": silent[:MARKS]},
         "charts": orjson.loads((TEMPLATES / "charts.json").read_bytes()),
     }  # fmt: skip
-
-
-def opening(facts: RunFacts) -> Sequence[float]:
-    """The time that the drawings show first: the finding's, or all of the run."""
-    times = [step["t"] for story in facts.stories[:1] for step in story["steps"]]
-    if not times:
-        return [0, ms(facts.last_ns)]
-    margin = max(20.0, (max(times) - min(times)) * 0.12)
-    return [max(0.0, min(times) - margin), min(ms(facts.last_ns), max(times) + margin)]
-
-
-def silence_rows(facts: RunFacts) -> list[Json]:
-    """The times in which sends were tried and none was acked."""
-    return [{"from": since / 1000, "to": until / 1000, "label": f"no ack for {(until - since) / 1e6:.1f} s "
-             f"({since / 1e6:.1f} to {until / 1e6:.1f} s)"}
-            for since, until in silences(facts.clients.columns)]
 
 
 def fault_rows(facts: RunFacts, nodes: Sequence[str]) -> dict[str, list[Json]]:
@@ -414,32 +411,12 @@ def with_gaps(points: Sequence[tuple[int, int, int]], downs: Sequence[int], end:
     return found
 
 
-def read_or_none(read: Callable[[Run], Json], run: Run, problems: list[str]) -> Json | None:
-    """What the function reads of the run; None if it cannot, and why is added to the problems."""
-    try:
-        return read(run)
-    except FloodmarkError as error:
-        problems.append(str(error))
-        return None
-
-
-def made_at(run: Run) -> datetime.datetime | None:
-    """When the run ended, by its history's file time, in this machine's zone: run.json has no date."""
-    try:
-        stamp = run.history_path.stat().st_mtime
-    except OSError:
-        return None
-    return datetime.datetime.fromtimestamp(stamp, datetime.UTC).astimezone()
-
-
 def standing_of(folder: Path) -> Standing:
     """The standing of the cause that this run shows; of several, the one tried most often."""
-    folder = folder.resolve()
-    for parent in list(folder.parents)[1:3]:
-        if is_campaign(parent):
-            with suppress(FloodmarkError, AttributeError, KeyError, TypeError, ValueError):
-                return in_campaign(parent, folder.relative_to(parent))
-            break
+    campaign = next((parent for parent in list(folder.parents)[1:3] if is_campaign(parent)), None)
+    if campaign is not None:
+        with suppress(FloodmarkError, AttributeError, KeyError, TypeError, ValueError):
+            return in_campaign(campaign, folder.relative_to(campaign))
     return Standing()
 
 

@@ -89,7 +89,7 @@ def findings_text(folder: Place, verdict: Json, about: Json | None, reading: Rea
     yield from unknowns(verdict.get("unknown") or ())
     yield from (f"  not made   {checks_left}" for checks_left in left_undone(verdict))
     yield f"  looked at  {looked_at(verdict.get('counts') or {})}"
-    yield from next_commands(folder, verdict, about)
+    yield from (f"  {head:<9}  {command}" for head, command in next_commands(folder, verdict, about))
 
 
 def summarised(reading: Reading) -> list[str]:
@@ -178,18 +178,18 @@ def looked_at(counts: Json, *, grouped: bool = False) -> str:
 # -- the next commands --------------------------------------------------------------------------------------
 
 
-def next_commands(folder: Place, verdict: Json, about: Json | None) -> list[str]:
-    """The commands to type next: show, explain, reproduce; empty if there is nothing to look into."""
+def next_commands(folder: Place, verdict: Json, about: Json | None) -> list[tuple[str, str]]:
+    """The commands to type next, each with its head: show, explain, reproduce; empty if there is nothing to
+    look into."""
     findings = worst_first(verdict.get("findings") or ())
     if about is None or not isinstance(folder, Path) or (not findings and verdict.get("valid") is True):
         return []  # a remote run must be copied here before it can be shown or reproduced
     if not findings:
-        return [f"  look       {harmless(command_line('show', folder))}"]
+        return [("look", harmless(command_line("show", folder)))]
     name = str(findings[0]["name"])
-    typed = [("look", command_line("show", folder, "--finding", name)), ("why", f"floodmark explain {name}")]
     once_more = reproduce_command(folder, about) if findings[0]["class"] == BUG else None
-    typed += [("again", once_more)] if once_more else []
-    return [f"  {head:<9}  {harmless(command)}" for head, command in typed]
+    return [("look", harmless(command_line("show", folder, "--finding", name))),
+            ("why", f"floodmark explain {name}"), *([("again", harmless(once_more))] if once_more else [])]
 
 
 def worst_first(findings: Sequence[Json]) -> list[Json]:

@@ -12,15 +12,13 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from floodmark.checkers.judge.failures import is_of_spark, words_of
 from floodmark.checkers.judge.far_files import own_session
 from floodmark.checkers.spark.hadoop import literally, uri_of
 from floodmark.checkers.stats import kept
-from floodmark.checkers.stats.job import OfTask, measured_here, packed, with_number
+from floodmark.checkers.stats.job import OfTask, measured_here, with_number
 from floodmark.harness.run import RunAt
 from floodmark.harness.run_location import Place
 
@@ -33,8 +31,7 @@ def far_answers(works: Works) -> list[OfTask]:
     saved = {number: table for number, place in works if (table := kept.read(place)) is not None}
     places = {number: place for number, place in works if number not in saved}
     files, failures = files_of(places)
-    answers = [OfTask(data=packed([with_number(table, number)]), failures={}, unsaved={})
-               for number, table in saved.items()]
+    answers = [OfTask(rows=with_number(table, number)) for number, table in saved.items()]
     try:
         made = brought(files, places) if files else []
     except Exception as error:
@@ -42,7 +39,7 @@ def far_answers(works: Works) -> list[OfTask]:
             raise
         made, failures = [], dict.fromkeys(places, words_of(error)) | failures
     answers += [keeping(one, places) for one in made]
-    return [*answers, OfTask(data=None, failures=failures, unsaved={})]
+    return [*answers, OfTask(failures=failures)]
 
 
 def files_of(places: Mapping[int, Place]) -> tuple[dict[str, tuple[int, str]], dict[int, str]]:
@@ -81,18 +78,15 @@ def measured_copy(names: Mapping[int, str], work: tuple[int, Iterable[File]]) ->
             (Path(scratch) / name).write_bytes(content)
         made = measured_here([(number, Path(scratch))])
         failures = {at: words.replace(scratch, names[at]) for at, words in made.failures.items()}
-    return OfTask(data=made.data, failures=failures, unsaved={})
+    return OfTask(rows=made.rows, failures=failures)
 
 
 def keeping(made: OfTask, places: Mapping[int, Place]) -> OfTask:
     """The same, written to its folder."""
-    if made.data is None:
-        return made
     unsaved: dict[int, str] = {}
-    table = pa.ipc.open_stream(made.data).read_all()
-    for number in table["position"].to_pylist():
-        (row,) = table.filter(pc.equal(table["position"], number)).drop_columns(["position"]).to_pylist()
+    for row in made.rows.to_pylist() if made.rows is not None else ():
+        number = row.pop("position")
         why = kept.write(places[number], kept.table_of(row))
         if why is not None:
             unsaved[number] = why
-    return OfTask(data=made.data, failures=made.failures, unsaved=unsaved)
+    return OfTask(rows=made.rows, failures=made.failures, unsaved=unsaved)

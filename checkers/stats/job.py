@@ -54,11 +54,11 @@ class Measures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfTask:
-    """A task's answer. data: its rows, in Arrow's stream format; None: it has none."""
+    """A task's answer: a table of its rows, if it has any."""
 
-    data: bytes | None
-    failures: Mapping[int, str]
-    unsaved: Mapping[int, str]
+    rows: "pa.Table | None" = None
+    failures: Mapping[int, str] = field(default_factory=dict)
+    unsaved: Mapping[int, str] = field(default_factory=dict)
 
 
 Work = tuple[int, Path]
@@ -77,7 +77,7 @@ def measure(folders: Sequence[Place], workers: Workers = HERE) -> Measures:
 
         answers += far_answers(far)
     return Measures(
-        rows=_joined([answer.data for answer in answers if answer.data is not None]),
+        rows=_joined([answer.rows for answer in answers if answer.rows is not None]),
         failures={number: why for answer in answers for number, why in answer.failures.items()},
         unsaved={number: why for answer in answers for number, why in answer.unsaved.items()},
     )
@@ -98,7 +98,7 @@ def _answers(spark: Any, works: Sequence[Work]) -> Iterator[OfTask]:
         words = words_of(error)
         spark.restarted()
         if len(works) == 1:
-            yield OfTask(data=None, failures={works[0][0]: words}, unsaved={})
+            yield OfTask(failures={works[0][0]: words})
             return
         answers = []
     yield from answers
@@ -129,15 +129,19 @@ def _size(folder: Path) -> int:
 
 def measured_here(works: Sequence[Work]) -> OfTask:
     """The work of a task."""
+    import pyarrow as pa
+
     from floodmark.checkers.judge.failures import words_of
+    from floodmark.checkers.read.folder import open_folder
     from floodmark.checkers.stats import kept
+    from floodmark.checkers.stats.measures import measured
 
     tables, failures, unsaved = [], {}, {}
     for number, folder in works:
         try:
             table = kept.read(folder)
             if table is None:
-                table = kept.table_of(_measure(folder))
+                table = kept.table_of(measured(open_folder(folder)))
                 why = kept.write(folder, table)
                 if why is not None:
                     unsaved[number] = why
@@ -146,7 +150,8 @@ def measured_here(works: Sequence[Work]) -> OfTask:
             failures[number] = str(error)
         except Exception as error:
             failures[number] = words_of(error)
-    return OfTask(data=packed(tables) if tables else None, failures=failures, unsaved=unsaved)
+    return OfTask(rows=pa.concat_tables(tables).combine_chunks() if tables else None, failures=failures,
+                  unsaved=unsaved)
 
 
 def with_number(table: "pa.Table", number: int) -> "pa.Table":
@@ -156,28 +161,11 @@ def with_number(table: "pa.Table", number: int) -> "pa.Table":
     return table.replace_schema_metadata(None).append_column("position", pa.array([number], pa.int64()))
 
 
-def _measure(folder: Path) -> dict[str, Any]:
-    from floodmark.checkers.read.folder import open_folder
-    from floodmark.checkers.stats.measures import measured
-
-    return measured(open_folder(folder))
-
-
-def packed(tables: "Sequence[pa.Table]") -> bytes:
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    joined = pa.concat_tables(tables).combine_chunks()
-    with pa.ipc.new_stream(sink, joined.schema) as writer:
-        writer.write_table(joined)
-    return bytes(sink.getvalue())
-
-
-def _joined(blobs: Sequence[bytes]) -> "pa.Table":
+def _joined(tables: "Sequence[pa.Table]") -> "pa.Table":
     import pyarrow as pa
 
     from floodmark.checkers.stats.tables import KEPT
 
-    if not blobs:
+    if not tables:
         return KEPT.append(pa.field("position", pa.int64())).empty_table()
-    return pa.concat_tables([pa.ipc.open_stream(blob).read_all() for blob in blobs]).sort_by("position")
+    return pa.concat_tables(tables).sort_by("position")

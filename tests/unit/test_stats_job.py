@@ -21,7 +21,7 @@ def results_of(monkeypatch: pytest.MonkeyPatch, names: str, error: Exception) ->
         calls.append(len(works))
         if any(folder.name == "x" for _, folder in works):
             raise error
-        return [job.OfTask(data=None, failures={number: "measured" for number, _ in works}, unsaved={})]
+        return [job.OfTask(failures={number: "measured" for number, _ in works})]
 
     monkeypatch.setattr(job, "_together", together)
     spark = SimpleNamespace(context=None, restarted=lambda: False)

@@ -234,9 +234,9 @@ def of_the_logs(folder: Folder, gates: Gates) -> Iterator[Reason]:
     for whose, those, row, losing in (of_leaders, of_others) if folder.observes.replicas else ():
         rows = np.flatnonzero(those).tolist()
         for at in rows[:SHOWN]:
-            one = partitions.row(at)
-            nodes = [node for node in one.replicas if (node, one.key) not in folder.replicas]
-            missing = f"replicas.jsonl has no row of {listed(nodes)} for partition {one.key}"
+            key = partitions.keys_there[at : at + 1]
+            nodes = [node for node in partitions.replicas.at(at) if folder.replicas.rows_of(node, key)[0] < 0]
+            missing = f"replicas.jsonl has no row of {listed(nodes)} for partition {key[0]}"
             yield row | hidden(losing[at]), missing
         if len(rows) > SHOWN:
             missing = f"replicas.jsonl has no row of {whose} of {len(rows)} partitions"

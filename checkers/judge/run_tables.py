@@ -150,7 +150,7 @@ def fault_rows(run: Run) -> Iterator[dict[str, Any]]:
 
 
 def rulings_of(run: Run) -> Iterator[dict[str, Any]]:
-    named = {None, *run.folder.partitions}
+    named = {None, *run.folder.partitions.keys_there.tolist()}
     for line in run.preconditions.traced.rulings if run.traced else ():
         yield {**line, "of_controller": line["node"] not in run.folder.nodes,
                "of_run": line.get("partition") in named}  # fmt: skip

@@ -212,15 +212,24 @@ def check_files(folder: Folder) -> None:
     """Check which of the big files can be read, and whether their last lines are complete."""
     run = RunAt(folder=folder.path)
     if folder.observes.replicas:
-        check_rows(folder, run)
+        why = unreadable(run.replicas_path, folder.path, REPLICAS_BYTES_AT_MOST)
+        if why is None:
+            folder.rows = run.replicas_path
+        else:
+            folder.rows_damaged = True
+            folder.reasons.append(damaged_rows(f"replicas.jsonl: {why}"))
     why = unreadable(run.history_path, folder.path)
     if why is None:
         folder.history = run.history_path
         folder.torn = int(torn_tail(run.history_path))
     else:
         folder.reasons.append((If.BREACHED, f"history.jsonl: {why}"))
-    if not folder.observes.traceless:
-        check_trace(folder, run)
+    if not folder.observes.traceless:  # the trace may be missing
+        why = unreadable(run.trace_path, folder.path)
+        if why is None:
+            folder.trace = run.trace_path
+        elif is_named(run.trace_path):
+            folder.reasons.append((If.TRACE, f"trace.jsonl: {why}"))
     if not folder.observes.dumps:
         folder.damaged.update(folder.nodes)  # no check can rely on a dump
         return
@@ -240,25 +249,6 @@ def check_files(folder: Folder) -> None:
     for node in sorted({*folder.partitions.nodes} - {*folder.nodes}):
         damage_dump(folder, node, f"run.json: {node[:60]!a} has replicas, but `nodes` lacks it: its log was "
                     "not read")
-
-
-def check_rows(folder: Folder, run: RunAt[Place]) -> None:
-    """Check replicas.jsonl; if it is missing, the logs' checks are unknown."""
-    why = unreadable(run.replicas_path, folder.path, REPLICAS_BYTES_AT_MOST)
-    if why is None:
-        folder.rows = run.replicas_path
-    else:
-        folder.rows_damaged = True
-        folder.reasons.append(damaged_rows(f"replicas.jsonl: {why}"))
-
-
-def check_trace(folder: Folder, run: RunAt[Place]) -> None:
-    """Check the trace, which may be missing. If it is there and cannot be read, that is a reason."""
-    why = unreadable(run.trace_path, folder.path)
-    if why is None:
-        folder.trace = run.trace_path
-    elif is_named(run.trace_path):
-        folder.reasons.append((If.TRACE, f"trace.jsonl: {why}"))
 
 
 def damage_dump(folder: Folder, node: str, reason: str) -> None:

@@ -2,14 +2,13 @@
 
     partitions = partitions_of(about["partitions"], about.get("leaders") or {})
     partitions = with_leaders(partitions, replicas)     where run.json does not name them
-    partitions[7].leader                                one of them
-    partitions.leader.where(lambda node: node == "n1")  all of them
+    partitions.leader.where(lambda node: node == "n1")  those that n1 leads
 
 The leader and its ISR are those in run.json's `leaders`; where it names none, the leader on which all
 replicas agree. A leader that is none of the partition's replicas does not count.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,29 +21,17 @@ from floodmark.checkers.read.replica_rows import Replicas
 NOBODY = frozenset[str]()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    """One partition of run.json, with the leader as the format defines it. Copies of it on nodes outside
-    `replicas` are stray copies, which no check uses: such a node neither leads nor is in the ISR."""
-
-    key: int
-    replicas: tuple[str, ...]
-    compact: bool
-    keeps_all: bool  # nothing deletes its records
-    leader: str | None  # None: nobody knows
-    isr: frozenset[str]  # the final leader's; empty if it is not known
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Partitions(Mapping[int, Partition]):
-    """Rows in the order of run.json. Beside the fields of Partition:"""
+class Partitions:
+    """Rows in the order of run.json. Copies of a partition on nodes outside `replicas` are stray copies: no
+    check uses them, and such a node neither leads nor is in the ISR."""
 
     keys_there: Ints  # the number of each
     replicas: Coded[tuple[str, ...]]
     compact: Flags
-    keeps_all: Flags
-    leader: Coded[str | None]
-    isr: Coded[frozenset[str]]
+    keeps_all: Flags  # nothing deletes its records
+    leader: Coded[str | None]  # None: nobody knows
+    isr: Coded[frozenset[str]]  # the final leader's; empty if it is not known
     # Where run.json lacks them, the replicas must show the leader and its ISR, or the ISR alone.
     asks_leader: Flags
     asks_isr: Flags
@@ -52,24 +39,6 @@ class Partitions(Mapping[int, Partition]):
 
     def __len__(self) -> int:
         return len(self.keys_there)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.keys_there.tolist())
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, int) and bool((self.keys_there == key).any())
-
-    def __getitem__(self, key: int) -> Partition:
-        rows = np.flatnonzero(self.keys_there == key)
-        if not len(rows):
-            raise KeyError(key)
-        return self.row(int(rows[0]))
-
-    def row(self, at: int) -> Partition:
-        return Partition(
-            key=int(self.keys_there[at]), replicas=self.replicas.at(at), compact=bool(self.compact[at]),
-            keeps_all=bool(self.keeps_all[at]), leader=self.leader.at(at), isr=self.isr.at(at),
-        )  # fmt: skip
 
     def numbers(self, those: Flags) -> list[int]:
         """The numbers of those partitions."""

@@ -3,13 +3,11 @@ replica.
 
     replicas = Replicas.of(table)                     from the rows of the ranges (tables.read_range)
     replicas.rows_of("n1", keys)                      where its rows of these partitions are, -1: nowhere
-    replicas["n1", 7].hw                              one of them
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -40,26 +38,8 @@ def for_driver(table: pa.Table, asked: Ints) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
-    """One row of replicas.jsonl."""
-
-    node: str
-    partition: int
-    leader: str | None
-    epoch: int
-    log_start: int
-    leo: int
-    hw: int
-    isr: tuple[str, ...]
-    running: bool
-    epochs: tuple[tuple[int, int], ...] | None  # leader-epoch cache as (epoch, start)
-    epochs_unreadable: bool
-    lso: int | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Replicas(Mapping[tuple[str, int], Replica]):
+class Replicas:
     """The rows, by node and partition; of two for the same replica the first of the file."""
 
     table: pa.Table
@@ -119,27 +99,6 @@ class Replicas(Mapping[tuple[str, int], Replica]):
 
     def __len__(self) -> int:
         return len(self.partition)
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        for node, (begin, end) in self.where.items():
-            yield from ((node, key) for key in self.partition[begin:end].tolist())
-
-    def __contains__(self, of: object) -> bool:
-        """Also of a row of which not all is known (for_driver)."""
-        node, key = cast("tuple[str, int]", of)
-        return int(self.rows_of(node, np.array([key], dtype=np.int64))[0]) >= 0
-
-    def __getitem__(self, of: tuple[str, int]) -> Replica:
-        row = int(self.rows_of(of[0], np.array([of[1]], dtype=np.int64))[0])
-        if row < 0:
-            raise KeyError(of)
-        found = self.table.slice(row, 1).drop_columns(["run", "at"]).to_pylist()[0]
-        cache = found["epochs"]
-        return Replica(**{
-            **found, "isr": tuple(found["isr"]), "running": found["running"] is not False,
-            "epochs": None if cache is None else tuple(map(tuple, cache)),
-            "epochs_unreadable": found["epochs_unreadable"] is True,
-        })  # fmt: skip
 
     @property
     def all_run(self) -> bool:

@@ -322,10 +322,14 @@ def _replicas(one: Range, rows: Rows) -> Parsed:
 def _trace(one: Range, rows: Rows) -> Parsed:
     columns = dict(rows.columns)
     columns["cut_from"], columns["cut_to"] = columns.pop("from"), columns.pop("to")
-    columns["cause"] = _cause(columns["cause"], columns.pop("why"))
+    # A file of an earlier version has no cause: there, recovery is what says so in its words for people.
+    is_recovery = pc.match_substring(columns.pop("why").cast(pa.string()), "recover", ignore_case=True)
+    columns["cause"] = pc.coalesce(columns["cause"].cast(pa.string()),
+                                   pc.if_else(is_recovery, "recovery", None))
     columns["at"] = pa.array(_at(one, rows.places))
-    by_follower = _is_word(columns["role"], "follower")
-    selected = _is(rows, "event", *EVENTS) & ~(_is(rows, "event", "hw") & by_follower)
+    by_follower = pc.fill_null(pc.equal(columns["role"].cast(pa.string()), "follower"), False)
+    selected = _is(rows, "event", *EVENTS) & ~(
+        _is(rows, "event", "hw") & by_follower.to_numpy(zero_copy_only=False))
     ruled = _is(rows, "event", "elect", "register", "fence", "unfence", "start")
     ruled |= _is(rows, "event", "isr") & columns["leo"].is_null().to_numpy(zero_copy_only=False)
     rulings = pa.table({name: columns[name] for name in _RULING}).take(pa.array(np.flatnonzero(ruled)))
@@ -333,14 +337,3 @@ def _trace(one: Range, rows: Rows) -> Parsed:
     facts = TraceFacts(**_counts(one, rows), nodes=nodes, rulings=tuple(rulings.to_pylist()))
     kept = columns if selected.all() else _take_rows(columns, pa.array(np.flatnonzero(selected)))
     return Parsed(tables={"trace": _table("trace", one.run, kept), SEQS: seqs}, facts=facts)
-
-
-def _cause(cause: pa.DictionaryArray, why: pa.DictionaryArray) -> pa.Array:
-    """The cause of each truncation; in files of earlier versions, recovery is what `why` says."""
-    is_recovery = pc.match_substring(why.cast(pa.string()), "recover", ignore_case=True)
-    return pc.coalesce(cause.cast(pa.string()), pc.if_else(is_recovery, "recovery", None))
-
-
-def _is_word(column: pa.DictionaryArray, word: str) -> Bools:
-    asked = pc.fill_null(pc.equal(column.cast(pa.string()), word), False)
-    return asked.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

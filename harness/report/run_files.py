@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from mmap import ACCESS_READ, mmap
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -286,8 +285,15 @@ class RunFiles:
         folder, dump = self.run.logs_folder, self.dump(node)
         parquet = folder / f"{node}.parquet"
         if is_named(parquet) and not is_named(dump.path):
-            rows = self._parquet_rows(parquet, wanted)
-            return [(f"{folder.name}/{node}.parquet", row) for row in rows
+            from pyarrow import ArrowInvalid
+            from pyarrow.parquet import read_table
+
+            try:
+                with self.run.open(parquet) as file:
+                    rows = read_table(file, filters=[("offset", "in", set(wanted))]).to_pylist()
+            except (OSError, ArrowInvalid) as error:
+                raise FloodmarkError(f"cannot read {parquet}: {error}") from error
+            return [(f"{folder.name}/{node}.parquet", harmless_data(row)) for row in rows
                     if row.get("partition") == partition]
         first = dump.first_at_or_above([PARTITION, OFFSET], partition, wanted.start)
         if isinstance(dump.trouble, FileNotFoundError):
@@ -305,17 +311,6 @@ class RunFiles:
                 elif row is not None and in_order:
                     break
         return [(f"{folder.name}/{node}.jsonl:{number}", found[number]) for number in sorted(found)]
-
-    def _parquet_rows(self, path: Path, offsets: Collection[int]) -> list[Line]:
-        from pyarrow import ArrowInvalid
-        from pyarrow.parquet import read_table
-
-        try:
-            with self.run.open(path) as file:
-                rows = read_table(file, filters=[("offset", "in", set(offsets))]).to_pylist()
-        except (OSError, ArrowInvalid) as error:
-            raise FloodmarkError(f"cannot read {path}: {error}") from error
-        return [harmless_data(row) for row in rows]
 
     @cached_property
     def replicas(self) -> Mapping[tuple[str, int], Json]:

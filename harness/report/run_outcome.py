@@ -62,7 +62,7 @@ def ruling(verdict: Json, about: Json | None, policy: Policy | None = None, *,
         word = INVALID if judged == INVALID else f"{INVALID} by --strict"
         return Ruling(kind=INVALID, word=word, harness=harness)
     if harness:
-        kind = CUT_SHORT if was_interrupted(about) else HARNESS
+        kind = CUT_SHORT if str((about or {}).get("ended")).startswith(INTERRUPTED) else HARNESS
         return Ruling(kind=kind, word=f"{kind} (judged {judged})" if verdict.get("counts") else kind,
                       harness=harness)
     kind, word = VALID, VALID
@@ -70,13 +70,9 @@ def ruling(verdict: Json, about: Json | None, policy: Policy | None = None, *,
         kind, word = UNKNOWN, UNKNOWN if judged == UNKNOWN else f"{UNKNOWN} (invalid let through)"
     elif judged != VALID:
         kind, word = LET_THROUGH, f"{judged}, {LET_THROUGH}"
-    return Ruling(kind=kind, word=word + checks_made(verdict))
-
-
-def checks_made(verdict: Json) -> str:
-    """`, 21 of 42 checks made`; empty if all were."""
     left_out = {name for entry in verdict.get("not_made") or () for name in entry["names"]} & {*MADE}
-    return f", {len(MADE) - len(left_out)} of {len(MADE)} checks made" if left_out else ""
+    made = f", {len(MADE) - len(left_out)} of {len(MADE)} checks made" if left_out else ""
+    return Ruling(kind=kind, word=word + made)
 
 
 def fails(found: Json, policy: Policy) -> bool:
@@ -92,10 +88,6 @@ def harness_failures(verdict: Json, about: Json | None) -> tuple[str, ...]:
         return (f"its run.json is missing, or has no list where there should be: {', '.join(LISTS)}",)
     ended = about.get("ended")
     return (f"the run ended early: {ended}",) if ended not in (None, DONE) else ()
-
-
-def was_interrupted(about: Json | None) -> bool:
-    return str((about or {}).get("ended")).startswith(INTERRUPTED)
 
 
 def summary(rulings: Iterable[Ruling]) -> str:

@@ -8,13 +8,22 @@ whatever the partition.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from floodmark.checkers.laws.tables import TABLES
-from floodmark.checkers.read.arrays import codes_of, numbers_of
+from floodmark.checkers.read.json_lines import selected
 
 SHOWN = 5  # values that a reason names
+_BY_VALUE = """
+    select run, value, count(*) filter (type = 'invoke') as sent, count(*) - sent > sent as is_strange,
+           max("index") as last
+    from given group by run, value having sent > 1 or is_strange order by run, value
+"""
+_BY_RUN = f"""
+    select run, coalesce(min(value, {SHOWN}) filter (sent > 1), []), min(last) filter (is_strange)
+    from given group by run order by run
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,34 +39,11 @@ class RepeatFacts:
 
 def repeats(sends: pa.Table) -> tuple[pa.Table, list[RepeatFacts]]:
     """The table `repeated` of these values, by run and value, and the facts of each run that has any."""
-    run, value = numbers_of(sends["run"]), numbers_of(sends["value"])
-    order = np.argsort(value, kind="stable")
-    if len(run) and run.min() != run.max():
-        order = order[np.argsort(run[order], kind="stable")]
-    run, value = run[order], value[order]
-    starts = np.ones(len(value), dtype=np.bool_)
-    starts[1:] = (value[1:] != value[:-1]) | (run[1:] != run[:-1])
-    first = np.flatnonzero(starts)
-    types, words = codes_of(sends["type"])
-    sent = (types[order] == words.get("invoke", -1)).astype(np.int64)
-    index = numbers_of(sends["index"])[order]
-    if len(first):
-        times = np.add.reduceat(sent, first)
-        answered = np.diff(np.append(first, len(value))) - times
-        last = np.maximum.reduceat(index, first)
-    else:
-        times = answered = last = np.zeros(0, dtype=np.int64)
-    twice, strange = times > 1, answered > times
-    run, value = run[first], value[first]
-    table = pa.table({"run": run[twice], "value": value[twice]}).cast(TABLES["repeated"])
-    facts = []
-    for one in np.unique(run[twice | strange]).tolist():
-        mine, answers = value[twice & (run == one)], last[strange & (run == one)]
-        facts.append(RepeatFacts(
-            run=one, repeated=tuple(mine[: SHOWN].tolist()),
-            unmatched=int(answers.min()) if len(answers) else None,
-        ))  # fmt: skip
-    return table, facts
+    found = selected(sends, _BY_VALUE)
+    rows = zip(*(column.to_pylist() for column in selected(found, _BY_RUN)), strict=True)
+    repeated = found.filter(pc.greater(found["sent"], 1)).select(["run", "value"])
+    return repeated.cast(TABLES["repeated"]), [
+        RepeatFacts(run=run, repeated=tuple(values), unmatched=unmatched) for run, values, unmatched in rows]
 
 
 def merged(facts: Iterable[RepeatFacts], run: int) -> RepeatFacts:

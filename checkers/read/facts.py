@@ -41,7 +41,6 @@ class HistoryFacts(RangeFacts):
     shift: int | None = None
     rises: bool = True  # every index is above all before it in the range
     first_time: int | None = None
-    least_time: int | None = None
     highest_time: int | None = None
     # Index of the first line, in file order, whose time is below that of any line before it in the range. For
     # the complete file it is that of the first range that has one, unless the first_time of a range up to

@@ -49,20 +49,15 @@ def group_of(one: Range, data: bytes | None = None) -> Rows:
 
 def refuse_types(schema: pa.Schema) -> None:
     """Unreadable if a column's type cannot be that of a dump."""
+    kinds = pa.types
+    right = {**dict.fromkeys(NUMBERS, (kinds.is_integer,)), **dict.fromkeys(FLAGS, (kinds.is_boolean,)),
+             "node": (kinds.is_string, kinds.is_large_string)}
     for field in schema:
-        if not (pa.types.is_null(field.type) or _is_right(field)):
+        allowed = right.get(field.name)
+        if allowed is not None and not any(is_so(field.type) for is_so in (kinds.is_null, *allowed)):
             raise Unreadable(f"its column {field.name} is of type {field.type}")
     if "value" not in schema.names:
         raise Unreadable(VALUELESS)
-
-
-def _is_right(field: pa.Field) -> bool:
-    if field.name in NUMBERS:
-        return bool(pa.types.is_integer(field.type))
-    if field.name in FLAGS:
-        return bool(pa.types.is_boolean(field.type))
-    is_text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
-    return field.name != "node" or bool(is_text)
 
 
 def _rows(read: pa.Table, node: str) -> Rows:

@@ -284,7 +284,7 @@ def _order(rows: Rows) -> dict[str, Any]:
         "first_index": int(index[0]), "least_index": int(index.min()), "highest_index": int(index.max()),
         "shift": int(shift[0]) if (shift == shift[0]).all() else None,
         "rises": bool((index[1:] > index[:-1]).all()),
-        "first_time": int(time[0]), "least_time": int(time.min()), "highest_time": int(time.max()),
+        "first_time": int(time[0]), "highest_time": int(time.max()),
         "falls": int(index[falls[0] + 1]) if len(falls) else None,
     }  # fmt: skip
 

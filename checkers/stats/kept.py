@@ -33,18 +33,14 @@ def read(folder: Place) -> pa.Table | None:
     try:
         data = read_inside(folder / MEASURES, folder, at_most=_BYTES_AT_MOST)
         with pq.ParquetFile(io.BytesIO(data)) as file:
-            return file.read(use_threads=False) if _is_ours(file) else None
+            # Checked before anything is unpacked: the folder may come from somebody else.
+            schema, about = file.schema_arrow, file.metadata
+            unpacked = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
+            is_ours = ((schema.metadata or {}).get(_KEY) == VERSION and schema.equals(_SCHEMA)
+                       and about.num_rows == 1 and unpacked <= _BYTES_AT_MOST)
+            return file.read(use_threads=False) if is_ours else None
     except (OSError, ValueError, pa.ArrowException):
         return None
-
-
-def _is_ours(file: pq.ParquetFile) -> bool:
-    """Checked before anything is unpacked: the folder may come from somebody else."""
-    schema, about = file.schema_arrow, file.metadata
-    unpacked = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
-    return bool(
-        (schema.metadata or {}).get(_KEY) == VERSION and schema.equals(_SCHEMA)
-        and about.num_rows == 1 and unpacked <= _BYTES_AT_MOST)
 
 
 def write(folder: Place, table: pa.Table) -> str | None:

@@ -126,7 +126,16 @@ def measured(folder: Folder) -> Row:
     facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
     about, seed = folder.about, folder.about.get("seed")
     with database_of(history, folder.special) as database:
-        of_run, *faults = _with_all(database, folder, fault_rows(database, facts))
+        rows = fault_rows(database, facts)
+        load_events(database, folder)
+        database.execute(_DUE)
+        for row, figures in zip(rows, _rows(database, figures_of(folder)), strict=True):
+            row.update(figures)
+        for (row, window), found in zip(product(rows, WINDOWS), _rows(database, _LATENCIES), strict=True):
+            latencies = found["latencies"] or [None] * len(QUANTILES)
+            row.update(zip((f"{window}_{name}_ms" for name in QUANTILES), latencies, strict=True))
+            row[f"{window}_sends"] = found["sends"]
+        of_run, *faults = rows
         (load,) = _rows(database, "from load")
     return {
         "system": system_of(about),
@@ -176,19 +185,6 @@ def fault_rows(database: duckdb.DuckDBPyConnection, facts: Sequence[HistoryFacts
     waited = (_rows(database, select) for select in (_FAILED, _GAPS, _RECOVERIES))
     return [about | failed | gap | recovery
             for about, failed, gap, recovery in zip(abouts, *waited, strict=True)]
-
-
-def _with_all(database: duckdb.DuckDBPyConnection, folder: Folder, rows: Sequence[Row]) -> Sequence[Row]:
-    """The rows with what the trace has, and with the latencies."""
-    load_events(database, folder)
-    database.execute(_DUE)
-    for row, figures in zip(rows, _rows(database, figures_of(folder)), strict=True):
-        row.update(figures)
-    for (row, window), found in zip(product(rows, WINDOWS), _rows(database, _LATENCIES), strict=True):
-        latencies = found["latencies"] or [None] * len(QUANTILES)
-        row.update(zip((f"{window}_{name}_ms" for name in QUANTILES), latencies, strict=True))
-        row[f"{window}_sends"] = found["sends"]
-    return rows
 
 
 def _rows(database: duckdb.DuckDBPyConnection, select: str) -> list[Row]:

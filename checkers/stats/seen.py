@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import duckdb
-
 from floodmark.checkers.read.facts import HistoryFacts
 from floodmark.checkers.read.folder import open_folder
 from floodmark.checkers.stats.clients import database_of, read_history
@@ -104,25 +102,19 @@ def _seen(run: Run, near: Sequence[Near], ops_at_most: int) -> Seen:
             faults = fault_rows(database, facts)[1:]
         except FloodmarkError as error:
             why = str(error)
-        drawn = _drawn(database, near, ops_at_most)
+        # All clients' ops, also of those that settle the cluster and of the final reads.
+        ((count,),) = database.execute("select count(*) from ops").fetchall()
+        columns = database.sql(_COLUMNS, params={"most": ops_at_most}).to_arrow_table()
+        wanted = " or ".join(f'partition = {of} and "offset" >= {max(first, 0)} and "offset" < {behind}'
+                             for of, first, behind in near)
+        acked = database.execute(_ACKED + f" and ({wanted or False}) order by s.\"at\", pos").fetchall()
     if broken := sum(one.broken for one in facts) - folder.torn:
         problems.append(f"{name}: {broken:,} line(s) are not in format 1 and were skipped")
-    if drawn["ops"] > ops_at_most:
-        problems.append(f"the drawings show the first {ops_at_most:,} of {drawn['ops']:,} ops")
+    if count > ops_at_most:
+        problems.append(f"the drawings show the first {ops_at_most:,} of {count:,} ops")
     return Seen(
         last_ns=max((one.highest_time for one in facts if one.highest_time is not None), default=0),
-        faults=faults, unmeasured=why, problems=problems, **drawn)
+        faults=faults, unmeasured=why, problems=problems, ops=count,
+        columns={name: columns[name].to_pylist() for name in columns.column_names},
+        acked=[Acked(*row) for row in acked])
 
-
-def _drawn(database: duckdb.DuckDBPyConnection, near: Sequence[Near], ops_at_most: int) -> dict[str, Any]:
-    """The data of all clients' ops, also of those that settle the cluster and of the final reads."""
-    ((count,),) = database.execute("select count(*) from ops").fetchall()
-    columns = database.sql(_COLUMNS, params={"most": ops_at_most}).to_arrow_table()
-    wanted = " or ".join(f'partition = {of} and "offset" >= {max(first, 0)} and "offset" < {behind}'
-                         for of, first, behind in near)
-    acked = database.execute(_ACKED + f" and ({wanted or False}) order by s.\"at\", pos").fetchall()
-    return {
-        "ops": count,
-        "columns": {name: columns[name].to_pylist() for name in columns.column_names},
-        "acked": [Acked(*row) for row in acked],
-    }

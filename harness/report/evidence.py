@@ -372,19 +372,16 @@ def group_findings(groups: Iterable[tuple[Json, Sequence[Evidence]]]) -> list[Ev
     """The events of groups with their examples, which must be in order, the gravest first."""
     events: list[Event] = []
     for found, examples in groups:
-        event = next((event for event in events if belongs_to(event, found, examples)), None)
+        event = next((
+            event for event in events
+            if examples and found["name"] in OF_ONE_EVENT.get(event.root["name"], ()) and all(
+                found.get(key) == event.root.get(key) for key in ("class", "permitted_by"))
+            and all(is_about(event, one) for one in examples)), None)
         if event is None:
             events.append(Event(root=found, examples=examples))
         else:
             event.followers.append(Follower(found=found, clause=clause(found), places=places(found)))
     return events
-
-
-def belongs_to(event: Event, found: Json, examples: Sequence[Evidence]) -> bool:
-    root = event.root
-    return (found["name"] in OF_ONE_EVENT.get(root["name"], ()) and bool(examples)
-            and all(found.get(key) == root.get(key) for key in ("class", "permitted_by"))
-            and all(is_about(event, one) for one in examples))
 
 
 def is_about(event: Event, one: Evidence) -> bool:
@@ -397,8 +394,13 @@ def is_about(event: Event, one: Evidence) -> bool:
             partition, offset) in offsets or (one.value is not None and (partition, one.value) in [
             (each.partition, each.value) for each in placed]):
         return True
-    if one.name == names.UNCLEAN_ELECTION and line is not None and is_election(line, event):
-        return True
+    if one.name == names.UNCLEAN_ELECTION and line is not None and line.event == "elect":
+        # The election of the leader that one of the event's lines names.
+        roles = [role.fields for each in placed if (role := each.event) is not None
+                 and role.event == "become_leader"]
+        if [line.fields.get(key) for key in ("leader", "epoch", "partition")] in [
+                [role.get(key) for key in ("node", "epoch", "partition")] for role in roles]:
+            return True
     if one.name in _SKIPS and offset is not None:  # what is lost cannot be read
         return bool(one.passed_over) and all((partition, each) in offsets for each in one.passed_over)
     if offset is not None and is_one_more(event, one, offset):
@@ -430,14 +432,6 @@ def is_one_more(event: Event, one: Evidence, offset: int) -> bool:
         return log_start is not None and log_start <= offset
     return any(was is not None and was != now for was, now in (
         (one.value, record.value), (one.epoch, record.epoch)))
-
-
-def is_election(line: TraceLine, event: Event) -> bool:
-    """Whether a line of the trace is the election of the leader that one of the event's lines names."""
-    chosen = [line.fields.get(key) for key in ("leader", "epoch", "partition")]
-    return line.event == "elect" and any(
-        chosen == [role.fields.get(key) for key in ("node", "epoch", "partition")] for role in (
-            each.event for each in event.examples) if role is not None and role.event == "become_leader")
 
 
 # -- text ---------------------------------------------------------------------------------------------------

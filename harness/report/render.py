@@ -49,7 +49,8 @@ def _environment() -> "Environment":
         loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(("html", "xml", "md")),
         finalize=printed, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True)
-    environment.filters |= {"cut": cut_line, "fenced": fenced}
+    environment.filters |= {"fenced": fenced, "cut": lambda value, limit=LINE_CHARS: cut(
+        " ".join(str(value).split()), limit)}  # as one line
     environment.globals |= {"many": many}
     return environment
 
@@ -59,11 +60,6 @@ def cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return f"{text[:limit]} ... (cut: {many(len(text) - limit, 'more character')})"
-
-
-def cut_line(value: object, limit: int = LINE_CHARS) -> str:
-    """The value as one line of text, cut."""
-    return cut(" ".join(str(value).split()), limit)
 
 
 # -- Markdown -----------------------------------------------------------------------------------------------

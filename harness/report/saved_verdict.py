@@ -80,16 +80,12 @@ def is_group(found: Mapping[str, Any]) -> bool:
             and isinstance(found["class"], str) and isinstance(found["permitted_by"], str | None)
             and type(found["count"]) is int and isinstance(examples, list)
             and all(isinstance(example, dict) and isinstance(example.get("ops") or [], list)
-                    and are_texts(example.get("nodes") or []) and is_blame(example.get("blame"))
-                    for example in examples))
-
-
-def is_blame(value: Any) -> bool:
-    if value is None:
-        return True
-    shown_by = value.get("shown_by", {"node": "", "seq": 0}) if isinstance(value, dict) else None
-    return (isinstance(shown_by, dict) and {"node", "seq"} <= shown_by.keys()
-            and isinstance(value.get("text"), str) and isinstance(value.get("known"), bool))
+                    and are_texts(example.get("nodes") or []) for example in examples)
+            and all(isinstance(blame, dict) and isinstance(blame.get("text"), str)
+                    and isinstance(blame.get("known"), bool)
+                    and isinstance(shown_by := blame.get("shown_by", {"node": "", "seq": 0}), dict)
+                    and {"node", "seq"} <= shown_by.keys()
+                    for example in examples if (blame := example.get("blame")) is not None))
 
 
 def are_texts(value: Any) -> bool:

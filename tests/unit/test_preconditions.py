@@ -44,7 +44,7 @@ def of_history(number: int, lines: Sequence[Line]) -> HistoryFacts:
         first_index=index[0] if good else None, least_index=min(index, default=None),
         highest_index=max(index, default=None), shift=shifts.pop() if len(shifts) == 1 else None,
         rises=all(one < other for one, other in pairwise(index)),
-        first_time=time[0] if good else None, least_time=min(time, default=None),
+        first_time=time[0] if good else None,
         highest_time=max(time, default=None), falls=next(fallen, None), ok=len(good), acked=2 * len(good),
         acked_at_first=joined(*(((each, each),) for each in takewhile(lambda each: each % 3, index))),
         used=joined(*(((each % 7, each % 7),) for each in index)),

@@ -10,15 +10,34 @@ replicas agree. A leader that is none of the partition's replicas does not count
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from floodmark.checkers.read.columns import Coded, Flags, Ints, contains
+from floodmark.checkers.read.columns import Coded, Flags, Ints
 from floodmark.checkers.read.replica_rows import Replicas
 
 NOBODY = frozenset[str]()
+# Of each partition that is asked for: its leader and the ISR. It is stated by run.json, or the one that
+# the highest epoch among its replicas' rows names, if all of them have a row with a known epoch and the
+# leader's own row agrees. (The epoch of a node that was stopped is that of its cache.)
+_LEADERS = """
+    with assigned as (select place, partition, unnest(list_distinct(replicas)) as node from asked),
+    rows as (
+        select place, node, leader, isr, coalesce(epoch, 0) as epoch, b.partition is not null
+            and not (coalesce(epochs_unreadable, false) and not coalesce(running, true)) as is_known,
+            max(coalesce(epoch, 0)) filter (b.partition is not null) over (partition by place) as highest
+        from assigned left join believed b using (partition, node)),
+    agreed as (
+        select place, any_value(leader) filter (epoch = highest) as leader from rows group by place
+        having bool_and(is_known) and count(distinct leader) filter (epoch = highest) = 1
+            and bool_or(node = leader and epoch = highest)),
+    led as (
+        select place, if(asks, leader, stated) as leader from asked left join agreed using (place))
+    select led.leader, rows.isr
+    from led left join rows on rows.place = led.place and rows.node = led.leader order by led.place
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,15 +63,6 @@ class Partitions:
         """The numbers of those partitions."""
         found: list[int] = self.keys_there[those].tolist()
         return found
-
-    def taken(self, rows: Ints) -> "Partitions":
-        """Those in these rows."""
-        return Partitions(
-            keys_there=self.keys_there[rows], replicas=self.replicas.taken(rows), compact=self.compact[rows],
-            keeps_all=self.keeps_all[rows], leader=self.leader.taken(rows), isr=self.isr.taken(rows),
-            asks_leader=self.asks_leader[rows], asks_isr=self.asks_isr[rows],
-            led_by_none=self.led_by_none[rows],
-        )  # fmt: skip
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -114,42 +124,16 @@ def with_leaders(partitions: Partitions, replicas: Replicas) -> Partitions:
     asked = np.flatnonzero(partitions.asks_isr)
     if not len(asked):
         return partitions
-    some = partitions.taken(asked)
-    leader = some.leader.replaced(np.flatnonzero(some.asks_leader), agreed_leaders(
-        some.taken(np.flatnonzero(some.asks_leader)), replicas))  # fmt: skip
-    isr = replicas.column("isr", replicas.rows_by(leader, some.keys_there)).to_pylist()
-    found = Coded.of(frozenset(nodes or ()) for nodes in isr)
-    return without_strays(replace(
-        partitions,
-        leader=partitions.leader.replaced(asked, leader),
-        isr=partitions.isr.replaced(asked, found),
-    ))  # fmt: skip
+    from floodmark.checkers.read.json_lines import database
 
-
-def agreed_leaders(partitions: Partitions, replicas: Replicas) -> Coded[str | None]:
-    """For each partition the leader named by the highest epoch among its replicas' rows, if all of them have
-    a row with a known epoch and the leader's own row agrees."""
-    if not len(replicas):
-        return Coded(np.zeros(len(partitions), dtype=np.int32), (None,))
-    keys, epochs, (named, names) = partitions.keys_there, replicas.numbers("epoch"), replicas.leaders()
-    highest = np.full(len(keys), np.iinfo(np.int64).min)
-    knows = partitions.replicas.where(bool)
-    rows: dict[str, Ints] = {}
-    has_no_epoch = replicas.unreadable_epochs(running=False)  # a stopped node's is that of its cache
-    for node in partitions.nodes:
-        has_replica = partitions.replicas.where(partial(contains, item=node))
-        rows[node] = np.where(has_replica, replicas.rows_of(node, keys), -1)
-        knows &= ~has_replica | ((rows[node] >= 0) & ~has_no_epoch[rows[node]])
-        there = rows[node] >= 0
-        highest[there] = np.maximum(highest[there], epochs[rows[node][there]])
-    least, most = np.full(len(keys), len(names)), np.full(len(keys), -1)
-    for its in rows.values():
-        top = np.flatnonzero((its >= 0) & (epochs[its] == highest) & (named[its] >= 0))
-        least[top] = np.minimum(least[top], named[its[top]])
-        most[top] = np.maximum(most[top], named[its[top]])
-    leaders = np.full(len(keys), -1, dtype=np.int32)
-    for number, (node, its) in enumerate(rows.items()):
-        code = names.get(node, -2)
-        own = (its >= 0) & (epochs[its] == highest) & (named[its] == code)
-        leaders[knows & own & (least == code) & (most == code)] = number
-    return Coded(leaders + 1, (None, *rows))
+    cursor = database().cursor()
+    cursor.register("believed", replicas.table)
+    cursor.register("asked", pa.table({
+        "place": asked, "partition": partitions.keys_there[asked], "asks": partitions.asks_leader[asked],
+        "replicas": partitions.replicas.taken(asked).made(list, pa.list_(pa.string())),
+        "stated": partitions.leader.taken(asked).made(lambda node: node, pa.string())}))
+    found = cursor.sql(_LEADERS).to_arrow_table()
+    leader = Coded.of(found["leader"].to_pylist())
+    isr = Coded.of(frozenset(nodes or ()) for nodes in found["isr"].to_pylist())
+    return without_strays(replace(partitions, leader=partitions.leader.replaced(asked, leader),
+                                  isr=partitions.isr.replaced(asked, isr)))

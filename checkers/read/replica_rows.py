@@ -82,21 +82,6 @@ class Replicas:
             found[mine] = self.rows_of(name, keys[mine])
         return found
 
-    def leaders(self) -> tuple[Ints, Mapping[str, int]]:
-        """The leader that each row names, as a number, -1 if it names none; and the number of each name."""
-        column = self.column("leader", np.arange(len(self), dtype=np.int64))
-        codes = pc.fill_null(column.indices, -1).to_numpy().astype(np.int64)
-        return codes, {name: code for code, name in enumerate(column.dictionary.to_pylist())}
-
-    def column(self, name: str, rows: Ints) -> pa.Array:
-        """This column of these rows; null where a row is -1."""
-        [chunk] = self.table[name].chunks or [pa.array([], self.table.schema.field(name).type)]
-        return chunk.take(pa.array(rows, mask=rows < 0))
-
-    def numbers(self, name: str) -> Ints:
-        """A column of all rows; 0 for values that are not known (for_driver)."""
-        return numbers_of(pc.fill_null(self.table[name], 0)).astype(np.int64, copy=False)
-
     def __len__(self) -> int:
         return len(self.partition)
 

@@ -175,8 +175,7 @@ async def reassign(ask: Ask, orders: Mapping[TopicPartition, Sequence[int]], *, 
 
 
 def election_result(errors: Mapping[int, str | None]) -> dict[str, Any]:
-    """As harness.protocols: Elects says. A partition whose leader is the right one already is neither elected
-    nor refused."""
+    """As harness.protocols: Elects says. A partition with the right leader is neither elected nor refused."""
     return {
         "elected": sorted(key for key, error in errors.items() if error is None),
         "refused": {str(key): error for key, error in sorted(errors.items())

@@ -45,8 +45,7 @@ class Lines:
         self._listening = asyncio.create_task(self._listen(), name=f"lines from {who}")
 
     async def ask(self, do: str, *, timeout_s: float, **besides: Any) -> Mapping[str, Any]:
-        """Sends a request and returns the answer's `ok`. ControlError if there is no answer, Refused if it is
-        an error."""
+        """Returns the answer's `ok`. ControlError if there is no answer, Refused if it is an error."""
         if not self.open:
             raise ControlError(f"{self._who} is gone: it cannot be asked to {do}")
         number = next(self._ids)

@@ -69,8 +69,7 @@ def exit_report(start: Start, code: int) -> str:
 
 
 def log_tail(log: Path, lines: int = LINES, since: int = 0) -> list[str]:
-    """The last lines without blank ones and frames of stack traces. since: bytes to leave out at its begin.
-    """
+    """The last lines without blank ones and frames of stack traces. since: bytes to leave out at first."""
     try:
         with log.open("rb") as file:
             file.seek(max(since, file.seek(0, os.SEEK_END) - _TAIL_BYTES))

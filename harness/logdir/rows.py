@@ -51,8 +51,7 @@ class LogState:
 
 def dump(log_dir: Path, partitions: Sequence[Partition], run_id: str, node: str, *,
          running: bool = True, resent: set[int] | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of logs/NODE.jsonl, in order; none without a folder. resent: the values of rule 4 are added to
-    it."""
+    """The rows of logs/NODE.jsonl; none without a folder. resent: the values of rule 4 are added to it."""
     starts = read_offsets(log_dir / "log-start-offset-checkpoint")
     for spec in sorted(partitions, key=lambda spec: spec.key):
         segments = segments_of(_folder(log_dir, spec))

@@ -50,8 +50,7 @@ def segments_of(folder: Path) -> list[Segment]:
 
 
 def why_no_log(folder: Path) -> str | None:
-    """By its names and how each segment begins (with zeros if preallocated); None: it may be a partition's
-    folder."""
+    """By its names and how each segment begins (zeros if preallocated); None: it may be a partition's."""
     segments = segments_of(folder)
     if not segments:
         return f"it has no {folder.name}/*{SUFFIX}"
@@ -71,8 +70,7 @@ def _named(paths: Sequence[Path], suffix: str) -> list[Segment]:
 
 def batches_of(segment: Segment, *, is_last: bool = True, drop_bad_last: bool = False
                ) -> Iterator[tuple[bytes, int, int]]:
-    """As (window, position, size), up to the first bytes that are no batch; these are refused if a segment
-    follows."""
+    """As (window, position, size), up to bytes that are no batch; refused if a segment follows."""
     with _reading(segment), segment.path.open("rb") as file:
         data, at = file.read(WINDOW_BYTES), 0
         left = segment.path.stat().st_size - len(data)

@@ -42,8 +42,7 @@ class Collected:
 
 async def collect(
     cluster: Cluster, run: Run, specs: Sequence[PartitionSpec], run_id: str, origin_ns: int) -> Collected:
-    """Writes logs/, replicas.jsonl and, if it traces, trace.jsonl with times from origin_ns; stops the
-    cluster."""
+    """Writes logs/, replicas.jsonl and trace.jsonl, with times from origin_ns; stops the cluster."""
     problems: list[str] = []
     freezes = ability(cluster, protocols.Freezes)
     frozen: View | None = None

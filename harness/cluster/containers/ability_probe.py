@@ -118,8 +118,7 @@ def _test_network(client: docker.DockerClient, image: str, run: str) -> Answer:
 
 
 def _test_disks(client: docker.DockerClient, image: str, run: str) -> Answer:
-    """Tests disks. The program mounts by itself, as the engine does for a cluster, so no profile may forbid
-    it."""
+    """The program mounts by itself, as the engine does for a cluster, so no profile may forbid it."""
     return _run_test(client, image, run, "disks", {
         "network_mode": "none", "cap_add": ["SYS_ADMIN"], "security_opt": ["apparmor=unconfined"],
         "device_cgroup_rules": ["b 7:* rwm", "c 10:237 rwm"], "tmpfs": {"/images": ""},

@@ -172,8 +172,7 @@ class FaultyDisk:
 
 
 class Volumes:
-    """See harness.protocols: BadDisks. `own`: whether brokers have disks of their own; known after prepare().
-    """
+    """See harness.protocols: BadDisks. `own`: whether brokers have their own disks; known after prepare()."""
 
     def __init__(self, lab: EngineResources, power: PowerLoss, place: Place, *,
                  say: Callable[[str], None] = lambda _line: None) -> None:
@@ -376,8 +375,8 @@ async def _repeated(act: Callable[[], Awaitable[object]], awaited: str) -> None:
 
 
 def edits(before: Mapping[str, int], after: Mapping[str, int], *, restored: Sequence[str]) -> list[str]:
-    """The arguments of `disks.sh edit` for these changes of files (name -> bytes); restored ones are copied
-    instead."""
+    """The arguments of `disks.sh edit` for these changes (name -> bytes); restored files are copied instead.
+    """
     arguments = []
     for name in sorted(before.keys() - set(restored)):
         if after.get(name) != before[name]:

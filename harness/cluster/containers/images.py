@@ -93,8 +93,7 @@ def tag_of(files: Files, base_id: str) -> str:
 
 def built(client: docker.DockerClient, target: str, files: Files, say: Say, *, stand_in: StandIn = PLAIN,
           besides: Callable[[], Files] = dict) -> str:
-    """Found or built as floodmark-TARGET. besides: makes further files, which follow from these, for the
-    build."""
+    """Found or built as floodmark-TARGET. besides: makes further files for the build, by these."""
     with engine_errors("images: "):
         if found := _found(client, target, files, stand_in):
             return found
@@ -160,8 +159,7 @@ def _pull(client: docker.DockerClient, image: str, say: Say) -> str | None:
 
 
 def found_base(client: docker.DockerClient, stand_in: StandIn = PLAIN) -> str | None:
-    """An existing stand-in is used even if a registry has the base now, or the images would be built again.
-    """
+    """A stand-in is used even if a registry has the base now, or the images would be built again."""
     wanted = os.environ.get(BASE_VARIABLE)
     names = (wanted,) if wanted else (OFFICIAL_BASE, stand_in.tag)
     return next((name for name in names if _id(client, name)), None)

@@ -145,8 +145,7 @@ class Rules:
         await gather_all(map(self._load, self._lab.names))
 
     async def _load(self, name: str, *, reload: bool = False) -> Sections:
-        """A cancelled caller waits for the load's end: it would go on in the container and could undo what
-        mends it."""
+        """If the caller is cancelled, waits for the load's end, which could undo what mends it."""
         task = asyncio.ensure_future(self._load_now(name, reload=reload))
         try:
             return await asyncio.shield(task)
@@ -319,8 +318,7 @@ def found(lines: Iterable[str]) -> frozenset[str]:
 
 
 def _reset_rules(node: str, force: NetworkFaults, address: Address) -> list[str]:
-    """Resets that answer incoming packets must get out; those that the node sends to itself come in through
-    lo."""
+    """Resets that answer packets must get out; those that the node sends to itself come in through lo."""
     lines = []
     for peer in sorted(sender for sender, receiver in force.resets if receiver == node):
         ours = f" --dport {LISTENER}" if peer == CLIENTS else ""
@@ -359,8 +357,7 @@ def _quality_rules(
 
 
 def _shaping(node: str, force: NetworkFaults, address: Address, ways: frozenset[str]) -> str:
-    """tc's commands: packets to each receiver go through a class of their own with netem. htb only separates
-    them."""
+    """tc's commands: packets to each receiver go through a class with netem. htb only separates them."""
     receivers = {pair[1]: _without_firewall(quality, ways)
                  for pair, quality in sorted(force.qualities.items())
                  if pair[0] == node and _by_netem(pair, ways)}

@@ -165,8 +165,7 @@ class ContainersPlace:
             raise
 
     async def is_stopped(self, name: str) -> bool:
-        """By /proc if the harness sees the containers' processes, else in the keeper, which takes 20 times as
-        long."""
+        """By /proc if the harness sees the containers' processes, else in the keeper, which takes longer."""
         if not self.lives(name):
             return False
         argument = f"{MOUNTED}/{self.layout.properties_of(name).name}"

@@ -45,8 +45,7 @@ def make_stand_in(script: Path, stand_in: StandIn) -> str | None:
 
 def wheels(client: docker.DockerClient, folder: Path, say: Callable[[str], None]
            ) -> dict[str, tuple[bytes, bool]]:
-    """The broker's libraries for the engine's machine; none: the build gets them from the package index
-    itself."""
+    """The broker's libraries for the engine's machine; none: the build gets them from the package index."""
     vendored = folder / "wheels"
     if not any(vendored.glob("*.whl")):
         machine = str(client.version().get("Arch", ""))

@@ -121,8 +121,7 @@ def write_logging(folder: Path) -> None:
 
 def java_command(kafka: Distribution, place: ProcessAddresses, main: str, arguments: Sequence[Path], *,
                  logging: Path, flags: Sequence[str] = ()) -> list[str]:
-    """With every path as the process sees it; a named image has its own jars. logging: as of write_logging.
-    """
+    """With every path as the process sees it; a named image has its jars. logging: as of write_logging."""
     paths = (os.pathsep.join(map(place.inside, kafka.jars)) if kafka.image is None
              else str(Path(place.inside(kafka.jars[0].parent)) / "*"))
     libs, folder = kafka.jars[0].parent, place.inside(logging)

@@ -163,8 +163,7 @@ class KafkaSystem:
             unfenced=unfenced.intersection(metadata))
 
     async def _decisions(self) -> tuple[Mapping[int, PartitionView] | None, frozenset[str]]:
-        """Those about our partitions, and the nodes considered alive; None and no nodes: they are not known.
-        """
+        """Those about our partitions, and the nodes considered alive; None and no nodes: not known."""
         places = {spec.place: spec.key for spec in self.partitions}
         state = await self._form.controller_state([*places])
         if state is None:

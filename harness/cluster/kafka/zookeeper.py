@@ -108,8 +108,7 @@ class ZooKeeperClient:
         return await self._in_its_thread(lambda: self._look(partitions))
 
     async def expire(self, broker: int) -> bool:
-        """Ends the session of this broker as if it had timed out, with its registration. False: it had none.
-        """
+        """Ends this broker's session as if it had timed out, with its registration. False: it had none."""
         found = await self._in_its_thread(
             lambda: _answer(self._connected().get_async(f"{REGISTRATIONS}/{broker}")))
         if found is None:

@@ -137,8 +137,7 @@ class Found:
 
 
 async def find(bootstrap: Sequence[Address], security: Security) -> Found:
-    """By the first address that answers. FloodmarkError if none does, or a broker does not serve what a run
-    needs."""
+    """By the first address that answers. FloodmarkError if no run is possible, with the reasons."""
     brokers = Brokers(security.dial())
     why = []
     try:
@@ -182,8 +181,7 @@ class OwnCluster:
     def __init__(self, found: Found, folder: Path, *, prefix: str, bootstrap: str = "",
                  security: Security | None = None, commands: FaultCommands | None = None,
                  may_break: bool = False, topic_settings: Mapping[str, str] | None = None) -> None:
-        """prefix: of our topics' names. topic_settings: of our topics; all other settings are the cluster's.
-        """
+        """prefix: of our topics' names. topic_settings: of our topics; all others are the cluster's."""
         self.nodes = tuple(found.ids)
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.config: Mapping[str, Mapping[str, Any]] = {node: {} for node in self.nodes}
@@ -397,8 +395,7 @@ class OwnCluster:
             raise FloodmarkError("; ".join(errors))
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        """Asks the controller, then other brokers as long as one is silent or says that it is not the
-        controller."""
+        """Asks the controller, then other brokers as long as one is silent or is not the controller."""
         specs = broker_requests.chosen(self.partitions, partitions)
         errors: dict[int, str | None] = {spec.key: "no broker answers" for spec in specs}
         for address in await self._controllers():

@@ -234,8 +234,7 @@ class FailpointControl:
             broker_settings.arm_at_start(self.layout, name, self._pending[name])
 
     async def release(self, name: str, point: Mapping[str, Any] | None) -> int:
-        """Releases a failpoint; returns how many processes it held. None is no error: a hold can end by
-        itself."""
+        """Returns how many processes it held. None is no error: a hold can end by itself."""
         self.layout.of(name)
         request = point_request(self._names, point or {})
         if request.get("point") in (None, self._to_crash.get(name)):
@@ -280,8 +279,7 @@ class FailpointControl:
             self._to_crash.pop(name, None)
 
     def clear_pending(self, name: str) -> None:
-        """Notes that a process has read its properties, or ended: removes the pending failpoints from
-        them."""
+        """It has read its properties, or ended: the pending failpoints are removed from them."""
         if self._pending.pop(name, None):
             broker_settings.arm_at_start(self.layout, name, [])
 
@@ -290,8 +288,7 @@ class FailpointControl:
         return name in self._crashed
 
     def expects_exit(self, name: str, code: int) -> bool:
-        """Whether this end, which was not requested, is an armed crash; if so, `met` reports it from now
-        on."""
+        """Whether this end is an armed crash; if so, `met` reports it from now on."""
         if name not in self._used:
             return False
         if self._read_trace():

@@ -79,8 +79,8 @@ class ReferenceSystem:
         return [PYTHON, "-m", BROKER, "--config", settings]
 
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Topics with configs of their own are altered when they exist: replicas use the new configs from
-        then on."""
+        """Those with configs of their own are altered then: replicas must use the new configs from then on.
+        """
         topics = broker_requests.assignments(partitions, self.ids)
         broker = next((node for node in self.nodes if self._sockets.answers(node)), None)
         if broker is None:

@@ -63,8 +63,7 @@ STRIKE_WITHIN_S = 0.01
 
 
 class Streams:
-    """What one link or node draws changes nothing that another draws: the n-th draw follows from seed, name
-    and n."""
+    """What one link or node draws changes no draw of another: the n-th follows from seed, name and n."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

@@ -12,10 +12,8 @@ from typing import Any
 
 from floodmark.harness import runtime
 from floodmark.harness.cluster.layout import LINKS, Layout
-from floodmark.harness.cluster.place import Death, Place
+from floodmark.harness.cluster.place import Death, Place, System, healthy, wait_until
 from floodmark.harness.cluster.processes import machine_failure
-from floodmark.harness.cluster.system import System
-from floodmark.harness.cluster.waiting import healthy, wait_until
 from floodmark.harness.errors import FloodmarkError, WrongDisk
 from floodmark.harness.event_loop import gather_all
 from floodmark.harness.protocols import PartitionSpec

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness import runtime
-from floodmark.harness.cluster.place import KILL_S, Death
-from floodmark.harness.cluster.waiting import wait_until
+from floodmark.harness.cluster.place import KILL_S, Death, wait_until
 from floodmark.harness.errors import FloodmarkError
 
 STOPPED_S = 60.0

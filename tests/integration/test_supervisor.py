@@ -15,8 +15,7 @@ import pytest
 from run_processes import state_of, wait_until
 
 from floodmark.harness.cluster.local.place import LocalPlace
-from floodmark.harness.cluster.place import PYTHON
-from floodmark.harness.cluster.system import System
+from floodmark.harness.cluster.place import PYTHON, System
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.schedule.views import CONTROLLER
 

@@ -25,8 +25,8 @@ from floodmark.harness.cluster.kafka import class_archive
 from floodmark.harness.cluster.kafka.class_archive import JVM
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.kafka_system import found
+from floodmark.harness.cluster.place import JavaSoftware
 from floodmark.harness.cluster.ports import HOST
-from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.errors import FloodmarkError
 
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAA"

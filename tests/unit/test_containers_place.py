@@ -11,8 +11,8 @@ import pytest
 from floodmark.harness.cluster.containers.engine_resources import PastFault
 from floodmark.harness.cluster.containers.place import ContainersPlace
 from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.place import System
 from floodmark.harness.cluster.reference import power_loss
-from floodmark.harness.cluster.system import System
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.schedule.views import CONTROLLER
 

@@ -40,9 +40,7 @@ import docker
 from floodmark.harness.cluster import log_extents
 from floodmark.harness.cluster.containers.engine_client import run_alone
 from floodmark.harness.cluster.containers.engine_resources import DATA, NO_LOG, EngineResources, PastFault
-from floodmark.harness.cluster.place import Place
-from floodmark.harness.cluster.system import PowerLoss, wipe
-from floodmark.harness.cluster.waiting import wait_until
+from floodmark.harness.cluster.place import Place, PowerLoss, wait_until, wipe
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.schedule.views import CONTROLLER
 

@@ -38,8 +38,7 @@ from docker.types import IPAMConfig, IPAMPool, LogConfig, Mount
 
 import docker
 from floodmark.harness.cluster.containers import engine_client, images
-from floodmark.harness.cluster.system import JavaSoftware
-from floodmark.harness.cluster.waiting import wait_until
+from floodmark.harness.cluster.place import JavaSoftware, wait_until
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import gather_all
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER

@@ -35,7 +35,7 @@ from floodmark.harness.cluster.containers.without_registry import (
     make_stand_in,
     wheels,
 )
-from floodmark.harness.cluster.system import JavaSoftware
+from floodmark.harness.cluster.place import JavaSoftware
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.user_cache import cache_folder, one_at_a_time
 

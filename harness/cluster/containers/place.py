@@ -58,9 +58,9 @@ from floodmark.harness.cluster.layout import (
     own_files,
     ports_for_clients,
 )
+from floodmark.harness.cluster.place import JavaSoftware, System
 from floodmark.harness.cluster.ports import HOST, Ports
 from floodmark.harness.cluster.processes import Process, Processes, is_stopped, last_words, log_tail
-from floodmark.harness.cluster.system import JavaSoftware, System
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import gather_all
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, Met

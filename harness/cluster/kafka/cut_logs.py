@@ -35,7 +35,7 @@ _SNAPSHOT = ".snapshot"
 
 
 class CutLogs:
-    """See harness.cluster.system: PowerLoss. durable_file is the file of rule 4."""
+    """See harness.cluster.place: PowerLoss. durable_file is the file of rule 4."""
 
     def __init__(self, flushes_every: Callable[[str], bool] = lambda topic: False) -> None:
         self._flushes_every = flushes_every  # whether a topic's messages are fsynced before they are acked

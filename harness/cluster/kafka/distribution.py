@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from floodmark.harness.cluster.kafka import jars
-from floodmark.harness.cluster.system import JavaSoftware
+from floodmark.harness.cluster.place import JavaSoftware
 from floodmark.harness.errors import FloodmarkError, UsageError
 
 Form = Literal["zookeeper", "kraft"]

@@ -44,8 +44,7 @@ from floodmark.harness.cluster.kafka.kafka_trace import Clock, read_line
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.settings import effective, keeps_all, refuse_ours, write_hosts
 from floodmark.harness.cluster.layout import Address, Layout, node_names
-from floodmark.harness.cluster.place import Place
-from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
+from floodmark.harness.cluster.place import JavaSoftware, Place, PowerLoss
 from floodmark.harness.errors import FloodmarkError, UsageError, WrongDisk
 from floodmark.harness.logdir.segments import segments_of
 from floodmark.harness.protocols import Clocks, Failpoints, PartitionSpec, Traces
@@ -83,7 +82,7 @@ class _Start:
 
 
 class KafkaSystem:
-    """Apache Kafka. See harness.cluster.system: System, and harness.protocols: Freezes, Expires, Elects,
+    """Apache Kafka. See harness.cluster.place: System, and harness.protocols: Freezes, Expires, Elects,
     ElectsReplica, KeepsRecords and Traces."""
 
     def __init__(self, kafka: distribution.Distribution, form: "KRaft | ZooKeeper", ids: Mapping[str, int], *,

@@ -37,7 +37,7 @@ from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import KEPT, Address, Brokers
 from floodmark.harness.cluster.layout import host_port
 from floodmark.harness.cluster.own.fault_commands import ABILITIES, FaultCommands
-from floodmark.harness.cluster.waiting import healthy, wait_until
+from floodmark.harness.cluster.place import healthy, wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import PartitionSpec

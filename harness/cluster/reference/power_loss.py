@@ -1,5 +1,5 @@
 """Simulates a power cut on the files of a dead reference broker: each file loses what was not durable
-(cluster.system.PowerLoss; kafka/cut_logs.py is Kafka's).
+(cluster.place.PowerLoss; kafka/cut_logs.py is Kafka's).
 
 A killed process loses nothing that it has written; a machine that loses power loses what was not fsynced. The
 broker records in a side file what is durable (its format: docker/broker/storage/durability_side_file.py;

@@ -16,11 +16,9 @@ from floodmark.harness.broker_config import checked_topic_keys
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import chosen, election_result, once
 from floodmark.harness.cluster.layout import Layout, node_names
-from floodmark.harness.cluster.place import PYTHON, Place
+from floodmark.harness.cluster.place import PYTHON, JavaSoftware, Place, PowerLoss, wait_until
 from floodmark.harness.cluster.reference import broker_settings, control_sockets, power_loss
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets, FailpointControl
-from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
-from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.failpoints import POINTS
@@ -35,7 +33,7 @@ ASK_S = 60.0
 
 
 class ReferenceSystem:
-    """The reference broker. See harness.cluster.system: System, and harness.protocols: Adopts, Freezes,
+    """The reference broker. See harness.cluster.place: System, and harness.protocols: Adopts, Freezes,
     Expires, Elects, ElectsReplica, Failpoints, KeepsRecords and Traces."""
 
     def __init__(self, nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str],

@@ -27,7 +27,7 @@ from floodmark.broker.wire import api_keys, codec
 from floodmark.harness import runtime
 from floodmark.harness.cluster.layout import NOT_STARTED, Address, lay_out
 from floodmark.harness.cluster.log_extents import Lost
-from floodmark.harness.cluster.place import KILL_S, Death, only_in_containers
+from floodmark.harness.cluster.place import KILL_S, Death, System, only_in_containers, wait_until, wipe
 from floodmark.harness.cluster.ports import LOWEST
 from floodmark.harness.cluster.processes import Start, exit_report, last_words
 from floodmark.harness.cluster.simulated import guard
@@ -40,8 +40,6 @@ from floodmark.harness.cluster.simulated.scheduler import (
     ProcessLoop,
     Scheduler,
 )
-from floodmark.harness.cluster.system import System, wipe
-from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.forked_child import result_of_child
 from floodmark.harness.schedule.views import Met

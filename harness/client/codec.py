@@ -92,8 +92,6 @@ def by_topic(parts: Iterable[tuple[str, Part]]) -> dict[str, list[Part]]:
     return grouped
 
 
-# -- produce ------------------------------------------------------------------------------------------------
-
 class ProduceEncoder:
     """Sends Produce requests for one partition: everything except the records is encoded once."""
 
@@ -151,8 +149,6 @@ def _placed(response: Any) -> dict[TopicPartition, Any]:
     return {(topic.name, part.index): part
             for topic in response.responses for part in topic.partition_responses}
 
-
-# -- fetch, list offsets, metadata --------------------------------------------------------------------------
 
 class FetchFrom(NamedTuple):
     """Where to fetch a partition from. Epochs are -1 if not known."""

@@ -127,8 +127,6 @@ class Security:
             raise Refused("SASL authentication did not complete") from error
 
 
-# -- the file ---------------------------------------------------------------------------------------------
-
 def read_client_config(file: Path) -> Security:
     """Read a file of Kafka's client properties. UsageError names the key that is wrong or not supported."""
     try:

@@ -187,8 +187,6 @@ def own_files(folder: Path, name: str, *, trace: bool) -> dict[str, Any]:
             "trace": work / f"{name}.trace" if trace else None}
 
 
-# -- properties files ---------------------------------------------------------------------------------------
-
 def property_line(key: str, value: str, *, escapes: bool) -> str:
     """UsageError for a key or value with a line break or a comment, which would change the other lines.
     escapes: as Java reads it, a backslash doubled, and what is not ASCII as \\uXXXX; else the last character

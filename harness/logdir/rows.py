@@ -82,8 +82,6 @@ def describe(log_dir: Path, spec: Partition, *, running: bool = True) -> LogStat
                     checkpointed_hw=hws.get((spec.topic, spec.partition), 0))
 
 
-# -- rows ---------------------------------------------------------------------------------------------------
-
 class _Resent:
     """Adds the values of rule 4 in one replica's log to `values`."""
 
@@ -135,8 +133,6 @@ def _values(data: bytes, at: int, header: record_batches.Frame, run_id: bytes,
     claimed = range(header.base_offset, header.last_offset + 1)
     return [(offset, None, False) for offset in claimed[:header.size]]  # a damaged header may have any
 
-
-# -- folders ------------------------------------------------------------------------------------------------
 
 def _folder(log_dir: Path, spec: Partition) -> Path:
     return log_dir / f"{spec.topic}-{spec.partition}"

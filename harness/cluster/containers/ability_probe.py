@@ -88,8 +88,6 @@ def offers(abilities: Abilities) -> frozenset[str]:
         if all(fault in NEEDED_BY and abilities[NEEDED_BY[fault]].can for fault in NEMESES[name]))
 
 
-# -- testing -------------------------------------------------------------------------------------------------
-
 def _test_all(client: docker.DockerClient, image: str) -> Abilities:
     """Runs both containers at once: most of the time is the engine's."""
     run = secrets.token_hex(4)
@@ -141,8 +139,6 @@ def _run_test(client: docker.DockerClient, image: str, run: str, what: str, opti
     return answer
 
 
-# -- interpreting ------------------------------------------------------------------------------------------
-
 def abilities_of(network: Answer, disks: Answer) -> Abilities:
     net, disk = _reasons(network), _reasons(disks)
     slow = ("netem", net("netem")), ("packet queues", net("queue"))
@@ -192,8 +188,6 @@ def _other_clock(seen: Mapping[str, Any], began_ns: int, ended_ns: int) -> str |
     return None
 
 
-# -- caching ------------------------------------------------------------------------------------------------
-
 def _key(client: docker.DockerClient, image: str) -> str:
     about = client.info()
     parts = (engine_client.address(), about["ID"], about["ServerVersion"], about["KernelVersion"],
@@ -227,8 +221,6 @@ def _cache(key: str, found: Abilities) -> None:
             with replacing(file) as new:
                 new.write(msgspec.json.format(msgspec.json.encode(_Cache(key=key, abilities=dict(found)))))
 
-
-# -- the engine and its images ------------------------------------------------------------------------------
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:

@@ -129,8 +129,6 @@ def _id(client: docker.DockerClient, name: str) -> str | None:
         return None
 
 
-# -- the base --------------------------------------------------------------------------------------------
-
 def base_image(client: docker.DockerClient, say: Say, stand_in: StandIn = PLAIN) -> str:
     """A base image in the engine; it is fetched or made if needed."""
     if found := found_base(client, stand_in):
@@ -165,8 +163,6 @@ def found_base(client: docker.DockerClient, stand_in: StandIn = PLAIN) -> str | 
     return next((name for name in names if _id(client, name)), None)
 
 
-# -- the build -------------------------------------------------------------------------------------------
-
 def _packed(files: Files) -> io.BytesIO:
     """The same files give the same bytes, so that the engine can use its cache."""
     packed = io.BytesIO()
@@ -190,8 +186,6 @@ def _build(client: docker.DockerClient, context: io.BytesIO, *, base: str, targe
             raise FloodmarkError("\n".join((
                 f"the image {name} could not be built on {base}: {str(step['error']).strip()}", *said)))
 
-
-# -- Apache Kafka -------------------------------------------------------------------------------------------
 
 def image_of(client: docker.DockerClient, software: JavaSoftware, say: Say) -> str:
     """The tag of the image with this software. It is fetched or built if missing, with progress to `say`."""

@@ -87,8 +87,6 @@ def _made(kafka: Distribution, archive: Path) -> str | None:
     return None
 
 
-# -- the command of a process -----------------------------------------------------------------------------
-
 # A test's broker needs little memory, and only the fast compiler, because it does not run long.
 JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ActiveProcessorCount=2",
        "-Xss256k", "-XX:-UsePerfData", "-Djava.awt.headless=true", "-Duser.timezone=UTC")

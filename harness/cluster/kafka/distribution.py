@@ -112,8 +112,6 @@ def release_of(version: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-# -- an unpacked distribution -------------------------------------------------------------------------------
-
 def _unpacked(folder: Path) -> tuple[str, tuple[Path, ...]]:
     if not folder.is_dir():
         raise UsageError(f"{folder} is neither a version of Kafka nor a folder: give a version, such as "
@@ -135,8 +133,6 @@ def _unpacked(folder: Path) -> tuple[str, tuple[Path, ...]]:
         raise FloodmarkError(f"{folder}/libs has jars of Kafka {distinct[0]}, which is no version")
     return distinct[0], paths
 
-
-# -- Java ---------------------------------------------------------------------------------------------------
 
 def find_java() -> Path:
     """The Java of JAVA_HOME, else of the PATH."""

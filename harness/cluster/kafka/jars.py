@@ -74,8 +74,6 @@ def cache_folder() -> Path:
     return user_cache.cache_folder() / "kafka"
 
 
-# -- the cache ------------------------------------------------------------------------------------------
-
 def _cached(folder: Path, say: Say) -> tuple[Path, ...] | None:
     """The jars of this folder if all checksums are right; else None."""
     try:
@@ -99,8 +97,6 @@ def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
-
-# -- fetching -----------------------------------------------------------------------------------------------
 
 def _fetch(folder: Path, version: str, say: Say) -> None:
     """The caller has the lock: unfinished folders belong to no process and are removed."""

@@ -89,8 +89,6 @@ def _write(trace: Path, events: Iterator[tuple[int, Line]], *, node_id: int, clo
                                     option=orjson.OPT_APPEND_NEWLINE))
 
 
-# -- lines of the log -----------------------------------------------------------------------------------
-
 Kind = Literal["clean", "unclean", "loaded", "leader", "follower", "hw", "epoch", "truncated"]
 WHY: dict[Kind, str] = {  # causes of a truncation, for people
     "hw": "its own high watermark", "epoch": "the leader's end offset of an epoch"}
@@ -153,8 +151,6 @@ def read_line(line: str) -> LogLine | None:
     return None
 
 
-# -- brokers ------------------------------------------------------------------------------------------------
-
 @dataclass(slots=True)
 class _Replica:
     """What is known about one replica since its process started."""
@@ -209,8 +205,6 @@ def _replica_event(replicas: dict[tuple[str, int], _Replica], place: tuple[str, 
     replicas[place] = _Replica(known.epoch, parsed.leo, hw)
     return line
 
-
-# -- the controller -----------------------------------------------------------------------------------------
 
 def controller_events(log_dir: Path) -> Iterator[tuple[int, Line]]:
     """The events of a KRaft controller's records, with their times in ms."""

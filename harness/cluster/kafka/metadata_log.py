@@ -126,8 +126,6 @@ def _records(data: bytes) -> tuple[list[tuple[int, bytes]], int]:
     return found, at
 
 
-# -- records ------------------------------------------------------------------------------------------------
-
 class _Reader:
     """Reads the fields of one record, in order. IndexError or struct.error if they end too early."""
 
@@ -218,8 +216,6 @@ def apply_record(decisions: Decisions, value: bytes) -> None:
             if change is not None and (fenced := _FENCED.get(*change.read("b"))) is not None:
                 decisions.fenced[broker] = fenced
 
-
-# -- features -----------------------------------------------------------------------------------------------
 
 def formatted_features(log_dir: Path) -> Mapping[str, int]:
     """The level of each feature (KIP-584) that a folder was formatted with; none before 3.3. The format

@@ -185,8 +185,6 @@ def _answer(one: Any) -> Any:
         return None
 
 
-# -- sessions -----------------------------------------------------------------------------------------------
-
 def _client(hosts: str, **options: Any) -> Any:
     """A client that tries to connect for ever once started; a request without a connection fails at once."""
     retry = KazooRetry(max_tries=-1, delay=0.02, backoff=1, max_delay=0.2)

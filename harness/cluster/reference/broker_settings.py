@@ -60,8 +60,6 @@ def typed_config(chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
     return config
 
 
-# -- files --------------------------------------------------------------------------------------------------
-
 def write_properties(layout: Layout, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> None:
     """Makes the folders and all properties files."""
     layout.make_folders()

@@ -77,8 +77,6 @@ def mark_all_durable(durable_file: Path, _ends: Mapping[str, int] | None = None)
             path.unlink()
 
 
-# -- the side file ----------------------------------------------------------------------------------------
-
 def _read_notes(durable_file: Path) -> dict[str, _Note] | None:
     """The notes by file name; None: everything is durable."""
     try:
@@ -111,8 +109,6 @@ def _valid_notes(content: bytes, slot: int, name_crc: int) -> Iterator[tuple[int
 def _kept_folder(durable_file: Path) -> Path:
     return durable_file.with_name(durable_file.name + ".kept")
 
-
-# -- the files --------------------------------------------------------------------------------------------
 
 def _settle_names(durable_file: Path, log_dir: Path, notes: Mapping[str, _Note]) -> tuple[str, ...]:
     """Removes files without a note and restores replaced ones; returns these."""

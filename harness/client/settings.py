@@ -31,7 +31,6 @@ class ClientSettings:
     pause_s: tuple[float, float] = (0.02, 0.4)  # after a definite failure: the first wait, the longest
 
 
-
 class FailureDelay:
     """The delay of one client. pause_s: the first wait and the longest wait, in seconds."""
 

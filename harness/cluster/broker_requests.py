@@ -52,8 +52,6 @@ Ends = Mapping[tuple[str, int], tuple[int, int]]  # (node, the history's key of 
 Answer = TypeVar("Answer")
 
 
-# -- topics and settings ------------------------------------------------------------------------------------
-
 def assignments(partitions: Sequence[PartitionSpec], ids: Mapping[str, int]) -> dict[str, list[list[int]]]:
     """The topics of create_topics. FloodmarkError if a topic lacks a partition."""
     topics: dict[str, list[list[int]]] = {}
@@ -131,8 +129,6 @@ async def settings(ask: Ask, kind: int, name: str) -> Mapping[str, str]:
     raise FloodmarkError(f"the cluster does not show the settings of {name}")
 
 
-# -- elections ----------------------------------------------------------------------------------------------
-
 def chosen(specs: Sequence[PartitionSpec], partitions: Sequence[int]) -> list[PartitionSpec]:
     """The partitions with these keys; none: all."""
     found = [spec for spec in specs if not partitions or spec.key in partitions]
@@ -203,8 +199,6 @@ def _error_or_none(result: Any) -> str | None:
     code = result.error_code
     return f"{getattr(for_code(code), 'message', 'UNKNOWN')} ({code})" if code else None
 
-
-# -- how a request is asked ---------------------------------------------------------------------------------
 
 def once(to: Address) -> Ask:
     """Asks that broker, which is ours and serves the newest versions, over a connection of its own."""

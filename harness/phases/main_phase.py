@@ -227,7 +227,6 @@ class ScriptedClients:
         recorder.complete(invoked, outcome)
         return outcome
 
-
     async def _assign(self, one: _ScriptedProcess, poll: Intent) -> None:
         """Assign the poll's partitions. A consumer that goes elsewhere than on (`offset`) first gives up all
         that it has: so its history says that their positions are forgotten."""

@@ -382,8 +382,6 @@ def _remove_container(client: docker.DockerClient, container: str) -> None:
             time.sleep(0.05)
 
 
-
-
 def _seconds(timestamp: str) -> float:
     """Seconds from a Go time-stamp, which has nanoseconds; Python reads microseconds."""
     return datetime.datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", timestamp)).timestamp()

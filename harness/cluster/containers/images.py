@@ -95,7 +95,7 @@ def built(client: docker.DockerClient, target: str, files: Files, say: Say, *, s
           besides: Callable[[], Files] = dict) -> str:
     """Found or built as floodmark-TARGET. besides: makes further files for the build, by these."""
     with engine_errors("images: "):
-        if found := _found(client, target, files, stand_in):
+        if found := found_image(client, target, files, stand_in):
             return found
         with one_at_a_time(cache_folder() / "images.lock", "building the images", say):
             base = base_image(client, say, stand_in)
@@ -107,14 +107,11 @@ def built(client: docker.DockerClient, target: str, files: Files, say: Say, *, s
     return name
 
 
-def found_image(client: docker.DockerClient, target: str) -> str | None:
-    """The image of this target for the present files, if the engine has it; nothing is built."""
-    return _found(client, target, context_files(context_folder()), PLAIN)
-
-
-def _found(client: docker.DockerClient, target: str, files: Files, stand_in: StandIn) -> str | None:
+def found_image(client: docker.DockerClient, target: str, files: Files | None = None,
+                stand_in: StandIn = PLAIN) -> str | None:
+    """The image of this target for these files, or the present ones, if the engine has it."""
     base = found_base(client, stand_in)
-    name = base and _name(client, target, files, base)
+    name = base and _name(client, target, context_files(context_folder()) if files is None else files, base)
     return name if name and _id(client, name) else None
 
 

@@ -288,7 +288,6 @@ class ContainersPlace:
                 log.write(f"floodmark: {lost}\n")
         self.processes.lose(lost)
 
-
     async def _send(self, name: str, _process: Process, number: signal.Signals) -> None:
 
         def send() -> None:

@@ -80,7 +80,6 @@ class _Start:
     hws_at_s: float = 0.0  # monotonic, when that was read
 
 
-
 class KafkaSystem:
     """Apache Kafka. See harness.cluster.place: System, and harness.protocols: Freezes, Expires, Elects,
     ElectsReplica, KeepsRecords and Traces."""

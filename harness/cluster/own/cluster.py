@@ -123,8 +123,6 @@ def error_ns(clocks: Mapping[str, Ahead]) -> int:
     return max((one.most_ns - other.least_ns for one, other in permutations(clocks.values(), 2)), default=0)
 
 
-# -- the cluster --------------------------------------------------------------------------------------------
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """settings: of each broker in the order of ids, as far as it shows them. no_elections: why it elects no
@@ -138,35 +136,35 @@ class Found:
 
 async def find(bootstrap: Sequence[Address], security: Security) -> Found:
     """By the first address that answers. FloodmarkError if no run is possible, with the reasons."""
-    brokers = Brokers(security.dial())
-    why = []
+    brokers, silent = Brokers(security.dial()), list[str]()
     try:
         for address in bootstrap:
             try:
                 metadata = await brokers.metadata(address, ())
             except FloodmarkError as error:
-                why.append(str(error))
+                silent.append(str(error))
                 continue
-            if not metadata.brokers:
-                why.append(f"{address[0]}:{address[1]} names no broker")
-                continue
-            addresses = {f"n{number}": metadata.brokers[number] for number in sorted(metadata.brokers)}
-            settings: dict[str, Mapping[str, str]] = {node: {} for node in addresses}
-            unserved: dict[str, str] = {}  # request -> the first broker that does not serve it, in a sentence
-            for node, to in addresses.items():
-                with suppress(FloodmarkError):  # some users may read a topic's settings but not a broker's
-                    settings[node] = await broker_requests.settings(
-                        brokers.to(to), broker_requests.BROKER, node.removeprefix("n"))
-                with suppress(Unsent, Lost):  # start() says which one does not answer
-                    lacks = await brokers.unserved(to)
-                    unserved = {request: f"{node} {lack}" for request, lack in lacks.items()} | unserved
-            if needed := [why for request, why in unserved.items() if request not in _OPTIONAL]:
-                raise FloodmarkError(f"no run is possible on this cluster: {'; '.join(needed)}")
-            return Found(ids={node: int(node.removeprefix("n")) for node in addresses}, addresses=addresses,
-                         settings=tuple(settings.values()), no_elections=unserved.get(_ELECT))
+            if metadata.brokers:
+                break
+            silent.append(f"{address[0]}:{address[1]} names no broker")
+        else:
+            raise FloodmarkError(f"no cluster was found: {'; '.join(silent)}")
+        addresses = {f"n{number}": metadata.brokers[number] for number in sorted(metadata.brokers)}
+        settings: dict[str, Mapping[str, str]] = {node: {} for node in addresses}
+        unserved: dict[str, str] = {}  # request -> the first broker that does not serve it, in a sentence
+        for node, to in addresses.items():
+            with suppress(FloodmarkError):  # some users may read a topic's settings but not a broker's
+                settings[node] = await broker_requests.settings(
+                    brokers.to(to), broker_requests.BROKER, node.removeprefix("n"))
+            with suppress(Unsent, Lost):  # start() says which one does not answer
+                lacks = await brokers.unserved(to)
+                unserved = {request: f"{node} {lack}" for request, lack in lacks.items()} | unserved
+        if needed := [why for request, why in unserved.items() if request not in _OPTIONAL]:
+            raise FloodmarkError(f"no run is possible on this cluster: {'; '.join(needed)}")
+        return Found(ids={node: int(node.removeprefix("n")) for node in addresses}, addresses=addresses,
+                     settings=tuple(settings.values()), no_elections=unserved.get(_ELECT))
     finally:
         brokers.close()
-    raise FloodmarkError(f"no cluster was found: {'; '.join(why)}")
 
 
 class OwnCluster:

@@ -34,8 +34,6 @@ END_KNOWN_S = 30.0  # from a lost connection to the host's report that the proce
 POLL_S = 0.02
 
 
-# -- answers and requests; pure ---------------------------------------------------------------------------
-
 State = Mapping[str, Any]  # the `ok` of a `state` (docker/README.md)
 
 
@@ -123,8 +121,6 @@ def _replica(names: Names, node: str, key: int, replica: State) -> ReplicaView:
     )
 
 
-# -- failpoints -----------------------------------------------------------------------------------------
-
 def point_request(names: Names, point: Mapping[str, Any]) -> dict[str, Any]:
     """A schedule's failpoint as the request of `arm` and `release` (docker/README.md)."""
     request = {key: value for key, value in point.items() if key not in ("name", "partition", "peer")}
@@ -153,8 +149,6 @@ def met_from_answer(names: Names, node: str, row: State) -> Met:
         **known,
     )
 
-
-# -- the sockets --------------------------------------------------------------------------------------------
 
 class ControlSockets:
     """The control sockets of all processes. A process that does not run, or is paused, is not asked."""

@@ -69,7 +69,6 @@ class Transport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._closing
 
-
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if data and not self._closing:
             if not self.control:
@@ -88,7 +87,6 @@ class Transport(asyncio.Transport):
 
     def abort(self) -> None:
         self.close()
-
 
     def pause_reading(self) -> None:
         self._reading = False

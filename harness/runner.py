@@ -298,17 +298,12 @@ def _initial_about(plan: RunPlan) -> dict[str, Any]:
         "format": FORMAT, "id": plan.run_id, "version": plan.version, "commit": plan.commit,
         "seed": plan.seed, "cluster": plan.cluster.name, "rules": spec.rules, "workload": plan.workload.name,
         "system": dict(plan.cluster.system), "links": spec.links, **reproduces, **(spec.asked or {}),
-        **unstruck, **traced,
-        **observes_of(plan.cluster),
-        "nodes": list(plan.cluster.nodes),
-        "partitions": {
-            str(spec.key): {"topic": spec.topic, "partition": spec.partition,
-                            "replicas": list(spec.replicas), "cleanup": "delete"}
-            for spec in plan.partitions
-        },
+        **unstruck, **traced, **observes_of(plan.cluster), "nodes": list(plan.cluster.nodes),
+        "partitions": {str(spec.key): {"topic": spec.topic, "partition": spec.partition,
+                                       "replicas": list(spec.replicas), "cleanup": "delete"}
+                       for spec in plan.partitions},
         "config": {node: dict(keys) for node, keys in plan.cluster.config.items()},
-        "guarantees": guarantees(plan),
-        "schedule": json_form.write(plan.schedule),
+        "guarantees": guarantees(plan), "schedule": json_form.write(plan.schedule),
         "concurrency": spec.concurrency, "rate": spec.rate, "duration_s": spec.duration, **drawn,
         "missed": [], "died": [], "died_words": {}, "died_at": {}, "residue": None, "clock_error_ns": 0,
     }

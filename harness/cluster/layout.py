@@ -152,23 +152,15 @@ def lay_out(
     folder = folder.resolve()
     places = {
         name: ProcessAddresses(
-            node_id=ids[name],
-            is_controller=name == CONTROLLER,
-            listens=(HOST, listens[name]),
-            reached=(HOST, listens[name]),
+            node_id=ids[name], is_controller=name == CONTROLLER,
+            listens=(HOST, listens[name]), reached=(HOST, listens[name]),
             advertised=(HOST, for_clients.get(name, listens[name])),
-            control=(HOST, control[name]),
-            asked=(HOST, control[name]),
+            control=(HOST, control[name]), asked=(HOST, control[name]),
             controller=(link_hosts.get(name, HOST), links.get((name, CONTROLLER), listens[CONTROLLER])),
-            dial={
-                ids[listener]: (link_hosts.get(name, HOST), port)
-                for (dialer, listener), port in links.items()
-                if dialer == name and listener != CONTROLLER
-            },
-            **own_files(folder, name, trace=trace),
-        )
-        for name in names
-    }
+            dial={ids[listener]: (link_hosts.get(name, HOST), port)
+                  for (dialer, listener), port in links.items() if dialer == name and listener != CONTROLLER},
+            **own_files(folder, name, trace=trace))
+        for name in names}
     return Layout(folder=folder, nodes=nodes, places=places, links=links, link_hosts=link_hosts)
 
 

@@ -116,10 +116,8 @@ async def main_phase(plan: RunPlan, recorder: Recorder) -> tuple[int, ...]:
     """Returns the positions of entries whose moment never came. Raises the first error of any task."""
     stop = asyncio.Event()
     pace = _Pace(plan.spec.rate)
-    processes = {
-        asyncio.create_task(_place(plan, place, recorder, pace, stop), name=f"place {place}")
-        for place in range(plan.spec.concurrency)
-    }
+    processes = {asyncio.create_task(_place(plan, place, recorder, pace, stop), name=f"place {place}")
+                 for place in range(plan.spec.concurrency)}
     sight = RunSight(recorder, plan.cluster)
     scripted = ScriptedClients(plan.workload, recorder)
     strikes = asyncio.create_task(plan.schedule_runner.carry_out(plan.schedule, sight, recorder,

@@ -244,10 +244,7 @@ def facts(client: docker.DockerClient) -> Facts:
         return Facts(
             name=f"Docker {version.get('Version', '?')}, API {version.get('ApiVersion', '?')}",
             storage=f"{about.get('Driver', '?')}, control groups v{about.get('CgroupVersion', '1')}",
-            tools=images.found_image(client, "tools"),
-            base=base,
-            wanted_base=wanted,
+            tools=images.found_image(client, "tools"), base=base, wanted_base=wanted,
             base_available=None if base else said is None or (
                 not os.environ.get(images.BASE_VARIABLE) and can_make_stand_in()),
-            base_why_not=said or "",
-        )
+            base_why_not=said or "")

@@ -300,10 +300,8 @@ class ContainersPlace:
         await self._lab.call(f"send {number.name} to {name}", send)
 
 
-def lay_out(
-    lab: EngineResources, folder: Path, ids: Mapping[str, int], *, ports: Ports,
-    first_port: int | None, trace: bool, software: JavaSoftware | None = None,
-) -> Layout:
+def lay_out(lab: EngineResources, folder: Path, ids: Mapping[str, int], *, ports: Ports,
+            first_port: int | None, trace: bool, software: JavaSoftware | None = None) -> Layout:
     """lab must be open, so that its addresses are known. software: what the processes' image has, if any."""
     folder = folder.resolve()
     for_clients = ports_for_clients(ids, ports, first_port)
@@ -314,22 +312,14 @@ def lay_out(
     installed = {} if software is None else {software.java: "java", software.jars[0].parent: JARS}
     places = {
         name: ProcessAddresses(
-            node_id=number,
-            is_controller=name == CONTROLLER,
-            listens=("0.0.0.0", LISTENER),
-            reached=published[name],
-            advertised=published[name],
-            control=(lab.address(name), CONTROL_SOCKET),
-            asked=(HOST, ports.choose()),
-            asked_from=lab.address(CLIENTS),
-            controller=inside[CONTROLLER],
+            node_id=number, is_controller=name == CONTROLLER,
+            listens=("0.0.0.0", LISTENER), reached=published[name], advertised=published[name],
+            control=(lab.address(name), CONTROL_SOCKET), asked=(HOST, ports.choose()),
+            asked_from=lab.address(CLIENTS), controller=inside[CONTROLLER],
             dial={ids[other]: inside[other] for other in nodes if other != name},
             mounted={folder / "nodes" / name: DATA, folder / "work": MOUNTED, **installed},
-            log_dir_copied=name != CONTROLLER,
-            **own_files(folder, name, trace=trace),
-        )
-        for name, number in ids.items()
-    }
+            log_dir_copied=name != CONTROLLER, **own_files(folder, name, trace=trace))
+        for name, number in ids.items()}
     return Layout(folder=folder, nodes=nodes, places=places, links={})
 
 

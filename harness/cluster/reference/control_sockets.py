@@ -41,29 +41,17 @@ class Names:
     """Translates the cluster's ids of brokers and partitions to the history's names, and back."""
 
     def __init__(self, nodes: Sequence[str], partitions: Sequence[PartitionSpec]) -> None:
-        self._node = dict(enumerate(nodes, start=1))
-        self._key = {spec.place: spec.key for spec in partitions}
-        self._id = {CONTROLLER: CONTROLLER_ID} | {node: number for number, node in self._node.items()}
-
-    def node(self, broker: int) -> str | None:
-        return self._node.get(broker)  # -1: none
-
-    def number(self, node: str) -> int:
-        return self._id[node]
-
-    def place(self, key: int) -> tuple[str, int]:
-        """Topic and partition of a key. FloodmarkError if the run has no such partition."""
-        for place, known in self._key.items():
-            if known == key:
-                return place
-        raise FloodmarkError(f"there is no partition {key}")
+        self.node_of = dict(enumerate(nodes, start=1))
+        self.id_of = {CONTROLLER: CONTROLLER_ID, **{node: number for number, node in self.node_of.items()}}
+        self.place_of = {spec.key: spec.place for spec in partitions}
+        self._key_of = {spec.place: spec.key for spec in partitions}
 
     def nodes(self, brokers: Sequence[int]) -> tuple[str, ...]:
-        return tuple(self._node[broker] for broker in brokers)
+        return tuple(map(self.node_of.__getitem__, brokers))
 
     def key(self, state: State) -> int | None:
         """The partition's key; None: the run did not make it (an application did, on `cluster up`)."""
-        return self._key.get((state["topic"], state["partition"]))
+        return self._key_of.get((state["topic"], state["partition"]))
 
 
 def view_from_answers(names: Names, states: Mapping[str, State], *, time_ns: int, running: frozenset[str]
@@ -72,53 +60,29 @@ def view_from_answers(names: Names, states: Mapping[str, State], *, time_ns: int
     truth = states.get(CONTROLLER, {"partitions": (), "brokers": ()})
     brokers = {node: state for node, state in states.items() if node != CONTROLLER}
     epochs = {node: state["broker_epoch"] for node, state in brokers.items()}
-    unfenced = {
-        node
-        for broker in truth["brokers"]
-        if not broker["fenced"]
-        and (node := names.node(broker["id"])) is not None
-        and epochs.get(node, broker["epoch"]) == broker["epoch"]
-    }
     return View(
-        time_ns=time_ns,
-        replicas={
-            (node, key): _replica(names, node, key, replica)
-            for node, state in brokers.items()
-            for replica in state["replicas"]
-            if (key := names.key(replica)) is not None
-        },
-        partitions={
-            key: PartitionView(
-                partition=key,
-                leader=names.node(partition["leader"]),
-                epoch=partition["epoch"],
-                isr=names.nodes(partition["isr"]),
-                partition_epoch=partition["partition_epoch"],
-            )
-            for partition in truth["partitions"]
-            if (key := names.key(partition)) is not None
-        },
-        running=running,
-        unfenced=frozenset(unfenced),
-    )
+        time_ns=time_ns, running=running,
+        replicas={(node, key): _replica(names, node, key, replica)
+                  for node, state in brokers.items() for replica in state["replicas"]
+                  if (key := names.key(replica)) is not None},
+        partitions={key: PartitionView(
+            partition=key, leader=names.node_of.get(one["leader"]), epoch=one["epoch"],
+            isr=names.nodes(one["isr"]), partition_epoch=one["partition_epoch"])
+            for one in truth["partitions"] if (key := names.key(one)) is not None},
+        unfenced=frozenset(
+            node for broker in truth["brokers"] if not broker["fenced"]
+            and (node := names.node_of.get(broker["id"])) is not None
+            and epochs.get(node, broker["epoch"]) == broker["epoch"]))
 
 
 def _replica(names: Names, node: str, key: int, replica: State) -> ReplicaView:
     epochs = replica["epochs"]
     return ReplicaView(
-        node=node,
-        partition=key,
-        leader=names.node(replica["leader"]),
-        epoch=replica["epoch"],
-        log_start=replica["log_start"],
-        leo=replica["leo"],
-        hw=replica["hw"],
+        node=node, partition=key, leader=names.node_of.get(replica["leader"]),
         isr=names.nodes(replica["isr"]),
-        checkpointed_hw=replica["checkpointed_hw"],
         epochs=None if epochs is None else tuple((epoch, start) for epoch, start in epochs),
-        clean=replica["clean"],
-        proposing=replica["proposing"],
-    )
+        **{name: replica[name] for name in ("epoch", "log_start", "leo", "hw", "checkpointed_hw", "clean",
+                                            "proposing")})
 
 
 def point_request(names: Names, point: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,27 +91,22 @@ def point_request(names: Names, point: Mapping[str, Any]) -> dict[str, Any]:
     if "name" in point:
         request["point"] = point["name"]
     if "partition" in point:
-        request["topic"], request["partition"] = names.place(point["partition"])
+        if point["partition"] not in names.place_of:
+            raise FloodmarkError(f"there is no partition {point['partition']}")
+        request["topic"], request["partition"] = names.place_of[point["partition"]]
     if "peer" in point:
-        request["peer"] = names.number(point["peer"])
+        request["peer"] = names.id_of[point["peer"]]
     return request
 
 
 def met_from_answer(names: Names, node: str, row: State) -> Met:
     """A Met from one row of the answer to `points`; -1 in a row means unknown."""
     known = {key: row[key] for key in ("epoch", "offset") if row.get(key, -1) >= 0}
-    key = names.key(row) if row.get("topic") is not None else None
     peer = row.get("peer", -1)
     return Met(
-        node=node,
-        name=row["point"],
-        action=row.get("action"),
-        time_ns=row["time"],
-        partition=key,
-        peer=CONTROLLER if peer == CONTROLLER_ID else names.node(peer),
-        held=row["held"],
-        **known,
-    )
+        node=node, name=row["point"], action=row.get("action"), time_ns=row["time"], held=row["held"],
+        partition=names.key(row) if row.get("topic") is not None else None,
+        peer=CONTROLLER if peer == CONTROLLER_ID else names.node_of.get(peer), **known)
 
 
 class ControlSockets:

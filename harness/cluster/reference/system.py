@@ -121,10 +121,9 @@ class ReferenceSystem:
         if not states:
             return  # the partitions are unknown now
         known = {spec.place for spec in self.partitions}
-        new = sorted(
-            (one["topic"], one["partition"], one["replicas"])
-            for one in states[CONTROLLER]["partitions"]
-            if (one["topic"], one["partition"]) not in known)
+        new = sorted((one["topic"], one["partition"], one["replicas"])
+                     for one in states[CONTROLLER]["partitions"]
+                     if (one["topic"], one["partition"]) not in known)
         names = control_sockets.Names(self.nodes, ())
         self.partitions += tuple(
             PartitionSpec(key=key, topic=topic, partition=partition, replicas=names.nodes(replicas))

@@ -283,8 +283,7 @@ def guarantees(plan: RunPlan) -> dict[str, Any]:
         "unclean_leader_election": any(
             str(keys.get("unclean.leader.election.enable")).lower() == "true" for keys in configs),
         "flush": "every" if all(
-            str(keys.get("log.flush.interval.messages")) == "1" for keys in configs) else "os",
-    }
+            str(keys.get("log.flush.interval.messages")) == "1" for keys in configs) else "os"}
 
 
 def _initial_about(plan: RunPlan) -> dict[str, Any]:
@@ -305,5 +304,4 @@ def _initial_about(plan: RunPlan) -> dict[str, Any]:
         "config": {node: dict(keys) for node, keys in plan.cluster.config.items()},
         "guarantees": guarantees(plan), "schedule": json_form.write(plan.schedule),
         "concurrency": spec.concurrency, "rate": spec.rate, "duration_s": spec.duration, **drawn,
-        "missed": [], "died": [], "died_words": {}, "died_at": {}, "residue": None, "clock_error_ns": 0,
-    }
+        "missed": [], "died": [], "died_words": {}, "died_at": {}, "residue": None, "clock_error_ns": 0}

@@ -190,8 +190,7 @@ async def fetch(connection: Connection, wanted: Mapping[TopicPartition, FetchFro
             withheld=None if part.records else "THROTTLING_QUOTA_EXCEEDED" if throttled
             else "REPLICA_NOT_AVAILABLE" if part.preferred_read_replica >= 0 else None,
             diverging=getattr(part.diverging_epoch, "end_offset", -1) >= 0)
-        for topic in response.responses for part in topic.partitions
-    }
+        for topic in response.responses for part in topic.partitions}
 
 
 async def list_offsets(connection: Connection, epochs: Mapping[TopicPartition, int], timeout_s: float, *,
@@ -241,6 +240,4 @@ async def metadata(connection: Connection, topics: Sequence[str], timeout_s: flo
             (topic.name, part.partition_index): PartitionMetadata(
                 error=part.error_code, leader=part.leader_id, epoch=part.leader_epoch,
                 isr=tuple(part.isr_nodes))
-            for topic in response.topics for part in topic.partitions
-        },
-    )
+            for topic in response.topics for part in topic.partitions})

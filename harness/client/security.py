@@ -79,8 +79,7 @@ class Security:
             "sasl.username": self.username, "sasl.password": self.password, "ssl.ca.location": self.ca,
             "ssl.certificate.location": self.certificate, "ssl.key.location": self.key,
             "ssl.key.password": self.key_password,
-            "ssl.endpoint.identification.algorithm": "https" if self.checks_names else "none",
-        }
+            "ssl.endpoint.identification.algorithm": "https" if self.checks_names else "none"}
         return {key: value for key, value in named.items() if value}
 
     def _tls(self) -> ssl.SSLContext:
@@ -179,5 +178,4 @@ def _security(keys: Mapping[str, str], source: str) -> Security:
         key=keys.get("ssl.key.location") or keys.get("ssl.keystore.location"),
         key_password=keys.get("ssl.key.password"),
         checks_names=keys.get("ssl.endpoint.identification.algorithm", "https").lower() not in ("", "none"),
-        ignored=tuple(sorted(key for key in keys if not _ABOUT_SECURITY.match(key))),
-    )
+        ignored=tuple(sorted(key for key in keys if not _ABOUT_SECURITY.match(key))))

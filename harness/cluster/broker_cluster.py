@@ -192,8 +192,7 @@ class BrokerCluster:
         return {
             "keep": {by_name[name]: leo for name, leo in sorted(lost.kept.items()) if name in by_name},
             "lost_records": lost.lost_records,
-            **({} if lost.how is None else {"how": lost.how}),
-        }
+            **({} if lost.how is None else {"how": lost.how})}
 
     async def wipe(self, node: str) -> Mapping[str, Any]:
         """Kills the node and empties its log directory; what was fsynced is lost too."""

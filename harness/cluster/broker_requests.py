@@ -143,8 +143,7 @@ async def elect(ask: Ask, specs: Sequence[PartitionSpec], *, unclean: bool, time
     leader was elected."""
     keys = {spec.place: spec.key for spec in specs}
     answer = await ask(
-        admin.ElectLeadersRequest, timeout_s,
-        election_type=int(unclean), timeout_ms=int(timeout_s * 1000),
+        admin.ElectLeadersRequest, timeout_s, election_type=int(unclean), timeout_ms=int(timeout_s * 1000),
         topic_partitions=[admin.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=indexes)
                           for topic, indexes in by_topic(sorted(keys)).items()])
     if answer.error_code:
@@ -161,8 +160,7 @@ async def reassign(ask: Ask, orders: Mapping[TopicPartition, Sequence[int]], *, 
         (topic, reassignable.ReassignablePartition(partition_index=partition, replicas=list(replicas)))
         for (topic, partition), replicas in sorted(orders.items()))
     answer = await ask(
-        admin.AlterPartitionReassignmentsRequest, timeout_s,
-        timeout_ms=int(timeout_s * 1000),
+        admin.AlterPartitionReassignmentsRequest, timeout_s, timeout_ms=int(timeout_s * 1000),
         topics=[reassignable(name=topic, partitions=partitions) for topic, partitions in topics.items()])
     if answer.error_code:
         raise _refused("no reassignment", answer)

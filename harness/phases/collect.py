@@ -173,8 +173,7 @@ def _dead_row(node: str, spec: PartitionSpec, state: logdir.LogState) -> dict[st
         "node": node, "partition": spec.key, "running": False, "leader": None,
         "epoch": epochs[-1][0] if epochs and epochs != logdir.UNREADABLE else -1,
         "log_start": state.log_start, "leo": state.leo, "hw": min(state.checkpointed_hw, state.leo),
-        "isr": [], "clean": False, "torn_bytes": state.torn_bytes, **_epochs_in_row(epochs),
-    }
+        "isr": [], "clean": False, "torn_bytes": state.torn_bytes, **_epochs_in_row(epochs)}
 
 
 def _epochs_in_row(epochs: logdir.Epochs) -> dict[str, Any]:

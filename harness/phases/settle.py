@@ -123,8 +123,7 @@ async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs
         "no_ack": no_ack,
         "isr_short": [spec.key for spec in specs if spec.key not in observed.full],
         "why": "; ".join(unmet) or None,
-        **(observed.throughout() if unmet and timeout_s else {}),
-    }
+        **(observed.throughout() if unmet and timeout_s else {})}
 
 
 async def read_all(workload: Workload, recorder: Recorder, specs: Sequence[PartitionSpec],

@@ -169,10 +169,8 @@ class Rules:
             "RULES": wanted.rules,
             "RESHAPE": "1" if reload or wanted.shaping != loaded.wanted.shaping else "",
             "SHAPING": wanted.shaping,
-            "REQUEUE": "1" if requeue else "",
-            "QUEUES": " ".join(wanted.queues),
-            "SERVED": " ".join(queue.split(",")[0] for queue in loaded.wanted.queues if loaded.sure),
-        })
+            "REQUEUE": "1" if requeue else "", "QUEUES": " ".join(wanted.queues),
+            "SERVED": " ".join(queue.split(",")[0] for queue in loaded.wanted.queues if loaded.sure)})
         if "before" in sections:
             self._before[name] = found(sections["before"])
         if "unserved" in sections:
@@ -375,8 +373,7 @@ def _shaping(node: str, force: NetworkFaults, address: Address, ways: frozenset[
             f"class add dev {DEVICE} parent 1: classid {minor} htb rate 10gbit quantum 60000",
             f"qdisc add dev {DEVICE} parent {minor} netem limit 10000 {' '.join(arguments)}",
             f"filter add dev {DEVICE} parent 1: protocol ip prio 1 u32 "
-            f"match ip dst {address(receiver)}/32 flowid {minor}",
-        ]
+            f"match ip dst {address(receiver)}/32 flowid {minor}"]
     root = f"qdisc add dev {DEVICE} root handle 1: htb default 0 direct_qlen 1000"
     return "".join(f"{line}\n" for line in (root, *lines)) if lines else ""
 

@@ -223,8 +223,7 @@ class ContainersPlace:
             return {}
         return {
             "LD_PRELOAD": FAKETIME, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_TIMESTAMP_FILE": f"{MOUNTED}/{name}.clock",
-        }
+            "FAKETIME_TIMESTAMP_FILE": f"{MOUNTED}/{name}.clock"}
 
     def _give_to_user(self, pattern: str) -> None:
         """If the harness is root, gives files to the containers' user, which must be able to write them."""

@@ -135,8 +135,7 @@ class KafkaSystem:
         hosts = self._layout.work(f"{name}.hosts")
         flags = (f"-Djdk.net.hosts.file={hosts}",) if self._layout.link_hosts else ()
         java = java_command(self._kafka, self._layout.places[name], self._form.main(name),
-                            [self._layout.properties_of(name)],
-                            logging=self._layout.work(""), flags=flags)
+                            [self._layout.properties_of(name)], logging=self._layout.work(""), flags=flags)
         return [*self._form.before(name), *java]
 
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:

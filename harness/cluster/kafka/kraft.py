@@ -106,16 +106,13 @@ class KRaft:
         lines = {
             "node.id": str(place.node_id),
             "controller.quorum.voters": f"{controller.node_id}@{host_port(place.controller)}",
-            "controller.listener.names": "CONTROLLER",
-        }
+            "controller.listener.names": "CONTROLLER"}
         if not place.is_controller:
             return {"process.roles": "broker", **lines, **settings.of_broker(self._layout, name)}
         lines |= {
-            "process.roles": "controller",
-            "log.dirs": place.inside(place.log_dir),
+            "process.roles": "controller", "log.dirs": place.inside(place.log_dir),
             "listener.security.protocol.map": settings.LISTENERS,
-            "listeners": f"CONTROLLER://{host_port(place.listens)}",
-        }
+            "listeners": f"CONTROLLER://{host_port(place.listens)}"}
         if release_of(self._kafka.version) >= FIRST_ADVERTISED:
             advertised = settings.advertised_to_brokers(self._layout, name)
             lines["advertised.listeners"] = f"CONTROLLER://{host_port(advertised)}"

@@ -83,13 +83,11 @@ def of_broker(layout: Layout, node: str) -> dict[str, str]:
     """The settings that depend on a broker's place, in both modes."""
     place = layout.places[node]
     return {
-        "log.dirs": place.inside(place.log_dir),
-        "listener.security.protocol.map": LISTENERS,
+        "log.dirs": place.inside(place.log_dir), "listener.security.protocol.map": LISTENERS,
         "listeners": f"CLIENTS://{host_port(place.listens)},BROKERS://{host_port(place.control)}",
         "advertised.listeners": f"CLIENTS://{host_port(place.advertised)},"
                                 f"BROKERS://{host_port(advertised_to_brokers(layout, node))}",
-        "inter.broker.listener.name": "BROKERS",
-    }
+        "inter.broker.listener.name": "BROKERS"}
 
 
 def write_hosts(layout: Layout) -> None:

@@ -173,8 +173,7 @@ class ZooKeeperClient:
             partitions={place: PartitionState(leader=fields["leader"], epoch=fields["leader_epoch"],
                                               isr=tuple(fields["isr"]), partition_epoch=one[1].version)
                         for place, one in states.items() if one is not None
-                        for fields in (json.loads(one[0]),)},
-        )
+                        for fields in (json.loads(one[0]),)})
 
 
 def _answer(one: Any) -> Any:

@@ -89,8 +89,7 @@ class LocalPlace:
                  *modules],
                 stdin=its.fileno(), stdout=errors, stderr=errors, pass_fds=[stdin], start_new_session=True)
         self._supervised = await control_client.open_lines(
-            ours, "the supervisor",
-            on_event=lambda event: self.processes.ended(event["exit"], event["code"]),
+            ours, "the supervisor", on_event=lambda event: self.processes.ended(event["exit"], event["code"]),
             lost=lambda: self.processes.lose(
                 "the supervisor, parent of all brokers, ended, and all brokers with it"))
         if not self.layout.links:

@@ -270,8 +270,7 @@ class OwnCluster:
         alive = frozenset.intersection(*(frozenset(answer.brokers) for answer in answers.values()))
         answering = {node: answer for node, answer in answers.items() if answer.controller >= 0}
         return View(
-            time_ns=time.monotonic_ns(),
-            replicas=self._replicas(answers, truth, ends, names),
+            time_ns=time.monotonic_ns(), replicas=self._replicas(answers, truth, ends, names),
             partitions={key: PartitionView(
                 partition=key, leader=names.get(state.leader), epoch=state.epoch,
                 isr=tuple(names[number] for number in state.isr if number in names), partition_epoch=-1)
@@ -281,8 +280,7 @@ class OwnCluster:
             answering=frozenset(answering),
             topic_unknown=frozenset(
                 node for node, answer in answering.items()
-                if names.keys() <= answer.brokers.keys() and topics and answer.unknown.issuperset(topics)),
-        )
+                if names.keys() <= answer.brokers.keys() and topics and answer.unknown.issuperset(topics)))
 
     async def mend(self) -> list[str]:
         """Mends by the owner's commands what they broke."""

@@ -124,8 +124,7 @@ def read_fault_commands(file: Path) -> FaultCommands:
             raise UsageError(f"{file}: [nodes.{name}] has {', '.join(of_nodes[name])}; it takes both cut and "
                              "heal, and no other")
     return FaultCommands(
-        of_nodes=of_nodes,
-        of_all=_commands(table.get("commands", {}), f"{file}: [commands]"),
+        of_nodes=of_nodes, of_all=_commands(table.get("commands", {}), f"{file}: [commands]"),
         timeout_s=float(timeout_s), source=str(file))
 
 

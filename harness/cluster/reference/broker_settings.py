@@ -85,8 +85,7 @@ def raw_traces(layout: Layout, partitions: Sequence[PartitionSpec]) -> Raw | Non
     return Raw(
         files=files,
         names={place.node_id: name for name, place in layout.places.items()},
-        keys={spec.place: spec.key for spec in partitions},
-    )
+        keys={spec.place: spec.key for spec in partitions})
 
 
 def properties(place: ProcessAddresses, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
@@ -94,21 +93,15 @@ def properties(place: ProcessAddresses, chosen: Mapping[str, str], *, rules: str
     """One node's settings."""
     dial = sorted(place.dial.items())
     present = {
-        "floodmark.control.from": place.asked_from,
-        "floodmark.bugs": ",".join(bugs),
+        "floodmark.control.from": place.asked_from, "floodmark.bugs": ",".join(bugs),
         "floodmark.dial": ",".join(f"{node}@{host_port(address)}" for node, address in dial),
         "floodmark.durable": place.durable and place.inside(place.durable),
-        "floodmark.trace": place.trace and place.inside(place.trace),
-    }
+        "floodmark.trace": place.trace and place.inside(place.trace)}
     return {
-        "process.roles": "controller" if place.is_controller else "broker",
-        "node.id": str(place.node_id),
+        "process.roles": "controller" if place.is_controller else "broker", "node.id": str(place.node_id),
         "listeners": f"PLAINTEXT://{host_port(place.listens)}",
         "advertised.listeners": f"PLAINTEXT://{host_port(place.advertised)}",
         "controller.quorum.voters": f"{CONTROLLER_ID}@{host_port(place.controller)}",
-        "log.dirs": place.inside(place.log_dir),
-        "floodmark.control": host_port(place.control),
-        "floodmark.rules": rules,
-        **chosen,
-        **{key: value for key, value in present.items() if value},
-    }
+        "log.dirs": place.inside(place.log_dir), "floodmark.control": host_port(place.control),
+        "floodmark.rules": rules, **chosen,
+        **{key: value for key, value in present.items() if value}}

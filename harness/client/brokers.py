@@ -64,10 +64,7 @@ class Brokers:
                  dial: Dial) -> None:
         self.leaders = Leaders(config.keys)
         self.addresses: dict[int, Address] = {}
-        self._config = config
-        self._bootstrap = bootstrap
-        self._random = random
-        self._dial = dial
+        self._config, self._bootstrap, self._random, self._dial = config, bootstrap, random, dial
         self._topics = sorted({topic for topic, _ in config.keys.values()})
         self._connections: dict[int | str, Connection] = {}  # by id; by name, where a name was asked for
 

@@ -63,8 +63,7 @@ class Client:
         self._shared = shared if config.shares_requests else None
         if self._shared is not None:
             self._shared.join()
-        self._config = config
-        self._now_ms = now_ms
+        self._config, self._now_ms = config, now_ms
         self._brokers = Brokers(config, bootstrap, random, dial)
         self._leaders = self._brokers.leaders
         self._producer = (

@@ -55,11 +55,9 @@ class _Batch:
 
 class IdempotentProducer:
     def __init__(self, config: ClientSettings, brokers: Brokers, random: Random, encode: Encode) -> None:
-        self._config = config
-        self._brokers = brokers
+        self._config, self._brokers = config, brokers
         self._leaders = brokers.leaders
-        self._random = random
-        self._encode = encode
+        self._random, self._encode = random, encode
         self._identity: tuple[int, int] | None = None  # producer id and epoch
         self._sequences: dict[int, int] = {}  # partition -> the next one
 

@@ -32,8 +32,7 @@ class BrokerCluster:
 
     def __init__(self, system: System, place: Place) -> None:
         self.name = place.name
-        self.runs = system
-        self.place = place
+        self.runs, self.place = system, place
         self.nodes = system.nodes
         self.config = system.config
         self.system = system.about

@@ -42,8 +42,7 @@ class RunSight:
 
     def __init__(self, recorder: Recorder, cluster: Cluster,
                  view: Callable[[], Coroutine[Any, Any, View]] | None = None) -> None:
-        self._recorder = recorder
-        self._cluster = cluster
+        self._recorder, self._cluster = recorder, cluster
         self._points = ability(cluster, protocols.Failpoints)
         self._explains = ability(cluster, protocols.ExplainsDeaths)
         self._acks_given: AcksGiven | None = None

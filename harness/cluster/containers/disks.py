@@ -175,9 +175,7 @@ class Volumes:
     def __init__(self, lab: EngineResources, power: PowerLoss, place: Place, *,
                  say: Callable[[str], None] = lambda _line: None) -> None:
         self.own = True
-        self._lab = lab
-        self._power = power
-        self._say = say
+        self._lab, self._power, self._say = lab, power, say
         self._loops = Loops(lab)
         self._place = place
         self._faulty: dict[str, FaultyDisk] = {}

@@ -232,8 +232,7 @@ class ZooKeeper:
         chosen.setdefault(ZOOKEEPER_SESSION, chosen[SESSION])
         self.settings: Mapping[str, str] = dict(sorted(chosen.items()))
         self.lacks: Mapping[type, str] = {}
-        self._ids = ids
-        self._layout = NOT_STARTED
+        self._ids, self._layout = ids, NOT_STARTED
         self._client: ZooKeeperClient | None = None
         self._started: set[str] = set()
 

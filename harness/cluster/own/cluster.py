@@ -187,9 +187,7 @@ class OwnCluster:
             node: host_port(address) for node, address in found.addresses.items()}}
         self.clock_error_ns = UNKNOWN_CLOCKS_NS
         self.keeps_all = False  # before the topics are created
-        self._found = found
-        self._folder = folder
-        self._prefix = prefix
+        self._found, self._folder, self._prefix = found, folder, prefix
         self._clocks_topic = f"{prefix}clocks"
         self._topic_settings = {**KEPT, **(topic_settings or {})}
         if changed := sorted(key for key in KEPT if self._topic_settings[key] != KEPT[key]):

@@ -6,17 +6,15 @@ Rules
 2. The net container has the address, name and published ports, and lives as long as the cluster; the
    process's container joins it, has no capability, and is started and killed with the process. The kernel
    cuts links there, which is always possible: proxied and direct links are the same.
-3. In every container a process listens on LISTENER (clients and brokers) and CONTROL_SOCKET. Brokers and
-   controller connect to each other by their addresses in the cluster's network, so that no fault affects name
-   resolution. Clients and the harness connect to ports that are published only on loopback. The control
+3. Brokers and controller connect to each other by their addresses in the cluster's network, so that no fault
+   affects name resolution; clients and the harness to ports that are published only on loopback. The control
    socket answers only the engine's machine.
-4. FOLDER/work is mounted in every container, so that properties, logs, traces and side files are where those
-   of a local cluster are. A broker's log directory is a volume; FOLDER/nodes has copies of it.
-5. The engine's events decide whether a process lives: it is killed when the event of its end has arrived.
+4. FOLDER/work is mounted in every container. A broker's log directory is a volume; FOLDER/nodes has copies.
+5. The engine's events decide whether a process lives. If their stream, the keeper or a net container ends
+   without a request, everything is `lost`.
 6. Paused means stopped by SIGSTOP, not by the engine's freezer: a frozen process cannot be killed, and would
    keep the keeper's namespace, and so a dead run, alive.
-7. If the stream of events, the keeper or a net container ends without a request, everything is `lost`.
-8. Nothing survives the harness: the engine ends the keeper, and with it all processes (engine_resources.py);
+7. Nothing survives the harness: the engine ends the keeper, and with it all processes (engine_resources.py);
    the next start removes the remaining containers.
 """
 
@@ -71,7 +69,7 @@ FAKETIME = "/opt/floodmark/libfaketime.so.1"
 # The process itself appends to its log: the log is in the run's folder however the process ends.
 BEGIN = 'log="$1"; shift; exec "$@" >>"$log" 2>&1'
 EXITED_BY_SIGNAL = 128
-testcontainers_config.ryuk_disabled = True  # it would be pulled from a registry; rule 8 does its work
+testcontainers_config.ryuk_disabled = True  # it would be pulled from a registry; rule 7 does its work
 JARS = "/opt/kafka/libs"  # in an image of Apache Kafka, the official one too
 
 

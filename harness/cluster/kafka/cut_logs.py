@@ -1,18 +1,16 @@
 """Simulates a power cut on the files of a dead broker of Apache Kafka: each log loses its end.
 
 Kafka records what it has fsynced only in recovery-point-offset-checkpoint: below a log's recovery point
-everything is durable. Above it that is unknown, because the operating system writes back at any time. So each
-log is cut at the end of a batch that is drawn evenly between its recovery point and its end.
+everything is durable; above it the operating system writes back at any time. So each log is cut at the end of
+a batch that is drawn evenly between its recovery point and its end.
 
 Rules
 1. A log is not cut below its recovery point, nor below the end that an earlier power cut left; a log that
-   fsyncs every message (flush.messages=1) is not cut at all: its recovery point is checkpointed later than
-   the fsyncs.
+   fsyncs every message (flush.messages=1) is not cut at all: its recovery point is checkpointed later.
 2. Later segments and producer snapshots are removed, and the indexes of the cut segment, which Kafka rebuilds
-   when it recovers an unclean log.
-3. Checkpoints are not cut, because Kafka fsyncs them before renaming them. They may name offsets that are
-   gone: Kafka lowers those when it loads the logs.
-4. The harness records what a cut has left in a file next to the broker's folder. A log that was not written
+   when it recovers an unclean log. Checkpoints are not cut: Kafka fsyncs them, and lowers offsets that are
+   gone when it loads the logs.
+3. The harness records what a cut has left in a file next to the broker's folder. A log that was not written
    since is durable as it is.
 """
 
@@ -35,7 +33,7 @@ _SNAPSHOT = ".snapshot"
 
 
 class CutLogs:
-    """See harness.cluster.place: PowerLoss. durable_file is the file of rule 4."""
+    """See harness.cluster.place: PowerLoss. durable_file is the file of rule 3."""
 
     def __init__(self, flushes_every: Callable[[str], bool] = lambda topic: False) -> None:
         self._flushes_every = flushes_every  # whether a topic's messages are fsynced before they are acked

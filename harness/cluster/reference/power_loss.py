@@ -1,19 +1,14 @@
 """Simulates a power cut on the files of a dead reference broker: each file loses what was not durable
-(cluster.place.PowerLoss; kafka/cut_logs.py is Kafka's).
-
-A killed process loses nothing that it has written; a machine that loses power loses what was not fsynced. The
-broker records in a side file what is durable (its format: docker/broker/storage/durability_side_file.py;
-which writes become durable when: log_directory.py in the same folder). This module reads the side file with
-its own code and changes the files accordingly:
+(cluster.place.PowerLoss; kafka/cut_logs.py is Kafka's). A killed process loses nothing that it has written; a
+machine that loses power loses what was not fsynced. The broker records what is durable in a side file (its
+format: docker/broker/storage/durability_side_file.py), which this module reads with its own code:
 
 - a file with a durable length is cut to it; the tail of a partition's log can instead be cut at a batch
   boundary between that and its end, because a real power cut may spare bytes that were already written back;
 - a file that was replaced, and is not durable yet, gets its previous content back;
 - a file without a note is removed.
 
-Afterwards everything left is durable, and the side file says so: a second power cut loses nothing more. An
-interrupted power cut can be repeated. The caller must have killed the broker: no process is started or ended
-here.
+Afterwards everything left is durable, and the side file says so. An interrupted power cut can be repeated.
 """
 
 import os

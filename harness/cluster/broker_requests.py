@@ -71,19 +71,16 @@ def keep_all(settings_of_topics: Iterable[Mapping[str, str]]) -> bool:
 async def create_topics(ask: Ask, topics: Mapping[str, Sequence[Sequence[int]]], *, timeout_s: float,
                         configs: Mapping[str, Mapping[str, str]] | None = None) -> None:
     """topics: name -> of each partition in order the ids of its replicas. configs: name -> Kafka's keys."""
-    creatable = admin.CreateTopicsRequest.CreatableTopic
-    answer = await ask(
-        admin.CreateTopicsRequest, timeout_s,
-        topics=[
-            creatable(
-                name=name, num_partitions=-1, replication_factor=-1,
-                configs=[creatable.CreatableTopicConfig(name=key, value=value)
-                         for key, value in sorted((configs or {}).get(name, {}).items())],
-                assignments=[
-                    creatable.CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
-                    for index, replicas in enumerate(assignment)])
-            for name, assignment in sorted(topics.items())],
-        timeout_ms=int(timeout_s * 1000), validate_only=False)
+    kind = admin.CreateTopicsRequest.CreatableTopic
+    creatable = [
+        kind(name=name, num_partitions=-1, replication_factor=-1,
+             configs=[kind.CreatableTopicConfig(name=key, value=value)
+                      for key, value in sorted((configs or {}).get(name, {}).items())],
+             assignments=[kind.CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+                          for index, replicas in enumerate(assignment)])
+        for name, assignment in sorted(topics.items())]
+    answer = await ask(admin.CreateTopicsRequest, timeout_s, topics=creatable,
+                       timeout_ms=int(timeout_s * 1000), validate_only=False)
     for topic in answer.topics:
         if topic.error_code:
             raise _refused(f"topic {topic.name!r} was not created", topic)
@@ -101,15 +98,13 @@ async def delete_topic(ask: Ask, name: str, *, timeout_s: float) -> None:
 async def alter_topic_configs(ask: Ask, configs: Mapping[str, Mapping[str, str]], *, timeout_s: float
                               ) -> None:
     """configs: topic name -> Kafka's keys. FloodmarkError if one is refused."""
-    resource = admin.IncrementalAlterConfigsRequest.AlterConfigsResource
-    answer = await ask(
-        admin.IncrementalAlterConfigsRequest, timeout_s,
-        resources=[
-            resource(resource_type=TOPIC, resource_name=name,
-                     configs=[resource.AlterableConfig(name=key, config_operation=SET, value=value)
-                              for key, value in sorted(keys.items())])
-            for name, keys in sorted(configs.items())],
-        validate_only=False)
+    kind = admin.IncrementalAlterConfigsRequest.AlterConfigsResource
+    resources = [kind(resource_type=TOPIC, resource_name=name,
+                      configs=[kind.AlterableConfig(name=key, config_operation=SET, value=value)
+                               for key, value in sorted(keys.items())])
+                 for name, keys in sorted(configs.items())]
+    answer = await ask(admin.IncrementalAlterConfigsRequest, timeout_s, resources=resources,
+                       validate_only=False)
     for one in answer.responses:
         if one.error_code:
             raise _refused(f"the configs of topic {one.resource_name!r} were not altered", one)

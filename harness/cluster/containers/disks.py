@@ -104,8 +104,7 @@ class Loops:
     async def strike(self, node: str, how: str, fsynced: Mapping[str, int] | None
                      ) -> Mapping[str, tuple[int, int, int]]:
         """Shuts a disk down (how: power or read-only); returns the report of docker/faults/shutdown.py."""
-        report = await self._run([*_SHUTDOWN, how, self.devices[node]],
-                               env={"FSYNCED": json.dumps(fsynced)})
+        report = await self._run([*_SHUTDOWN, how, self.devices[node]], env={"FSYNCED": json.dumps(fsynced)})
         return {log: tuple(extents) for log, extents in json.loads(report).items()}
 
     async def check(self, node: str) -> None:

@@ -147,8 +147,7 @@ class KafkaSystem:
         reached = {node: self._asked(node) for node in self._answering()}
         ends, metadata, (decided, unfenced) = await asyncio.gather(
             self._looks.replica_ends(reached, self.partitions, LOOK_S),
-            self._metadata.metadata_of_each(reached, self._topic_names(), LOOK_S),
-            self._decisions())
+            self._metadata.metadata_of_each(reached, self._topic_names(), LOOK_S), self._decisions())
         starts: Mapping[tuple[str, int], int] = {}
         if self._place.read is not None:
             starts = await self._looks.log_starts(reached, self.partitions, LOOK_S)
@@ -332,8 +331,7 @@ class KafkaSystem:
                 write(source, place.trace, node_id=place.node_id, clock=self._clock)
         if not files:
             return None
-        return Raw(files=files, names=self._names,
-                   keys={spec.place: spec.key for spec in self.partitions},
+        return Raw(files=files, names=self._names, keys={spec.place: spec.key for spec in self.partitions},
                    clock_error_ns=kafka_trace.clock_error_ns(self._clock, Clock.now()))
 
     @property

@@ -171,8 +171,7 @@ class LocalPlace:
     async def _set_links(self, links: control_client.Lines) -> Mapping[str, Any]:
         """Puts the cuts in force; returns those that are, as the links process says."""
         return await links.ask(
-            "set", timeout_s=ANSWER_S,
-            silent=[pair for pair, reset in self._cuts.items() if not reset],
+            "set", timeout_s=ANSWER_S, silent=[pair for pair, reset in self._cuts.items() if not reset],
             reset=[pair for pair, reset in self._cuts.items() if reset])
 
     async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost:

@@ -83,8 +83,7 @@ def raw_traces(layout: Layout, partitions: Sequence[PartitionSpec]) -> Raw | Non
     if not files:
         return None
     return Raw(
-        files=files,
-        names={place.node_id: name for name, place in layout.places.items()},
+        files=files, names={place.node_id: name for name, place in layout.places.items()},
         keys={spec.place: spec.key for spec in partitions})
 
 

@@ -124,7 +124,11 @@ def frame(data: bytes, position: int) -> Frame | None:
     if not size or position + size > len(data):
         return None
     if data[position + MAGIC_AT] != MAGIC:
-        return _message(data, position, size)
+        base, _, crc, magic, attributes = struct.unpack_from(">qiIbb", data, position)
+        intact = zlib.crc32(memoryview(data)[position + _OLD_CRC_FROM:position + size]) == crc
+        return Frame(magic=magic, base_offset=base, last_offset=base, epoch=NO_EPOCH, crc=crc, crc_ok=intact,
+                     attributes=attributes, producer_id=NO_PRODUCER, producer_epoch=NO_EPOCH, count=1,
+                     size=size)
     (base, _, epoch, _, crc, attributes, delta, _, _, producer, producer_epoch, _, count
      ) = HEADER.unpack_from(data, position)
     fits: bool = crc32c(memoryview(data)[position + CRC_FROM:position + size]) == crc
@@ -200,13 +204,6 @@ def read_own_batch(data: bytes, at: int, size: int, ending: bytes) -> OwnBatch |
 
 
 # -- formats v0 and v1 --------------------------------------------------------------------------------------
-
-def _message(data: bytes, at: int, size: int) -> Frame:
-    offset, _, crc, magic, attributes = struct.unpack_from(">qiIbb", data, at)
-    fits = zlib.crc32(memoryview(data)[at + _OLD_CRC_FROM:at + size]) == crc
-    return Frame(magic=magic, base_offset=offset, last_offset=offset, epoch=NO_EPOCH, crc=crc, crc_ok=fits,
-                 attributes=attributes, producer_id=NO_PRODUCER, producer_epoch=NO_EPOCH, count=1, size=size)
-
 
 def _messages(data: bytes, at: int, header: Frame) -> list[Record]:
     """Read the message here, or the messages that it wraps."""

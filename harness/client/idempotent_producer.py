@@ -78,7 +78,12 @@ class IdempotentProducer:
         identity = await self._get_identity(key, delay)
         most = self._config.in_flight
         size = _SMALL_BATCH if most > 1 else len(values)
-        batches = waiting = self._make_batches(key, values, identity, size)
+        batches = list[_Batch]()
+        for start in range(0, len(values), size):
+            part, sequence = values[start:start + size], self._sequences.get(key, 0)
+            self._sequences[key] = sequence + len(part)
+            batches.append(_Batch(count=len(part), data=self._encode(key, part, (*identity, sequence))))
+        waiting = batches
         while waiting:
             sent, again = waiting[:most], list[_Batch]()
             for batch, answer in zip(sent, await self._try(key, sent), strict=True):
@@ -94,15 +99,6 @@ class IdempotentProducer:
                 self._leaders.doubt(key)
                 await delay.wait()
         return [offset for batch in batches for offset in batch.offsets()]
-
-    def _make_batches(self, key: int, values: Sequence[int], identity: tuple[int, int], size: int
-                      ) -> list[_Batch]:
-        batches = []
-        for start in range(0, len(values), size):
-            part, sequence = values[start:start + size], self._sequences.get(key, 0)
-            self._sequences[key] = sequence + len(part)
-            batches.append(_Batch(count=len(part), data=self._encode(key, part, (*identity, sequence))))
-        return batches
 
     async def _get_identity(self, key: int, delay: FailureDelay) -> tuple[int, int]:
         """The producer id and epoch, requested from the partition's leader, though any broker would do."""

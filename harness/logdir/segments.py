@@ -76,7 +76,8 @@ def batches_of(segment: Segment, *, is_last: bool = True, drop_bad_last: bool = 
         left = segment.path.stat().st_size - len(data)
         while (size := size_of(data, at)) is not None:
             if size and at + size <= len(data):
-                if is_last and drop_bad_last and left <= 0 and _bad_last(data, at, size):
+                if is_last and drop_bad_last and left <= 0 and frame(data, at + size) is None and not (
+                        (header := frame(data, at)) is not None and header.crc_ok):
                     return
                 yield data, at, size
                 at += size
@@ -96,12 +97,6 @@ def _reading(segment: Segment) -> Iterator[None]:
         yield
     except OSError as error:
         refuse(segment.path, str(error))
-
-
-def _bad_last(data: bytes, at: int, size: int) -> bool:
-    """Whether this batch's CRC is wrong and no batch follows it."""
-    header = frame(data, at)
-    return (header is None or not header.crc_ok) and frame(data, at + size) is None
 
 
 def end_of(segment: Segment, *, running: bool) -> tuple[int, int]:

@@ -68,7 +68,9 @@ async def collect(
         await cluster.stop()
     except FloodmarkError as error:  # what was read is kept
         problems.append(f"the cluster could not be stopped: {error}")
-    await asyncio.to_thread(_write_parquet, run)
+    for lines in sorted(run.logs_folder.glob("*.jsonl")):
+        with suppress(FloodmarkError):  # a second time, for the judge, which reads it faster than the lines
+            await asyncio.to_thread(write_parquet, lines)
     traces = ability(cluster, protocols.Traces)
     raw_trace = None if traces is None else traces.traces()
     if raw_trace is not None:
@@ -94,13 +96,6 @@ def observes_of(cluster: Cluster) -> dict[str, Any]:
         return {}
     shown = {} if events is None else {"trace": sorted(events)}
     return {"observes": {"dumps": dumps, "replicas": replicas, **shown}}
-
-
-def _write_parquet(run: Run) -> None:
-    """A second time, for the judge, which reads it faster than the lines."""
-    for lines in sorted(run.logs_folder.glob("*.jsonl")):
-        with suppress(FloodmarkError):
-            write_parquet(lines)
 
 
 def _write_trace(raw_trace: Raw, run: Run, origin_ns: int) -> list[str]:

@@ -120,7 +120,10 @@ class ContainersPlace:
             for name in self.layout.names:
                 self.layout.work(f"{name}.clock").write_text("+0\n", encoding="ascii")
         await asyncio.to_thread(self._give_to_user, "*")
-        self._events = await self._lab.call("stream its events", self._subscribe)
+        labels = [f"{key}={value}" for key, value in self._lab.labels("").items() if value]
+        self._events = await self._lab.call(  # also those before this call
+            "stream its events", self._lab.client.api.events, since=1, decode=True,
+            filters={"type": "container", "label": labels, "event": ["die", "oom"]})
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._listen, args=(loop,), daemon=True, name="docker-events").start()
         disks = asyncio.ensure_future(self.disks.prepare())
@@ -232,12 +235,6 @@ class ContainersPlace:
                 os.chown(path, user, group)
 
     # -- the engine's events ----------------------------------------------------------------------------
-
-    def _subscribe(self) -> Any:
-        """The events of this run from its beginning, including those before this call."""
-        labels = [f"{key}={value}" for key, value in self._lab.labels("").items() if value]
-        return self._lab.client.api.events(
-            since=1, decode=True, filters={"type": "container", "label": labels, "event": ["die", "oom"]})
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """Passes events to the loop until the stream ends; runs in a thread of its own."""

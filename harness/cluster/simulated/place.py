@@ -212,12 +212,12 @@ class SimulatedPlace:
                               first_port=self._first_port, trace=self._trace)
 
     async def begin(self) -> None:
-        self._simulation.scheduler.give_up = self._give_up
+        def give_up(why: str) -> None:
+            self.lost = why
+            for process in self._processes.values():
+                process.end(KILLED)
 
-    def _give_up(self, why: str) -> None:
-        self.lost = why
-        for process in self._processes.values():
-            process.end(KILLED)
+        self._simulation.scheduler.give_up = give_up
 
     async def mend(self) -> list[str]:
         await self.heal()

@@ -27,11 +27,7 @@ class ControlError(FloodmarkError):
 
 
 class Refused(ControlError):
-    """The process answered with an error; `answer` is its message."""
-
-    def __init__(self, text: str, answer: Mapping[str, Any]) -> None:
-        super().__init__(text)
-        self.answer = answer
+    """The process answered with an error."""
 
 
 class Lines:
@@ -60,7 +56,7 @@ class Lines:
         finally:
             self._waiting.pop(number, None)
         if "error" in message:
-            raise Refused(f"{self._who} refused '{do}': {message['error']}", message)
+            raise Refused(f"{self._who} refused '{do}': {message['error']}")
         ok: Mapping[str, Any] = message["ok"]
         return ok
 

@@ -4,18 +4,18 @@ Rules
 1. If brokers have disks of their own (Loops), the kernel makes the power cut: the broker is paused, its disk
    shut down, and only then it is killed. Else, and if the broker is dead or `keep` is given, the system's
    PowerLoss simulates it on files. The result's `how` says which.
-2. Losses are counted: the logs right before are compared with what the disk has afterwards.
-3. After every loss the side file is reset: everything left is durable.
-4. Log directories are read as the engine's archives, also from paused and dead brokers: 100 MB take half a
+2. Losses are counted: the logs right before are compared with what the disk has afterwards. Then the side
+   file is reset: everything left is durable.
+3. Log directories are read as the engine's archives, also from paused and dead brokers: 100 MB take half a
    second, and as the output of a program in a helper five. Only plain files and folders below the target are
    unpacked; a copy gets its name when all of it has arrived.
-5. A failing or read-only disk is repaired by mounting it again, which needs its broker's end, like switching
+4. A failing or read-only disk is repaired by mounting it again, which needs its broker's end, like switching
    a machine off and on. Until then the end of its broker is excused.
-6. A disk of its own is a small ext4 in a file, on a loop device of the engine's machine. One privileged
-   container of the run, the disks container, makes the disks, shuts them down and removes them; it mounts
-   nothing. The engine mounts a disk when a container with its volume starts, and unmounts it when that ends.
-7. A disk flushes by itself only once a minute (commit=60), so that a power cut has something to lose.
-8. Loop devices outlive containers. Their files are in a folder named after the run, so that a sweep finds
+5. A disk of its own is a small ext4 in a file, on a loop device of the engine's machine. The disks container,
+   which is privileged and mounts nothing, makes the disks, shuts them down and removes them; the engine
+   mounts one when a container with its volume starts. A disk flushes by itself only once a minute
+   (commit=60), so that a power cut has something to lose.
+6. Loop devices outlive containers: their files are in a folder named after the run, so that a sweep finds
    them. There are few, and all runs share them: a lack of them is no error of the run.
 """
 

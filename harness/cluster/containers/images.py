@@ -3,15 +3,13 @@
 Rules
 1. An image's tag is a hash of everything in it (the files under docker/, the base image): only a change
    builds again. Older images stay; `docker image prune -a --filter label=org.floodmark.image` removes those
-   that no container uses.
+   that no container uses. Two runs at once build only once, by a lock in the cache folder.
 2. The engine builds by its own API: neither the docker command nor BuildKit is needed. The base is
    OFFICIAL_BASE, from the engine or a registry; without_registry.py serves machines that reach none.
-3. Two runs at once build only once, by a lock in the cache folder.
-4. Everything here blocks; a caller with an event loop uses a thread.
-5. The image of Apache Kafka is built from the jars on this machine (kafka/distribution.py), on the same base,
-   with Debian's Java (docker/kafka/Dockerfile). A named image (apache/kafka:4.3.1) is used without changes:
-   its jars are in /opt/kafka/libs, java is on its PATH. The fault tools run in other containers, from the
-   tools' image.
+3. Everything here blocks; a caller with an event loop uses a thread.
+4. The image of Apache Kafka is built from the jars on this machine, on the same base, with Debian's Java
+   (docker/kafka/Dockerfile). A named image (apache/kafka:4.3.1) is used without changes. The fault tools run
+   in other containers, from the tools' image.
 """
 
 import hashlib

@@ -2,15 +2,12 @@
 
 Rules
 1. Where clocks can be bumped (not with Apache Kafka) every process preloads libfaketime, which reads the
-   offset from the file NAME.clock whenever the process asks for the time: a bump takes effect at once and
-   outlives the broker. The file is replaced atomically: a process never reads half an offset. Monotonic
-   clocks do not change: sessions, time-outs and the trace use them. The machine's own clock is never set.
+   offset from the file NAME.clock, replaced atomically, whenever the process asks for the time: a bump takes
+   effect at once and outlives the broker. Monotonic clocks (of sessions, time-outs, the trace) do not change.
 2. The kernel kills a broker that needs more than its limit; while the limit is in force such an end is
-   excused. The broker may be started again under the limit.
-3. A limit below the memory in use ends the broker too. With control groups v2 the kernel kills it; with v1
-   the kernel refuses such a limit, so the broker is killed first.
-4. There is no swap. Engines cannot remove a limit: it is ended by setting the kernel's highest value, which
-   containers without a limit have.
+   excused. A limit below the memory in use ends it too: with control groups v1 the kernel refuses such a
+   limit, so the broker is killed first.
+3. There is no swap. Engines cannot remove a limit: it is ended by setting the kernel's highest value.
 """
 
 import asyncio

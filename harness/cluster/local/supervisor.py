@@ -17,6 +17,7 @@ Rules
 
 JSON lines. Request: {"id":1,"do":"start","name":"n1","argv":[...],"log":PATH}, with "module", whose `main` to
 call instead of argv, and "stdin", an inherited descriptor. Answer: {"id":1,"ok":{"pid":7}} or {"id":1,
+"error":"..."}. Event: {"exit":"n1","code":-9}. The harness sends signals itself.
 """
 
 import contextlib

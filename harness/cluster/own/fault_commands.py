@@ -7,12 +7,10 @@
     fetch_logs = ["rsync", "-a", "--include={prefix}*/***", "--exclude=*/", "h1:/var/kafka/", "{folder}"]
 
 Rules
-1. An argument list is run unchanged except for its placeholders: {node} and {host}, the node of the fault;
-   {peer} and {peer_host}, from which a cut node receives nothing; {folder}, where to put logs; {prefix},
-   which begins the names of our topics. Other braces stay.
-2. Every command has the time-out; one that exceeds it is killed with everything it started. A command that is
-   running when the run is interrupted may finish. The error of a failed command has its output but not its
-   arguments, which may contain a secret.
+1. Placeholders are {node} and {host}, the node of the fault; {peer} and {peer_host}, from which a cut node
+   receives nothing; {folder}, where to put logs; {prefix}, which begins the names of our topics.
+2. A command that exceeds the time-out is killed with everything it started; one that runs when the run is
+   interrupted may finish. The error of a failed one has its output but not its arguments: they may be secret.
 3. An act is offered only if every node has the commands that it needs. The clients and the controller are no
    nodes: they have both cut and heal, or neither, and no command of all nodes is theirs.
 """

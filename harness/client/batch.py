@@ -13,16 +13,8 @@ from typing import Literal
 
 import crc32c
 
-from floodmark.harness.record_batches import (
-    LENGTH_FROM,
-    MAGIC,
-    MAGIC_AT,
-    BatchError,
-    frame,
-    read_own_batch,
-    records,
-    size_of,
-)
+from floodmark.harness import record_batches
+from floodmark.harness.record_batches import MAGIC, records
 from floodmark.harness.signature import HEADER, header_ending, in_value, value_of
 
 _FRAME = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, crc
@@ -87,23 +79,24 @@ def encode(values: Sequence[int], run_id: str, timestamp_ms: int, *, headers: bo
         records = bytearray(gzip.compress(records, compresslevel=1, mtime=0))
     body = _BODY.pack(_GZIP if compressed else 0, count - 1, timestamp_ms, timestamp_ms, *producer, count
                       ) + records
-    return _FRAME.pack(0, len(body) + _FRAME.size - LENGTH_FROM, -1, MAGIC, crc32c.crc32c(body)) + body
+    length = _FRAME.size - record_batches.LENGTH_FROM + len(body)
+    return _FRAME.pack(0, length, -1, MAGIC, crc32c.crc32c(body)) + body
 
 
 def decode(data: bytes, run_id: str) -> Iterator[Batch]:
     """The complete batches of a fetch response; Kafka may cut off the last one, which is left out."""
     run, at = run_id.encode(), 0
     ending = header_ending(run)
-    while (size := size_of(data, at)) is None or 0 < size <= len(data) - at:
+    while (size := record_batches.size_of(data, at)) is None or 0 < size <= len(data) - at:
         base_offset, length = struct.unpack_from(">qi", data, at)
         try:
             if size is None:
-                known = data[at + MAGIC_AT] <= MAGIC
-                raise Corrupt(f"not a batch at byte {at}: magic {data[at + MAGIC_AT]}, length {length}",
-                              "length" if known else "magic")
+                magic = data[at + record_batches.MAGIC_AT]
+                raise Corrupt(f"not a batch at byte {at}: magic {magic}, length {length}",
+                              "length" if magic <= MAGIC else "magic")
             yield _read(data, at, size, ending, run)
         except Corrupt as corrupt:
-            corrupt.offset, corrupt.behind = base_offset, at + LENGTH_FROM + length
+            corrupt.offset, corrupt.behind = base_offset, at + record_batches.LENGTH_FROM + length
             raise
         at += size
 
@@ -117,17 +110,17 @@ def offset_behind(data: bytes, corrupt: Corrupt, below: int) -> int | None:
 
 
 def _read(data: bytes, at: int, size: int, ending: bytes, run_id: bytes) -> Batch:
-    own = read_own_batch(data, at, size, ending)
+    own = record_batches.read_own_batch(data, at, size, ending)
     if own is not None:
         return Batch(last_offset=own.base_offset + len(own.values) - 1, epoch=own.epoch,
                      values=tuple(enumerate(own.values, own.base_offset)))
-    header = frame(data, at)
+    header = record_batches.frame(data, at)
     assert header is not None, at  # size_of has accepted it
     if not header.crc_ok:
         raise Corrupt(f"the CRC of the batch at offset {header.base_offset} is wrong", "checksum")
     try:
         found = () if header.control else records(data, at, header)
-    except BatchError as error:
+    except record_batches.BatchError as error:
         ours_to_read = header.magic == MAGIC and header.codec is None
         raise Corrupt(str(error), "length" if ours_to_read else None) from error
     if not all(record.crc_ok for record in found):

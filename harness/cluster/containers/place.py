@@ -35,6 +35,7 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
 from floodmark.harness import protocols
+from floodmark.harness.cluster import layout
 from floodmark.harness.cluster.containers import ability_probe, engine_client
 from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.containers.engine_resources import (
@@ -48,14 +49,6 @@ from floodmark.harness.cluster.containers.engine_resources import (
 from floodmark.harness.cluster.containers.images import tools_image
 from floodmark.harness.cluster.containers.network import Rules
 from floodmark.harness.cluster.containers.process_faults import Clocks, MemoryLimits
-from floodmark.harness.cluster.layout import (
-    NOT_STARTED,
-    Address,
-    Layout,
-    ProcessAddresses,
-    own_files,
-    ports_for_clients,
-)
 from floodmark.harness.cluster.place import JavaSoftware, System
 from floodmark.harness.cluster.ports import HOST, Ports
 from floodmark.harness.cluster.processes import Process, Processes, is_stopped, last_words, log_tail
@@ -82,7 +75,7 @@ class ContainersPlace:
     def __init__(self, folder: Path, system: System, *, links: str, first_port: int | None = None,
                  trace: bool = True) -> None:
         del links
-        self.layout = NOT_STARTED
+        self.layout = layout.NOT_STARTED
         self.faulted_exits: list[Met] = []
         processes = self.processes = Processes(self._send, self.is_stopped, self._explained)
         self.deaths, self.lives, self.paused = processes.deaths, processes.lives, processes.paused
@@ -295,26 +288,26 @@ class ContainersPlace:
 
 
 def lay_out(lab: EngineResources, folder: Path, ids: Mapping[str, int], *, ports: Ports,
-            first_port: int | None, trace: bool, software: JavaSoftware | None = None) -> Layout:
+            first_port: int | None, trace: bool, software: JavaSoftware | None = None) -> layout.Layout:
     """lab must be open, so that its addresses are known. software: what the processes' image has, if any."""
     folder = folder.resolve()
-    for_clients = ports_for_clients(ids, ports, first_port)
+    for_clients = layout.ports_for_clients(ids, ports, first_port)
     nodes = tuple(for_clients)
-    published: dict[str, Address] = {
+    published: dict[str, layout.Address] = {
         name: (HOST, port) for name, port in {**for_clients, CONTROLLER: ports.choose()}.items()}
-    inside: dict[str, Address] = {name: (lab.address(name), LISTENER) for name in ids}
+    inside: dict[str, layout.Address] = {name: (lab.address(name), LISTENER) for name in ids}
     installed = {} if software is None else {software.java: "java", software.jars[0].parent: JARS}
     places = {
-        name: ProcessAddresses(
+        name: layout.ProcessAddresses(
             node_id=number, is_controller=name == CONTROLLER,
             listens=("0.0.0.0", LISTENER), reached=published[name], advertised=published[name],
             control=(lab.address(name), CONTROL_SOCKET), asked=(HOST, ports.choose()),
             asked_from=lab.address(CLIENTS), controller=inside[CONTROLLER],
             dial={ids[other]: inside[other] for other in nodes if other != name},
             mounted={folder / "nodes" / name: DATA, folder / "work": MOUNTED, **installed},
-            log_dir_copied=name != CONTROLLER, **own_files(folder, name, trace=trace))
+            log_dir_copied=name != CONTROLLER, **layout.own_files(folder, name, trace=trace))
         for name, number in ids.items()}
-    return Layout(folder=folder, nodes=nodes, places=places, links={})
+    return layout.Layout(folder=folder, nodes=nodes, places=places, links={})
 
 
 def offers() -> frozenset[str]:

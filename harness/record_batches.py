@@ -159,8 +159,6 @@ def aborts(marker: Record) -> bool:
 
 
 class OwnBatch(NamedTuple):
-    """A batch of records of ours; the offset of each value is base_offset and its index."""
-
     base_offset: int
     epoch: int
     values: list[int]
@@ -206,7 +204,6 @@ def read_own_batch(data: bytes, at: int, size: int, ending: bytes) -> OwnBatch |
 # -- formats v0 and v1 --------------------------------------------------------------------------------------
 
 def _messages(data: bytes, at: int, header: Frame) -> list[Record]:
-    """Read the message here, or the messages that it wraps."""
     key, value = _key_and_value(data, at, header)
     if header.codec is None:
         return [Record(offset=header.base_offset, key=key, value=value)]

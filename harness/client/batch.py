@@ -36,8 +36,6 @@ class Corrupt(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One decoded batch. values: (offset, value), with None for a record that is not ours."""
-
     last_offset: int
     epoch: int  # -1 in formats v0 and v1
     values: tuple[tuple[int, int | None], ...]

@@ -11,8 +11,6 @@ from floodmark.harness.op import Outcome, Type
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """The settings of one process's client."""
-
     run_id: str
     keys: Mapping[int, tuple[str, int]]  # the history's partition -> (topic, partition)
     without_headers: frozenset[int] = frozenset()  # partitions whose message format is v0 or v1

@@ -95,8 +95,6 @@ def batch_ends(path: Path) -> Iterator[BatchEnd]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """A change to one file, and the records that it loses."""
-
     partition: str  # "topic-partition"
     file: str  # in the log directory, with '/' between parts
     position: int  # corrupt: the byte's; truncated: the new end

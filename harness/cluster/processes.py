@@ -46,8 +46,6 @@ _OF_THE_MACHINE = tuple(os.strerror(number) for number in (
 
 @dataclass(slots=True, kw_only=True)
 class Start:
-    """The start of a process: what its log had before, and when it was."""
-
     log: Path
     log_bytes: int
     time_s: float  # monotonic
@@ -120,8 +118,6 @@ _KILLED = frozenset(_exit_sentence(-number) for number in _FROM_OUTSIDE)
 
 @dataclass(slots=True, kw_only=True)
 class Process:
-    """One process, from one start to its end."""
-
     begun: Start
     pid: int = 0  # if the place knows it; 0 until `starting` is done
     starting: asyncio.Task[Any] | None = None

@@ -48,7 +48,6 @@ class Transactions:
 
 
 def transactions_of(segments: Sequence[Segment], *, running: bool) -> Transactions:
-    """Read all markers of a log, and the indexes of its segments."""
     markers: dict[int, list[tuple[int, bool]]] = {}
     for segment in segments:
         for data, at, _ in batches_of(segment, is_last=segment is segments[-1], drop_bad_last=not running):

@@ -42,8 +42,6 @@ _BETWEEN_PROCESSES_S = 0.1
 
 @dataclass(slots=True, kw_only=True)
 class _Observations:
-    """What observing the cluster has shown so far."""
-
     controller_answered: bool = False  # at least once
     led: set[int] = field(default_factory=set)  # partitions that had a leader in any view
     full: set[int] = field(default_factory=set)  # partitions with a full ISR in the latest view
@@ -160,7 +158,6 @@ async def read_all(workload: Workload, recorder: Recorder, specs: Sequence[Parti
 
 
 def reading_text(reaches: Mapping[int, Reach]) -> str:
-    """The partitions that are still being read, for people."""
     return ", ".join(f"partition {key} {reach.progress_text()}" for key, reach in sorted(reaches.items())
                      if not reach.done)
 

@@ -314,7 +314,6 @@ def dead(there: Remains, now_s: float) -> bool:  # now_s: by the engine's clock
 
 
 def remove_run(client: docker.DockerClient, run: str, hooks: Iterable[Hook] = ()) -> None:
-    """Removes everything of this run, even if it is alive."""
     there = remains(client, f"{LABEL_RUN}={run}").get(run)
     if there is not None:
         _remove(client, run, there, hooks)

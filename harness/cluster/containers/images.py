@@ -125,7 +125,6 @@ def _id(client: docker.DockerClient, name: str) -> str | None:
 
 
 def base_image(client: docker.DockerClient, say: Say, stand_in: StandIn = PLAIN) -> str:
-    """A base image in the engine; it is fetched or made if needed."""
     if found := found_base(client, stand_in):
         return found
     wanted = os.environ.get(BASE_VARIABLE) or OFFICIAL_BASE

@@ -41,7 +41,6 @@ def path_of(kafka: Distribution) -> Path:
 
 
 def options(kafka: Distribution) -> tuple[str, ...]:
-    """The JVM options that use it; none if there is none."""
     return user_cache.archive_options(path_of(kafka))
 
 

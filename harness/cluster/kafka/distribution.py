@@ -103,7 +103,6 @@ def version_of(word: str) -> str:
 
 
 def form_of(version: str) -> Form:
-    """The mode of a version: ZooKeeper below 3.3, else KRaft."""
     return "zookeeper" if release_of(version) < _FIRST_KRAFT else "kraft"
 
 
@@ -135,7 +134,6 @@ def _unpacked(folder: Path) -> tuple[str, tuple[Path, ...]]:
 
 
 def find_java() -> Path:
-    """The Java of JAVA_HOME, else of the PATH."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(Path(home) / "bin" / "java" if home else "java")
     if found is None:
@@ -160,7 +158,6 @@ def java_version(java: Path) -> int:
 
 
 def needed_java(paths: tuple[Path, ...]) -> int:
-    """The lowest Java that can load the broker's main class."""
     core = next(path for path in paths if _CORE.match(path.name) and not _CLASSIFIERS.search(path.stem))
     try:
         with zipfile.ZipFile(core) as archive, archive.open(_MAIN_CLASS) as file:

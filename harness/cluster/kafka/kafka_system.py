@@ -207,7 +207,6 @@ class KafkaSystem:
         return start.clean
 
     def _said(self, name: str) -> str:
-        """The log of its process since its last start."""
         try:
             with self._layout.log_of(name).open("rb") as log:
                 log.seek(self._starts[name].log_bytes)
@@ -318,7 +317,6 @@ class KafkaSystem:
                 for key, error in errors.items() if error is not None}
 
     def traces(self) -> Raw | None:
-        """Writes the traces of everything logged so far, for the partitions so far."""
         files = {}
         for name, place in self._layout.places.items():
             if place.trace is None or (name == CONTROLLER and self._form.name != "kraft"):  # it is ZooKeeper

@@ -153,8 +153,6 @@ def read_line(line: str) -> LogLine | None:
 
 @dataclass(slots=True)
 class _Replica:
-    """What is known about one replica since its process started."""
-
     epoch: int
     leo: int
     hw: int
@@ -162,7 +160,6 @@ class _Replica:
 
 
 def broker_events(parsed: Iterator[LogLine]) -> Iterator[tuple[int, Line]]:
-    """The events of one broker's log, with their times in ms."""
     replicas: dict[tuple[str, int], _Replica] = {}
     clean = False
     for one in parsed:
@@ -207,7 +204,6 @@ def _replica_event(replicas: dict[tuple[str, int], _Replica], place: tuple[str, 
 
 
 def controller_events(log_dir: Path) -> Iterator[tuple[int, Line]]:
-    """The events of a KRaft controller's records, with their times in ms."""
     before = Decisions()
     for time_ms, now in MetadataLog(log_dir).follow():
         for (topic, partition), state in now.partitions.items():

@@ -100,7 +100,6 @@ class KRaft:
         self._log = metadata_log.MetadataLog(home)
 
     def _place_of(self, name: str) -> dict[str, str]:
-        """The settings that depend on a process's place: addresses, id, folders."""
         place = self._layout.places[name]
         controller = self._layout.places[CONTROLLER]
         lines = {

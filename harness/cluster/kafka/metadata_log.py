@@ -47,16 +47,12 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerState:
-    """The controller's decisions so far, by Kafka's names and ids."""
-
     partitions: Mapping[TopicPartition, PartitionState]
     unfenced: Collection[int]  # registered brokers that it considers alive
 
 
 @dataclass(slots=True, kw_only=True)
 class Decisions:
-    """The state after all records so far."""
-
     topics: dict[bytes, str] = field(default_factory=dict)  # id -> name
     partitions: dict[tuple[bytes, int], PartitionState] = field(default_factory=dict)  # (topic id, partition)
     fenced: dict[int, bool] = field(default_factory=dict)  # broker -> whether it is fenced

@@ -104,7 +104,6 @@ class ZooKeeperClient:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper")
 
     async def look(self, partitions: Sequence[TopicPartition]) -> Registered:
-        """The state of those of these partitions that exist, and of all brokers."""
         return await self._in_its_thread(lambda: self._look(partitions))
 
     async def expire(self, broker: int) -> bool:
@@ -141,7 +140,6 @@ class ZooKeeperClient:
                                   f"may be paused, killed, or starting") from error
 
     def _connected(self) -> Any:
-        """The client with our own session; the first call opens it."""
         if self._closed:
             raise ConnectionClosedError("closed")
         if self._own is None:

@@ -226,7 +226,6 @@ class Links:
 
 
 async def serve(harness: socket.socket) -> None:
-    """Serves until the harness's end of the socket closes."""
     reader, writer = await asyncio.open_unix_connection(sock=harness)
     links = Links()
     while line := await reader.readline():

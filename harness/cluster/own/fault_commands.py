@@ -43,8 +43,6 @@ _PLACEHOLDERS = ("node", "host", "peer", "peer_host", "folder", "prefix")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultCommands:
-    """The commands by node and act, as argument lists."""
-
     of_nodes: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     of_all: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # for nodes without their own
     timeout_s: float = TIMEOUT_S

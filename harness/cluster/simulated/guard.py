@@ -83,7 +83,6 @@ def install(scheduler: Scheduler) -> None:
 
 
 def _replace_imported(instead: dict[Any, Any]) -> None:
-    """Replace what modules of ours have imported by name."""
     for module_name, module in list(sys.modules.items()):
         if module_name.startswith("floodmark.") and module_name != __name__:
             for name, value in list(vars(module).items()):

@@ -46,8 +46,6 @@ class Listener:
 
 
 class Transport(asyncio.Transport):
-    """One end of a connection."""
-
     def __init__(self, network: "Network", process: Process, peer_process: Process, address: Address, *,
                  control: bool, connection: str) -> None:
         super().__init__()
@@ -191,7 +189,6 @@ class Network:
         return near, protocol
 
     def accepted(self, far: Transport) -> None:
-        """The listener's process learns of a connection."""
         listener = self._factories.pop(far)
         if not far.lost:
             far.protocol = listener.factory()
@@ -205,7 +202,6 @@ class Network:
             held.append((transport, kind, data))
 
     def cut(self, pairs: Sequence[Pair], *, reset: bool) -> None:
-        """Cut links, in addition to those cut already."""
         if not reset:
             for pair in pairs:
                 self._held.setdefault(pair, [])

@@ -50,8 +50,7 @@ class PartitionSpec:
 # -- clusters -------------------------------------------------------------------------------------------
 
 class Cluster(Protocol):
-    """A system (the software) in a place (where it runs). `start` returns when every broker is registered and
-    unfenced."""
+    """A system in a place. `start` returns when every broker is registered and unfenced."""
 
     @property
     def name(self) -> str: ...  # where it runs: local, containers, simulated
@@ -202,8 +201,7 @@ class Elects(Protocol):
 
 
 class ElectsReplica(Protocol):
-    """As Elects, but for a given replica: an ISR member, or any live one if unclean. None leaves the ISR for
-    it."""
+    """As Elects, but for this replica: an ISR member, or any live one if unclean. None leaves the ISR."""
 
     async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
                             ) -> Mapping[str, Any]: ...
@@ -312,8 +310,7 @@ Sender = Callable[["Intent"], Awaitable["Outcome"]]
 
 
 class ScheduleRunner(Protocol):
-    """Carries out a schedule entry by entry: waits for the moment, resolves roles, strikes, records the op.
-    """
+    """Entry by entry: waits for the moment, resolves roles, strikes, records the op."""
 
     def refuse(self, schedule: Schedule) -> None: ...  # UsageError if this cluster cannot carry it out
     async def carry_out(
@@ -327,8 +324,7 @@ class ScheduleRunner(Protocol):
 # -- workloads and clients --------------------------------------------------------------------------------
 
 class Session(Protocol):
-    """One process's access. Before `apply`, the op is recorded and the kernel has its line: requests may be
-    sent at once."""
+    """One process's access. Before `apply`, the kernel has the op's line: requests may be sent at once."""
 
     async def apply(self, intent: Intent) -> Outcome: ...
     @property

@@ -56,8 +56,7 @@ class BatchError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Without its records. The base_offset of a wrapper is its last message's offset; the first one is only
-    known from its content."""
+    """Without its records. A wrapper's base_offset is its last message's; the first one is in its content."""
 
     magic: int
     base_offset: int
@@ -167,8 +166,7 @@ class OwnBatch(NamedTuple):
 
 
 def read_own_batch(data: bytes, at: int, size: int, ending: bytes) -> OwnBatch | None:
-    """Fast, for what nearly all batches of a run are: few plain, valid records that all end so. None: it is
-    another."""
+    """Fast, for nearly all batches of a run: few plain, valid records that end so. None: another batch."""
     if data[at + MAGIC_AT] != MAGIC:
         return None
     (base, _, epoch, _, crc, attributes, delta, _, _, producer, producer_epoch, _, count

@@ -75,8 +75,7 @@ def unasked(sends: Sequence[Send]) -> Outcome:
 
 
 def is_retried(error: int, *, first: bool) -> bool:
-    """By an idempotent producer. first: all batches before it were acked; else it may be out of order because
-    of one of them."""
+    """first: all batches before it were acked; else it may be out of order because of one of them."""
     return error in RETRIABLE or (error == OUT_OF_ORDER_SEQUENCE_NUMBER and not first)
 
 

@@ -75,8 +75,7 @@ class Client:
 
     async def send(self, sends: tuple[Send, ...], *, node: str | None = None, acks: str | None = None,
                    patience_s: float | None = None) -> Outcome:
-        """`node`: send to that node even if it does not lead. `acks`, `patience_s` (of leader and client)
-        override the configured ones."""
+        """node: even if it does not lead. acks, patience_s (of leader and client) override the settings."""
         if self._producer is not None:
             if node is not None or acks is not None:
                 raise FloodmarkError("a scripted send with to or acks needs the log workload: an idempotent "
@@ -244,8 +243,7 @@ class Client:
 
     def _process_corrupt(self, key: int, fetched: codec.FetchedPartition, corrupt: batch.Corrupt
                          ) -> _PartitionReads:
-        """Count the tries, and at the last move the position behind the batch. What this reader may only lack
-        (a compression) is no damage."""
+        """Move behind it at the last try. What this reader may only lack (a compression) is no damage."""
         at = self._positions[key]
         at.corrupt += corrupt.why is not None
         if corrupt.why is None or at.corrupt < CORRUPT_TRIES:

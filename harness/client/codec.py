@@ -239,5 +239,4 @@ async def metadata(connection: Connection, topics: Sequence[str], timeout_s: flo
         partitions={
             (topic.name, part.partition_index): PartitionMetadata(
                 error=part.error_code, leader=part.leader_id, epoch=part.leader_epoch,
-                isr=tuple(part.isr_nodes))
-            for topic in response.topics for part in topic.partitions})
+                isr=tuple(part.isr_nodes)) for topic in response.topics for part in topic.partitions})

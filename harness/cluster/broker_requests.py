@@ -134,8 +134,8 @@ def chosen(specs: Sequence[PartitionSpec], partitions: Sequence[int]) -> list[Pa
 
 async def elect(ask: Ask, specs: Sequence[PartitionSpec], *, unclean: bool, timeout_s: float = 30.0
                 ) -> dict[int, str | None]:
-    """Preferred leaders, or unclean ones. Returns Kafka's name of each partition's error, by key; None: a
-    leader was elected."""
+    """Preferred leaders, or unclean ones. Returns Kafka's name of each error, by key; None: it was elected.
+    """
     keys = {spec.place: spec.key for spec in specs}
     answer = await ask(
         admin.ElectLeadersRequest, timeout_s, election_type=int(unclean), timeout_ms=int(timeout_s * 1000),

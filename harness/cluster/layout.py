@@ -159,8 +159,7 @@ def lay_out(
             controller=(link_hosts.get(name, HOST), links.get((name, CONTROLLER), listens[CONTROLLER])),
             dial={ids[listener]: (link_hosts.get(name, HOST), port)
                   for (dialer, listener), port in links.items() if dialer == name and listener != CONTROLLER},
-            **own_files(folder, name, trace=trace))
-        for name in names}
+            **own_files(folder, name, trace=trace)) for name in names}
     return Layout(folder=folder, nodes=nodes, places=places, links=links, link_hosts=link_hosts)
 
 

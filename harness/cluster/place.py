@@ -118,8 +118,7 @@ class PowerLoss(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaSoftware:
-    """The Java and the jars of a system's processes. In an image they have other paths: `mounted` in the
-    Layout maps them."""
+    """What a system's processes need; in an image at other paths, as `mounted` in the Layout says."""
 
     version: str
     java: Path

@@ -37,8 +37,8 @@ _TEMPORARY = frozenset({
 
 
 class RunSight:
-    """views.Sight by a recorder, a cluster and its trace; all times count from the run's begin. view: what
-    observes the cluster, if it does more."""
+    """See views.Sight; all times count from the run's begin. view: what observes the cluster, if it does
+    more."""
 
     def __init__(self, recorder: Recorder, cluster: Cluster,
                  view: Callable[[], Coroutine[Any, Any, View]] | None = None) -> None:

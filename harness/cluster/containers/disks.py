@@ -370,8 +370,7 @@ async def _repeated(act: Callable[[], Awaitable[object]], awaited: str) -> None:
 
 
 def edits(before: Mapping[str, int], after: Mapping[str, int], *, restored: Sequence[str]) -> list[str]:
-    """The arguments of `disks.sh edit` for these changes (name -> bytes); restored files are copied instead.
-    """
+    """The arguments of `disks.sh edit` for these changes (name -> bytes), without restored files."""
     arguments = []
     for name in sorted(before.keys() - set(restored)):
         if after.get(name) != before[name]:

@@ -260,8 +260,7 @@ class KafkaSystem:
                    for spec in self.partitions for node in spec.replicas if node in able)
 
     async def _last_decisions(self) -> Mapping[int, PartitionView]:
-        """Once every broker is stopped; none if they are not known. On a busy machine ZooKeeper may not
-        answer at once."""
+        """Once every broker is stopped; none: not known. A busy ZooKeeper may not answer at once."""
         deadline_s = time.monotonic() + FREEZE_S
         while True:
             decided, _ = await self._decisions()

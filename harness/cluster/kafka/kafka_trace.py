@@ -8,13 +8,12 @@ Events, with times of the process's wall clock in ms:
 Rules
 1. TRACED_EVENTS are recorded whenever they happen, with the right time: checks may use them. The others are
    for people. In truncate, `from` is the LEO in the line of the role or of the truncation before; a log that
-   was replaced (`Truncate and start at ...`) has no line.
-   A controller's records have the time at which their batch began: later decisions, made while an earlier
-   batch was being written or the process was stopped, have the same time. An unclean election could seem to
-   come before its request, or before the power cut that excuses it; so no check may use these times.
-   Besides, a cluster with eligible leader replicas (KIP-966, the default from 4.1 on) elects the last known
-   leader uncleanly by itself if ISR and ELR are empty, whatever unclean.leader.election.enable says (observed
-   on 4.3.1): `unclean-election` would be a false alarm.
+   was replaced (`Truncate and start at ...`) has no line. A controller's records have the time at which their
+   batch began: later decisions, made while an earlier batch was being written or the process was stopped,
+   have the same time. An unclean election could seem to come before its request, or before the power cut that
+   excuses it; so no check may use these times. Besides, a cluster with eligible leader replicas (KIP-966, the
+   default from 4.1 on) elects the last known leader uncleanly by itself if ISR and ELR are empty, whatever
+   unclean.leader.election.enable says (observed on 4.3.1): `unclean-election` would be a false alarm.
 2. Kafka logs no append, fetch, ack or change of the HW: the trace has none of these.
 3. A broker's lines are in the order of its log, whose lines of one replica are in the order of its roles.
    Times never fall: if the wall clock is set back, the last time is repeated.

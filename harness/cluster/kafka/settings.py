@@ -66,8 +66,7 @@ def effective(settings: Mapping[str, str], topic_settings: Mapping[str, str]) ->
 
 def keeps_all(settings: Mapping[str, str], *of_topics: Mapping[str, str]) -> bool:
     """Whether these settings of the brokers delete no record of a topic, and no topic has others."""
-    return (settings.get("log.retention.ms") == "-1"
-            and settings.get("log.retention.bytes", "-1") == "-1"
+    return (settings.get("log.retention.ms") == "-1" and settings.get("log.retention.bytes", "-1") == "-1"
             and settings.get("log.cleanup.policy", "delete") == "delete" and keep_all(of_topics))
 
 

@@ -125,8 +125,7 @@ def error_ns(clocks: Mapping[str, Ahead]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """settings: of each broker in the order of ids, as far as it shows them. no_elections: why it elects no
-    leader when asked."""
+    """settings: by id, as far as brokers show them. no_elections: why none is made when asked."""
 
     ids: Mapping[str, int]
     addresses: Mapping[str, Address]

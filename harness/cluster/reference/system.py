@@ -77,8 +77,7 @@ class ReferenceSystem:
         return [PYTHON, "-m", BROKER, "--config", settings]
 
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Those with configs of their own are altered then: replicas must use the new configs from then on.
-        """
+        """Configs of single topics are altered then: replicas must use them from then on."""
         topics = broker_requests.assignments(partitions, self.ids)
         broker = next((node for node in self.nodes if self._sockets.answers(node)), None)
         if broker is None:

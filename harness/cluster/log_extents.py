@@ -70,11 +70,6 @@ def log_end_offset(folder: Path) -> int:
     return max((end.leo for end in batch_ends(segments[-1])), default=base_offset(segments[-1]))
 
 
-def records_in(folder: Path) -> int:
-    segments = segments_of(folder)
-    return log_end_offset(folder) - base_offset(segments[0]) if segments else 0
-
-
 def batches(data: bytes) -> Iterator[tuple[int, Frame]]:
     """Valid ones with their positions, up to the first invalid one: recovery cuts there."""
     position = 0

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 
 from floodmark.harness import runtime
 from floodmark.harness.cluster.layout import Layout
-from floodmark.harness.cluster.log_extents import Lost, partition_folders, records_in
+from floodmark.harness.cluster.log_extents import Lost, base_offset, log_extents, segments_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import BadDisks, Clocks, MemoryLimits, Packets, PartitionSpec
 from floodmark.harness.schedule.views import UNKNOWN, Met, View
@@ -129,7 +129,8 @@ class JavaSoftware:
 
 def wipe(power: PowerLoss, durable_file: Path, log_dir: Path) -> Lost:
     """Empties the log directory of a dead broker, as if it were on a new disk."""
-    records = {name: records_in(log_dir / name) for name in partition_folders(log_dir)}
+    records = {name: leo - base_offset(segments_of(log_dir / name)[0])
+               for name, (leo, _) in log_extents(log_dir).items()}
     for path in sorted(log_dir.iterdir()):
         if path.is_dir():
             shutil.rmtree(path)

@@ -190,7 +190,7 @@ def uneven_replicas(view: View, specs: Sequence[PartitionSpec]) -> list[str]:
     unmet = []
     for spec in specs:
         truth = view.partitions.get(spec.key)
-        leader = _leader(view, spec.key)
+        leader = truth.leader if truth else None
         if truth is None or leader is None:
             unmet.append(f"partition {spec.key} has no leader")
             continue
@@ -231,7 +231,7 @@ async def _wait_until_healthy(cluster: Cluster, specs: Sequence[PartitionSpec],
             if observed.note_sets(view, now_s) or (view.partitions and not observed.controller_answered):
                 observed.window_s = min(now_s, latest_s)
             observed.controller_answered |= bool(view.partitions)
-            observed.led |= {spec.key for spec in specs if _leader(view, spec.key)}
+            observed.led |= {key for key, truth in view.partitions.items() if truth.leader}
             observed.full = {spec.key for spec in specs if spec.key in view.partitions
                              and set(view.partitions[spec.key].isr) == set(spec.replicas)}
             observed.unmet = uneven_replicas(view, specs)
@@ -309,7 +309,3 @@ async def _read_through(pool: _ProcessPool, process: int, session: Session, key:
             begins = intent.f == "list_offsets" and start > 0
             intent = Intent(f="poll", partitions=(key,), offset=start) if begins else Intent(f="poll")
 
-
-def _leader(view: View, key: int) -> str | None:
-    truth = view.partitions.get(key)
-    return truth.leader if truth else None

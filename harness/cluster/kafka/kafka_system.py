@@ -185,9 +185,8 @@ class KafkaSystem:
             return await self._form.controller_is_up()
         reached = {name: self._asked(name)}
         answers = await self._metadata.metadata_of_each(reached, self._topic_names(), LOOK_S)
-        return bool(answers) or self._waits_for_controller(name)
-
-    def _waits_for_controller(self, name: str) -> bool:
+        if answers:
+            return True
         start, said = self._starts[name], self._said(name)
         if self._form.stranger_line in said:
             raise WrongDisk(f"{name} cannot join: the cluster.id in its log directory is that of another "
@@ -238,7 +237,9 @@ class KafkaSystem:
         looks = [await self.look()]
         deadline_s = time.monotonic() + FREEZE_S
         while time.monotonic() < deadline_s and not (
-                len(looks) >= SAME_LOOKS and self._shows_all(looks[-1])
+                len(looks) >= SAME_LOOKS
+                and all((node, spec.key) in looks[-1].replicas  # on a busy machine brokers may be slow
+                        for spec in self.partitions for node in spec.replicas if node in self._answering())
                 and all(replace(one, time_ns=0) == replace(looks[-1], time_ns=0)
                         for one in looks[-SAME_LOOKS:])):
             await asyncio.sleep(BETWEEN_LOOKS_S)
@@ -252,12 +253,6 @@ class KafkaSystem:
         log_dirs = dict(zip(nodes, await asyncio.gather(*map(place.log_dir, nodes)), strict=True))
         replicas = await asyncio.to_thread(self._replicas_on_disk, looks[-SAME_LOOKS:], decided, log_dirs)
         return replace(looks[-1], replicas=replicas, partitions=decided)
-
-    def _shows_all(self, look: View) -> bool:
-        """With each replica of the brokers that can answer: on a busy machine they may be slow."""
-        able = self._answering()
-        return all((node, spec.key) in look.replicas
-                   for spec in self.partitions for node in spec.replicas if node in able)
 
     async def _last_decisions(self) -> Mapping[int, PartitionView]:
         """Once every broker is stopped; none: not known. A busy ZooKeeper may not answer at once."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness import runtime
-from floodmark.harness.cluster.layout import LINKS, Layout
+from floodmark.harness.cluster.layout import LINKS
 from floodmark.harness.cluster.place import Death, Place, System, healthy, wait_until
 from floodmark.harness.cluster.processes import machine_failure
 from floodmark.harness.errors import FloodmarkError, WrongDisk
@@ -52,7 +52,7 @@ class BrokerCluster:
     async def start(self) -> None:
         """Starts all processes at once; returns when every broker is registered and unfenced."""
         async def not_up() -> str | None:
-            for name in self._layout.names:
+            for name in self.place.layout.names:
                 self._alive_or_raise(name)
             return healthy(await self.observe(), (), self.nodes)
 
@@ -60,7 +60,7 @@ class BrokerCluster:
             await self.place.open()
             self.runs.attach(self.place)
             await self.place.begin()
-            await asyncio.gather(*map(self._spawn, self._layout.names))
+            await asyncio.gather(*map(self._spawn, self.place.layout.names))
             await wait_until(not_up, "all brokers to be registered and unfenced", START_S)
             self._was_up = True
         except BaseException as error:
@@ -82,15 +82,15 @@ class BrokerCluster:
         await wait_until(unready, "the new partitions to have a leader and a full ISR", CREATE_S)
 
     def addresses(self) -> Mapping[str, tuple[str, int]]:
-        return {node: self._layout.of(node).advertised for node in self.nodes}
+        return {node: self.place.layout.of(node).advertised for node in self.nodes}
 
     async def observe(self) -> View:
         return await self.runs.look()
 
     async def mend(self) -> list[str]:
         """Releases failpoints, heals, resumes and starts everything."""
-        place, names = self.place, self._layout.names
-        if not self._layout.places or self.runs.frozen:
+        place, names = self.place, self.place.layout.names
+        if not self.place.layout.places or self.runs.frozen:
             return []
         residue = await self.runs.release_holds(names)
         residue += await place.mend()
@@ -134,7 +134,7 @@ class BrokerCluster:
     def _deaths(self) -> list[Death]:
         """A node that was up once and ends when it is started again has died too."""
         return [death for death in self.place.deaths if self._was_up
-                and death.name in self._layout.names and machine_failure(death.words) is None]
+                and death.name in self.place.layout.names and machine_failure(death.words) is None]
 
     def broken(self) -> list[str]:
         """Other failures of processes, which are not the brokers' bugs."""
@@ -149,13 +149,13 @@ class BrokerCluster:
         return failures
 
     async def kill(self, node: str) -> None:
-        self._layout.of(node)
+        self.place.layout.of(node)
         self._waiting.discard(node)
         await self.place.kill(node)
 
     async def start_node(self, node: str) -> None:
         """A broker that can start only while the controller answers starts when the controller is back."""
-        self._layout.of(node)
+        self.place.layout.of(node)
         if self.runs.starts_by_controller and node != CONTROLLER and (
                 not self.place.lives(CONTROLLER) or self.place.paused(CONTROLLER)):
             self._waiting.add(node)
@@ -164,25 +164,25 @@ class BrokerCluster:
         await self._start_waiting(node)
 
     async def stop_node(self, node: str) -> None:
-        self._layout.of(node)
+        self.place.layout.of(node)
         if self.place.paused(node):
             raise FloodmarkError(f"{node} is paused and cannot be stopped: resume it, or kill it")
         self._waiting.discard(node)
         await self.place.kill(node, signal.SIGTERM, timeout_s=STOP_S)
 
     async def pause(self, node: str) -> None:
-        self._layout.of(node)
+        self.place.layout.of(node)
         if node not in self._waiting:
             await self.place.pause(node)
 
     async def resume(self, node: str) -> None:
-        self._layout.of(node)
+        self.place.layout.of(node)
         await self.place.resume(node)
         await self._start_waiting(node)
 
     async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]:
         """Kills the node and drops what was not fsynced, as far as its place knows."""
-        if self._layout.of(node).durable is None:
+        if self.place.layout.of(node).durable is None:
             raise FloodmarkError("only brokers can have a power cut: the controller fsyncs all it writes")
         by_name = {f"{spec.topic}-{spec.partition}": spec.key for spec in self.partitions}
         self._waiting.discard(node)
@@ -195,7 +195,7 @@ class BrokerCluster:
 
     async def wipe(self, node: str) -> Mapping[str, Any]:
         """Kills the node and empties its log directory; what was fsynced is lost too."""
-        if self._layout.of(node).durable is None:
+        if self.place.layout.of(node).durable is None:
             raise FloodmarkError("only brokers' disks can be wiped, not the controller's")
         self._waiting.discard(node)
         await self.place.kill(node)
@@ -206,10 +206,6 @@ class BrokerCluster:
         new = [one for one in (*self.runs.crashes(), *self.place.faulted_exits) if one not in self._crashes]
         self._crashes += sorted(new, key=lambda one: one.time_ns)
         return tuple(self._crashes)
-
-    @property
-    def _layout(self) -> Layout:
-        return self.place.layout
 
     async def _start(self, name: str) -> None:
         if not self.place.lives(name):

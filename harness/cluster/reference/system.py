@@ -15,7 +15,7 @@ from floodmark.harness import runtime
 from floodmark.harness.broker_config import checked_topic_keys
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import chosen, election_result, once
-from floodmark.harness.cluster.layout import Layout, node_names
+from floodmark.harness.cluster.layout import node_names
 from floodmark.harness.cluster.place import PYTHON, JavaSoftware, Place, PowerLoss, wait_until
 from floodmark.harness.cluster.reference import broker_settings, control_sockets, power_loss
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets, FailpointControl
@@ -73,7 +73,7 @@ class ReferenceSystem:
         self._sockets.attach(place)
 
     def command(self, name: str) -> Sequence[str]:
-        settings = self._layout.of(name).inside(self._layout.properties_of(name))
+        settings = self._sockets.place.layout.of(name).inside(self._sockets.place.layout.properties_of(name))
         return [PYTHON, "-m", BROKER, "--config", settings]
 
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:
@@ -82,7 +82,7 @@ class ReferenceSystem:
         broker = next((node for node in self.nodes if self._sockets.answers(node)), None)
         if broker is None:
             raise FloodmarkError("no broker runs that could create a topic")
-        ask = once(self._layout.places[broker].reached)
+        ask = once(self._sockets.place.layout.places[broker].reached)
         await broker_requests.create_topics(ask, topics, timeout_s=ASK_S)
         if configs := {topic: self._topics[topic] for topic in topics if topic in self._topics}:
             await broker_requests.alter_topic_configs(ask, configs, timeout_s=ASK_S)
@@ -90,7 +90,7 @@ class ReferenceSystem:
 
     async def _old_metadata(self) -> str | None:
         """None, or a broker whose metadata is older than the controller's."""
-        states = await self._sockets.ask_all("state", self._layout.names, LOOK_S)
+        states = await self._sockets.ask_all("state", self._sockets.place.layout.names, LOOK_S)
         newest = states.get(CONTROLLER, {}).get("metadata_version")
         if newest is None:
             return "the controller does not answer"
@@ -98,7 +98,7 @@ class ReferenceSystem:
         return f"{late[0]} has older metadata than the controller" if late else None
 
     async def look(self) -> View:
-        return self._view(await self._sockets.ask_all("state", self._layout.names, LOOK_S))
+        return self._view(await self._sockets.ask_all("state", self._sockets.place.layout.names, LOOK_S))
 
     async def starting(self, name: str) -> None:
         self._failpoints.started(name)
@@ -134,22 +134,22 @@ class ReferenceSystem:
         self.frozen = True
         states = await sockets.ask_all("freeze", [CONTROLLER], FREEZE_S)
         states |= await sockets.ask_all("freeze", self.nodes, FREEZE_S)
-        await asyncio.gather(*(sockets.place.kill(name) for name in self._layout.names if name not in states))
+        await asyncio.gather(*(sockets.place.kill(name) for name in self.ids if name not in states))
         return self._view(states)
 
     async def expire(self, node: str) -> None:
-        self._layout.of(node)
+        self._sockets.place.layout.of(node)
         await self._sockets.ask(CONTROLLER, "expire", broker=self.ids[node])
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        ask = once(self._layout.places[CONTROLLER].reached)
+        ask = once(self._sockets.place.layout.places[CONTROLLER].reached)
         specs = chosen(self.partitions, partitions)
         return election_result(await broker_requests.elect(ask, specs, unclean=unclean))
 
     async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
                             ) -> Mapping[str, Any]:
         """Elects this replica, as a reassignment would: Kafka has no request for it alone."""
-        self._layout.of(leader)
+        self._sockets.place.layout.of(leader)
         errors: dict[int, str | None] = {}
         for spec in chosen(self.partitions, partitions):
             ok = await self._sockets.ask(
@@ -159,11 +159,7 @@ class ReferenceSystem:
         return election_result(errors)
 
     def traces(self) -> Raw | None:
-        return broker_settings.raw_traces(self._layout, self.partitions)
-
-    @property
-    def _layout(self) -> Layout:
-        return self._sockets.place.layout
+        return broker_settings.raw_traces(self._sockets.place.layout, self.partitions)
 
     def _view(self, states: Mapping[str, control_sockets.State]) -> View:
         return control_sockets.view_from_answers(

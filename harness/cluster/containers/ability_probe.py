@@ -155,8 +155,7 @@ def abilities_of(network: Answer, disks: Answer) -> Abilities:
         LOOPS: _ability(("", disk("loops") or disk("power_cut")), todo=_LOOP),
         READ_ONLY: _ability(("", disk("read-only")), todo=_LOOP),
         CLOCK: _ability(("", net("clock")), todo="build the image on a base with glibc"),
-        MEMORY: _ability(("", net("limit")), todo="boot with the kernel parameter cgroup_enable=memory"),
-    }
+        MEMORY: _ability(("", net("limit")), todo="boot with the kernel parameter cgroup_enable=memory")}
 
 def _ability(*ways: tuple[str, str | None], todo: str) -> Ability:
     """The ability by the first way that works; ways: the name, and why it does not work."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:  # `floodmark --help` needs none of these modules
     from floodmark.harness.verdict import Verdict
 
 
-# -- what can be seen -----------------------------------------------------------------------------------
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSpec:
     """One partition: its number in the history (`key`), its topic and its replicas."""
@@ -413,8 +411,6 @@ class Workload(Protocol):
     def session(self, process: int) -> Session: ...
     def final_session(self, process: int) -> Session: ...  # for the final reads, after mending
 
-
-# -- judges -----------------------------------------------------------------------------------------------
 
 class Judge(Protocol):
     """Returns a verdict for each run folder, in order. A damaged folder does not affect others."""

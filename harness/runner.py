@@ -249,8 +249,6 @@ class _OngoingRun:
         self._about["died_at"] = {node: [time_ns - self._recorder.origin_ns for time_ns in times]
                                   for node, times in sorted(self._plan.cluster.died_at().items())}
 
-    # -- progress ---------------------------------------------------------------------------------------
-
     def _enter(self, phase: str) -> None:
         self._phase = phase
         self._report_now()

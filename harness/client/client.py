@@ -146,8 +146,6 @@ class Client:
             self._shared = None
         self._brokers.close()
 
-    # -- sends ------------------------------------------------------------------------------------------
-
     async def _send(self, key: int, sends: tuple[Send, ...], to: str | None, acks: int, extra_s: float
                     ) -> Outcome:
         """extra_s: how much longer than configured the leader and the client wait."""
@@ -189,8 +187,6 @@ class Client:
             return batch.encode(values, config.run_id, now_ms, headers=False)
         return batch.encode(values, config.run_id, now_ms, compressed=config.compression == "gzip",
                             producer=producer)
-
-    # -- reads ------------------------------------------------------------------------------------------
 
     async def _fetch(self, node: int | str, keys: list[int]) -> list[_PartitionReads]:
         config = self._config

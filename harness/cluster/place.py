@@ -104,8 +104,6 @@ class Place(Protocol):
     # reads a broker's file by its name in the log directory; None: Layout's directories are the brokers' own
 
 
-# -- what runs --------------------------------------------------------------------------------------------
-
 class PowerLoss(Protocol):
     """On the files of a dead broker: by its side file of what is durable, or by cutting its logs."""
 
@@ -173,8 +171,6 @@ class System(Protocol):
     async def release_holds(self, names: Sequence[str]) -> list[str]: ...  # what is left
     async def close(self) -> None: ...  # when all processes have ended; safe twice, and without attach
 
-
-# -- waiting ----------------------------------------------------------------------------------------------
 
 POLL_S = 0.02
 

@@ -93,8 +93,6 @@ class EngineResources:
         self._keeper_stdin: Any = None
         self._open_calls: set[Future[Any]] = set()
 
-    # -- names and addresses ------------------------------------------------------------------------------
-
     @property
     def client(self) -> docker.DockerClient:
         if self._client is None:
@@ -157,8 +155,6 @@ class EngineResources:
         seen: dict[str, Any] = await self.call(
             f"look at {name}", self.client.api.inspect_container, self.broker(name))
         return seen
-
-    # -- begin and end ------------------------------------------------------------------------------------
 
     async def open(self, say: Callable[[str], None] = lambda _line: None,
                    software: JavaSoftware | None = None) -> None:

@@ -227,8 +227,6 @@ class ContainersPlace:
             for path in (self._lab.work, *found, *(below for one in found for below in one.rglob("*"))):
                 os.chown(path, user, group)
 
-    # -- the engine's events ----------------------------------------------------------------------------
-
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """Passes events to the loop until the stream ends; runs in a thread of its own."""
         with contextlib.suppress(Exception):  # a broken stream may raise anything: it has ended

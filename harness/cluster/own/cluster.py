@@ -329,8 +329,6 @@ class OwnCluster:
         patient = replace(settings, connect_timeout_s=max(CLIENT_CONNECT_S, settings.connect_timeout_s))
         return Client(patient, self.addresses, random, dial=self._dial, shared=self._shared)
 
-    # -- faults, by the owner's commands --------------------------------------------------------------------
-
     async def kill(self, node: str) -> None:
         await self._end(node, "kill")
 

@@ -193,7 +193,11 @@ def candidates(course: Course, events: Sequence[TraceLine]) -> Iterator[Step]:
 
 def step_of(evidence: Evidence, line: TraceLine, weight: int, name: str = "") -> Step:
     """The step of a line of the trace; its name by default says the event: `n3 truncates`."""
-    sentence = f"{clause_of(line)}{meaning(evidence, line)}."
+    # Of a line before the promise, or if none is known, nobody knows whether the record was there to lack.
+    is_blamed = evidence.event is not None and evidence.event.number == line.number
+    promised = (evidence.ack_events or evidence.conclusive_ops) and (
+        line.whole_number("time") or 0) >= (evidence.promised_ns or 0)
+    sentence = f"{clause_of(line)}{meaning(evidence, line) if is_blamed or promised else ''}."
     node, leader = line.name_in("node"), line.fields.get("leader")
     if line.event == "elect":
         named = f"{leader} is elected" if leader else "no leader is left"
@@ -204,7 +208,7 @@ def step_of(evidence: Evidence, line: TraceLine, weight: int, name: str = "") ->
     cure = CURES.get(f"{line.event} {line.fields.get('cause')}", "")
     if line.event == "elect" and line.fields.get("clean") is False:
         cure = CURES["unclean"]
-    elif not cure and evidence.event is not None and evidence.event.number == line.number:
+    elif not cure and is_blamed:
         fact, explained = next(relevant_facts(evidence), None), EXPLANATIONS.get(evidence.name)
         cure = FACTS[fact].holds if fact is not None else f"{explained.law}." if explained is not None else ""
     return Step(time_ns=line.whole_number("time") or 0, name=name or named, weight=weight, cure=cure,

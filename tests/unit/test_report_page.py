@@ -280,6 +280,15 @@ def test_a_log_is_replayed_and_truncated_records_are_kept_until_they_are_back() 
     assert (log.log, log.cut) == ([(0, 0, 4)], [(1, 3, 4)])  # offset 3 is there, but of another epoch
 
 
+def test_a_leader_of_the_beginning_lacks_no_record_that_came_later(tmp_path: Path) -> None:
+    for name, lacks in (("two-leaders-of-one-epoch", False), ("restart-cuts-follower", True)):
+        stories = data(page(judged(tmp_path, name)))["stories"]
+        led = [step["text"] for story in stories for step in story["steps"]
+               if "began to lead" in step["text"]]
+        assert led
+        assert any("without offset" in text for text in led) == lacks
+
+
 def test_the_ack_of_the_first_offset_is_found_in_the_trace() -> None:
     acked = Acked(partition=0, offset=0, value=7, began_ns=1_000_000, ended_ns=9_000_000)
     line = TraceLine(number=1, fields={"event": "ack", "time": 4_000_000, "offset": 0, "epoch": 2})

@@ -156,48 +156,30 @@ def test_a_truncation_that_only_permitted_findings_name_is_not_unsafe(folder: Pa
     assert "1 unsafe" not in page(folder)
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("verdict.json", "was not judged yet"),
-    ("history.jsonl", "there is no history.jsonl"),
-])
-def test_a_missing_file_is_reported(folder: Path, name: str, expected: str) -> None:
-    (folder / name).unlink()
-
-    assert expected in page(folder)
-
-
-@pytest.mark.parametrize("name", ["history.jsonl", "trace.jsonl", "replicas.jsonl"])
-def test_broken_lines_are_skipped(folder: Path, name: str) -> None:
-    edit_lines(folder / name, lambda lines: ["{broken", "[1, 2]", *lines, '{"time": "x"}'])
-
+def test_a_damaged_folder_still_has_its_page(folder: Path) -> None:
+    """With one damage after another: broken lines are skipped; numbers beyond 64 bits, times out of order;
+    files that are gone; a mistyped run.json."""
+    for name in ("history.jsonl", "trace.jsonl", "replicas.jsonl"):
+        edit_lines(folder / name, lambda lines: ["{broken", "[1, 2]", *lines, '{"time": "x"}'])
     text = page(folder)
-
-    assert "invalid" in text
-    if name == "history.jsonl":
-        assert f"{name}: 3 line(s) are not in format 1" in text
-    elif name == "trace.jsonl":
-        assert f"{name}: 2 line(s) are no JSON objects" in text
-
-
-def test_numbers_beyond_64_bits_and_times_out_of_order_make_a_page(folder: Path) -> None:
+    for told in ("invalid", "history.jsonl: 3 line(s) are not in format 1",
+                 "trace.jsonl: 2 line(s) are no JSON objects"):
+        assert told in text
     for name in ("history.jsonl", "trace.jsonl"):
         edit_lines(folder / name, lambda lines: [
-            *lines, lines[-1].replace('"time":', f'"time":{2**63}, "was":'),
-            lines[-1].replace('"time":', f'"time":{2**63 - 1}, "was":'),
-            lines[-1].replace('"time":', '"time":-5, "was":'), lines[0]])
-
+            *lines, *(lines[2].replace('"time":', f'"time":{time}, "was":')
+                      for time in (2**63, 2**63 - 1, -5)), lines[2]])
     assert "invalid" in page(folder)
 
-
-def test_dumps_that_are_gone_and_a_mistyped_run_json_still_make_a_page(folder: Path) -> None:
     shutil.rmtree(folder / "logs")
     assert "invalid" in page(folder)
-
-    edit_run(folder, partitions=[1, 2])
-    assert "`partitions` is no object" in page(folder)
-
-    (folder / "run.json").write_text("{")
-    assert "cannot read" in page(folder)
+    for damage, told in (
+            (lambda: edit_run(folder, partitions=[1, 2]), "`partitions` is no object"),
+            (lambda: (folder / "run.json").write_text("{"), "cannot read"),
+            ((folder / "history.jsonl").unlink, "there is no history.jsonl"),
+            ((folder / "verdict.json").unlink, "was not judged yet")):
+        damage()
+        assert told in page(folder)
 
 
 def test_without_dumps_no_log_is_drawn(folder: Path) -> None:

@@ -165,7 +165,8 @@ def read_about(folder: Place) -> Json | None:
 
 def effects_of_options(verdict: Verdict, policy: Policy) -> list[str]:
     """Sentences about how the options change the verdict's result; empty if they do not."""
-    allowed = sorted({found.name for found in verdict.findings} & policy.allow)
+    allowed = sorted({found.name for found in verdict.findings if policy.strict or found.klass == BUG}
+                     & policy.allow)
     permitted = sorted({found.name for found in verdict.findings if found.klass != BUG} - policy.allow)
     effects = [f"--strict: {', '.join(permitted)} counted as bugs"] if policy.strict and permitted else []
     effects += [f"--allow: {', '.join(allowed)} let through"] if allowed else []

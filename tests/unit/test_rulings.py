@@ -17,7 +17,7 @@ from judged_runs import judge_by
 from floodmark.checkers.judge import report
 from floodmark.checkers.laws.finding_names import MADE
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.gate_outcomes import outcome_of
+from floodmark.harness.report.gate_outcomes import effects_of_options, outcome_of
 from floodmark.harness.report.run_outcome import EXITS, LET_THROUGH, Ruling, ruling, summary
 from floodmark.harness.verdict import Finding, NotMade, Policy, Unknown, Verdict, worst
 
@@ -120,6 +120,17 @@ def test_each_outcome_of_a_run_has_its_word(
         name: str, ended: str, policy: Policy, word: str, code: int) -> None:
     ruled = ruling(report.as_json(VERDICTS[name]), {"ended": ended}, policy)
     assert (ruled.word, ruled.code) == (word, code)
+
+
+@pytest.mark.parametrize(("name", "policy", "effects"), [
+    ("permitted", Policy(allow=frozenset({"duplicate"})), []),
+    ("permitted", Policy(strict=True, allow=frozenset({"duplicate"})), ["--allow: duplicate let through"]),
+    ("permitted", Policy(strict=True), ["--strict: duplicate counted as bugs"]),
+    ("invalid", Policy(allow=frozenset({"lost-write"})), ["--allow: lost-write let through"]),
+    ("valid", Policy(allow_unknown=True), [])])
+def test_an_option_is_told_only_where_it_changes_the_result(
+        name: str, policy: Policy, effects: list[str]) -> None:
+    assert effects_of_options(VERDICTS[name], policy) == effects
 
 
 @pytest.mark.parametrize(("about", "message"), [

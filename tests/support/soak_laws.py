@@ -19,8 +19,8 @@ The laws of verdicts:
 4. If a fault that lost data, or the setting, permitted something, or might have, an unreadable file may
    remove the permission, or add it: for such a base only rule 1 and "no longer true" are checked.
 5. If the leader's log can no longer be read, reads and acks decide instead: an unseen record may be reported
-   as a lost write, and a lost write as a duplicate. If a line of a log could not be read before, records may
-   be unseen though the base does not say so.
+   as a lost write, and a lost write as a duplicate. If a line of a log could not be read before, or the check
+   was not made, records may be unseen though the base does not say so.
 6. An unreadable line of the history may have recorded a fault that lost data: a loss that such a fault would
    permit is permitted then, and its name is unknown.
 7. Where replicas.jsonl was never seen, only the history shows that a stuck partition had worked before.
@@ -217,9 +217,9 @@ def permitted_perhaps(verdict: Verdict) -> set[str]:
 
 
 def unseen_perhaps(verdict: Verdict) -> set[str]:
-    """`unseen`, if it is unknown because a log cannot be read (rule 5)."""
+    """`unseen`, if it is unknown because a log cannot be read, or not made (rule 5)."""
     torn = (one for one in verdict.unknown if one.reason.startswith("logs/"))
-    return {"unseen"} & {name for one in torn for name in one.names}
+    return {"unseen"} & {name for one in (*torn, *verdict.not_made) for name in one.names}
 
 
 def comparable(verdict: Verdict) -> tuple[Any, ...]:

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from golden_text import case_as_written, cases_of
 from jepsen_text import Imported, imported
 
 from floodmark.harness.op import Op
 
-FILE = Path(__file__).parent / "jepsen.txt"
+FILE = "jepsen.txt"
 RUN_ONLY = "run.json alone"  # of which the text tells
-CASES = {title: rest.split("--\n") for title, _, rest in (
-    part.partition("\n") for part in FILE.read_text().removeprefix("== ").split("\n== "))}
+CASES = cases_of(FILE)
 
 
 def ops_of(line: str) -> Iterator[str]:
@@ -82,7 +82,7 @@ def told(run: Imported, *, ops: bool, given: bool) -> Iterator[str]:
 
 @pytest.mark.parametrize("title", CASES)
 def test_what_is_made_of_a_history(title: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    given, *written = CASES[title]
+    given = CASES[title][0]
     options = dict[str, list[str]]()
     lines = list[str]()
     for line in given.splitlines():
@@ -97,9 +97,4 @@ def test_what_is_made_of_a_history(title: str, tmp_path: Path, request: pytest.F
     run = imported(tmp_path, text, **options)
     now = "".join(f"{line}\n" for line in told(run, ops=RUN_ONLY not in given, given="config" in options))
     now = now or "nothing\n"
-    if request.config.getoption("--rewrite"):
-        CASES[title] = [given, now]
-        FILE.write_text("".join(f"== {name}\n" + "--\n".join(part.strip() + "\n" for part in parts)
-                                for name, parts in CASES.items()))
-        written = [now]
-    assert [part.strip() for part in written] == [now.strip()]
+    case_as_written(FILE, CASES, title, now, request)

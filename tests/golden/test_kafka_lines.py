@@ -10,6 +10,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from golden_text import as_written
 from trace_laws import FIELDS, STATE
 
 from floodmark.harness.cluster.kafka import kafka_trace
@@ -46,11 +47,7 @@ def made(folder: Path, version: str) -> list[Line]:
 def test_the_trace_of_a_story(version: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     lines = made(tmp_path, version)
     text = "".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE).decode() for line in lines)
-    saved = HERE / f"{version}.jsonl"
-    if request.config.getoption("--rewrite"):
-        saved.write_text(text, encoding="utf-8")
-
-    assert text == saved.read_text(encoding="utf-8")
+    as_written(f"{HERE.name}/{version}.jsonl", text, request)
     for line in lines:
         needed = {*FIELDS[line["event"]]} - WITHOUT.get(line["event"], set())
         if line["event"] in ("become_leader", "become_follower", "truncate"):

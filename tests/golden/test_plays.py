@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from golden_text import case_as_written, cases_of
 
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.simulated.place import SimulatedPlace
@@ -28,15 +29,9 @@ from floodmark.harness.spec import RunSpec
 from floodmark.nemesis import schedule_runner
 from floodmark.nemesis.steps import read_step
 
-FILE = Path(__file__).parent / "plays.txt"
+FILE = "plays.txt"
 SCRIPTED = 1_000_000  # the first process of scripted ops; they are numbered from 0 here
 TIMES = {"time", "began", "met", "late_ns", "then_ns"}
-
-
-def plays() -> dict[str, list[str]]:
-    """title -> its steps, and what came out when it was written."""
-    return {title: rest.split("--\n") for title, _, rest in (
-        part.partition("\n") for part in FILE.read_text().removeprefix("== ").split("\n== "))}
 
 
 def played(steps: str, out: Path) -> tuple[Mapping[str, Any], list[Op]]:
@@ -82,20 +77,14 @@ def rounded(value: Any) -> Any:
     return [rounded(one) for one in value] if isinstance(value, list) else value
 
 
-PLAYS = plays()
+PLAYS = cases_of(FILE)
 
 
 @pytest.mark.parametrize("title", PLAYS)
 def test_what_a_schedule_brings(title: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    steps, *written = PLAYS[title]
-    about, ops = played(steps, tmp_path / "run")
+    about, ops = played(PLAYS[title][0], tmp_path / "run")
     now = "".join(f"{line}\n" for line in told(tmp_path / "run", about, ops))
-    if request.config.getoption("--rewrite"):
-        PLAYS[title] = [steps, now]
-        FILE.write_text("".join(f"== {name}\n" + "--\n".join(part.strip() + "\n" for part in parts)
-                                for name, parts in PLAYS.items()))
-        written = [now]
-    assert [part.strip() for part in written] == [now.strip()]
+    case_as_written(FILE, PLAYS, title, now, request)
     for fault in (op.fault for op in ops if op.fault and op.fault.get("reached")):
         reached = fault["reached"]
         crash = reached.get("action") == "crash"  # it is known after it took effect

@@ -19,6 +19,25 @@ def as_written(name: str, now: str, request: pytest.FixtureRequest) -> None:
     assert file.read_text() == now
 
 
+def cases_of(name: str) -> dict[str, list[str]]:
+    """A file of cases, `== TITLE`: title -> what is given and, below `--`, what came out of it."""
+    parts = (part.partition("\n") for part in (GOLDEN / name).read_text().removeprefix("== ").split("\n== "))
+    return {title: rest.split("--\n") for title, _, rest in parts}
+
+
+def case_as_written(
+    name: str, cases: dict[str, list[str]], title: str, now: str, request: pytest.FixtureRequest
+) -> None:
+    given, *written = cases[title]
+    if request.config.getoption("--rewrite"):
+        cases[title] = [given, now]
+        (GOLDEN / name).write_text("".join(
+            f"== {title}\n" + "--\n".join(part.strip() + "\n" for part in parts)
+            for title, parts in cases.items()))
+        written = [now]
+    assert [part.strip() for part in written] == [now.strip()]
+
+
 def answered_as_written(name: str, answer: Callable[[str], str], request: pytest.FixtureRequest) -> None:
     """A file with an answer below each line, which begins with `=` or `!` (a refusal); # begins a heading."""
     given = [line for line in (GOLDEN / name).read_text().splitlines() if line[:1] not in ANSWERS]

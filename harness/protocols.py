@@ -146,7 +146,7 @@ class ReadsLogs(Protocol):
 
 
 class KeepsLogs(Protocol):
-    """A cluster without files; it returns its replicas' logs in the form of harness/logdir."""
+    """A cluster without files; it returns its replicas' logs in the form of harness/logdir.py."""
 
     def log_rows(self, node: str, run_id: str) -> Iterator[dict[str, Any]]: ...  # as logdir.dump yields them
     def log_state(self, node: str, partition: int) -> LogState: ...  # partition: its key

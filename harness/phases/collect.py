@@ -37,7 +37,7 @@ class Collected:
     leaders: Mapping[str, Any]
     problems: tuple[str, ...]
     clock_error_ns: int | None  # of the trace's stamps; None: there is no trace
-    resent: tuple[int, ...]  # the values that their producer itself repeated (logdir/rows.py)
+    resent: tuple[int, ...]  # the values that their producer itself repeated (logdir.py)
 
 
 async def collect(

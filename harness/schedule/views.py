@@ -35,7 +35,7 @@ class ReplicaView:
     log_start: int | Unknown = UNKNOWN
     isr: tuple[str, ...] | Unknown = UNKNOWN  # the ISR that it knows
     checkpointed_hw: int | Unknown = UNKNOWN  # the HW that a restart would begin with
-    # leader-epoch cache; "unreadable": its file is (logdir.checkpoints); None: it has none
+    # leader-epoch cache; "unreadable": its file is (logdir.py); None: it has none
     epochs: tuple[tuple[int, int], ...] | Literal["unreadable"] | Unknown | None = UNKNOWN
     clean: bool | Unknown = UNKNOWN  # whether its last stop was orderly
     proposing: bool | Unknown = UNKNOWN  # whether it leads, proposed another ISR and has no response yet

@@ -16,9 +16,16 @@ from typing import Any
 
 import pytest
 
-from floodmark.harness.logdir import describe, dump
-from floodmark.harness.logdir.segments import Segment, batches_of, segments_of
-from floodmark.harness.logdir.transactions import Transactions, aborted_index, transactions_of
+from floodmark.harness.logdir import (
+    Segment,
+    Transactions,
+    aborted_index,
+    batches_of,
+    describe,
+    dump,
+    segments_of,
+    transactions_of,
+)
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.record_batches import MAGIC, frame, records
 from floodmark.harness.signature import HEADER, value_of

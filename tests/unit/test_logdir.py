@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
+from floodmark.harness import record_batches
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.logdir import (
     UNREADABLE,
@@ -26,7 +27,6 @@ from floodmark.harness.logdir import (
     read_offsets,
     why_no_log,
 )
-from floodmark.harness.logdir import rows as logdir_rows
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.record_batches import HEADER_BYTES
 from floodmark.harness.signature import in_value
@@ -118,7 +118,7 @@ def test_plain_batches_are_read_as_all_others(tmp_path_factory: pytest.TempPathF
             return str(error)
 
     fast = read()
-    with patch.object(logdir_rows.record_batches, "read_own_batch", lambda *_: None):
+    with patch.object(record_batches, "read_own_batch", lambda *_: None):
         assert read() == fast
 
 

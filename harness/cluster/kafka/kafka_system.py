@@ -46,7 +46,7 @@ from floodmark.harness.cluster.kafka.settings import effective, keeps_all, refus
 from floodmark.harness.cluster.layout import Address, Layout, node_names
 from floodmark.harness.cluster.place import JavaSoftware, Place, PowerLoss
 from floodmark.harness.errors import FloodmarkError, UsageError, WrongDisk
-from floodmark.harness.logdir.segments import segments_of
+from floodmark.harness.logdir import segments_of
 from floodmark.harness.protocols import Clocks, Failpoints, PartitionSpec, Traces
 from floodmark.harness.schedule.views import CONTROLLER, UNKNOWN, Met, PartitionView, ReplicaView, View
 from floodmark.harness.trace import Raw

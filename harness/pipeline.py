@@ -32,8 +32,13 @@ from floodmark.checkers.text.explain import known_findings
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError, nearest
 from floodmark.harness.event_loop import run_loop, work_through
-from floodmark.harness.report.case_names import case_name
-from floodmark.harness.report.gate_outcomes import (
+from floodmark.harness.report.phrases import many
+from floodmark.harness.report.run_files import kept_verdict
+from floodmark.harness.report.run_page import write_page_if_invalid
+from floodmark.harness.report.run_summary import HARNESS, Ruling, case_name, missed_steps_text
+from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.terminal import Screen
+from floodmark.harness.report.verdict_text import (
     Outcome,
     junit,
     markdown,
@@ -41,13 +46,6 @@ from floodmark.harness.report.gate_outcomes import (
     print_reports,
     read_about,
 )
-from floodmark.harness.report.phrases import many
-from floodmark.harness.report.run_outcome import HARNESS, Ruling
-from floodmark.harness.report.run_page import write_page_if_invalid
-from floodmark.harness.report.safe_text import harmless
-from floodmark.harness.report.saved_verdict import kept_verdict
-from floodmark.harness.report.schedule_outcome import missed_steps_text
-from floodmark.harness.report.terminal import Screen
 from floodmark.harness.run import (
     DONE,
     INTERRUPTED,

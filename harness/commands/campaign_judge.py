@@ -22,8 +22,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.pipeline import Judged, judge, written
 from floodmark.harness.report.model import Json
 from floodmark.harness.report.run_files import RunFiles
-from floodmark.harness.report.run_outcome import UNKNOWN, Ruling, ruling
-from floodmark.harness.report.schedule_outcome import NO_STRIKES
+from floodmark.harness.report.run_summary import NO_STRIKES, UNKNOWN, Ruling, ruling
 from floodmark.harness.run import Run, sync_run
 from floodmark.harness.verdict import BUG
 
@@ -42,7 +41,7 @@ def answer(one: Judged[Path]) -> dict[str, Any]:
 
 
 def summary_of(run: Run, verdict: Json) -> dict[str, Any]:
-    """How a run ended, and what was found. kind: of run_outcome.py, or STUCK if that is its only bug; why: a
+    """How a run ended, and what was found. kind: of run_summary.py, or STUCK if that is its only bug; why: a
     sentence if it is no violation; harness: whether the run itself failed; then signatures as rows, acked
     writes, planned faults by kind, and the folder's bytes."""
     try:

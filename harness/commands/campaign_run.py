@@ -50,7 +50,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import work_through
 from floodmark.harness.pipeline import say, shrink
 from floodmark.harness.report.phrases import command_line, many, size_text, time_text
-from floodmark.harness.report.run_outcome import UNKNOWN, VALID
+from floodmark.harness.report.run_summary import UNKNOWN, VALID
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import Screen
 from floodmark.harness.run import DONE

@@ -19,14 +19,13 @@ from floodmark.harness.commands.folder_arguments import chosen_runs
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.pipeline import Gate, judge, judge_and_report, write_verdicts
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.gate_outcomes import UNSAVED, about_of, read_about
 from floodmark.harness.report.model import Json
 from floodmark.harness.report.phrases import many
-from floodmark.harness.report.run_outcome import Ruling, ruling, summary
+from floodmark.harness.report.run_files import read_verdict
 from floodmark.harness.report.run_page import write_page_if_invalid
+from floodmark.harness.report.run_summary import Ruling, ruling, summary
 from floodmark.harness.report.safe_text import harmless, harmless_data
-from floodmark.harness.report.saved_verdict import read_verdict
-from floodmark.harness.report.verdict_text import changes
+from floodmark.harness.report.verdict_text import UNSAVED, about_of, changes, read_about
 from floodmark.harness.run import RunAt
 from floodmark.harness.run_location import Place, is_named
 from floodmark.harness.spark_options import HERE, Workers

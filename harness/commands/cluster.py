@@ -60,7 +60,7 @@ from floodmark.harness.protocols import (
     why_not,
 )
 from floodmark.harness.report.phrases import grudge, many
-from floodmark.harness.report.schedule_outcome import missed_moment_text
+from floodmark.harness.report.run_summary import missed_moment_text
 from floodmark.harness.report.terminal import table
 from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.run_location import temporary_folder

@@ -30,11 +30,10 @@ from floodmark.harness.commands.run import planned, schedule_of
 from floodmark.harness.commands.scenario import part_of, plan_of
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import TRIES, Play, gate, has_died, judge, play_one, say, tidy
-from floodmark.harness.report.gate_outcomes import Outcome, outcome_of
-from floodmark.harness.report.run_outcome import CUT_SHORT, HARNESS
 from floodmark.harness.report.run_page import REPORT, write_page_if_invalid
+from floodmark.harness.report.run_summary import CUT_SHORT, HARNESS, missed_entries_text
 from floodmark.harness.report.safe_text import harmless
-from floodmark.harness.report.schedule_outcome import missed_entries_text
+from floodmark.harness.report.verdict_text import Outcome, outcome_of
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spec import CLUSTER_OPTIONS, DRAWN, FIXED, OPTIONS, RunSpec, decoded

@@ -29,12 +29,11 @@ from floodmark.harness import catalog, history
 from floodmark.harness.commands.run import own_commit, planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import Play, judge_all, new_parent, play_all, say, tidy
-from floodmark.harness.report.case_names import ASKED
+from floodmark.harness.report.night import wilson
 from floodmark.harness.report.phrases import class_text, command_line, many
-from floodmark.harness.report.rates import wilson
-from floodmark.harness.report.run_outcome import VALID, Ruling, ruling
+from floodmark.harness.report.run_files import read_verdict
+from floodmark.harness.report.run_summary import ASKED, VALID, Ruling, ruling
 from floodmark.harness.report.safe_text import harmless, harmless_data
-from floodmark.harness.report.saved_verdict import read_verdict
 from floodmark.harness.report.terminal import Screen, table
 from floodmark.harness.report.verdict_text import read_reproducible, worst_first
 from floodmark.harness.run import DONE, Run, latest_folder, open_run, write_json

@@ -39,9 +39,8 @@ from floodmark.harness.protocols import (
     why_not,
 )
 from floodmark.harness.registered import NEMESIS as KIND
-from floodmark.harness.report.case_names import NEMESIS, SCHEDULE_FILE
 from floodmark.harness.report.phrases import command_line
-from floodmark.harness.report.schedule_outcome import missed_entries_text, plan_text
+from floodmark.harness.report.run_summary import NEMESIS, SCHEDULE_FILE, missed_entries_text, plan_text
 from floodmark.harness.run import DONE, default_folder, link_latest, refuse_nonempty
 from floodmark.harness.runner import RunResult, first_free_value, spread
 from floodmark.harness.schedule import json_form

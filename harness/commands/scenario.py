@@ -27,9 +27,8 @@ from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError, n
 from floodmark.harness.pipeline import TRIES, Play, Played, judge_all, new_parent, play_all, say, tidy
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.case_names import ROW, SCENARIO
 from floodmark.harness.report.phrases import command_line, many
-from floodmark.harness.report.run_outcome import ruling
+from floodmark.harness.report.run_summary import ROW, SCENARIO, ruling
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import Screen, table
 from floodmark.harness.run import Run, write_json

@@ -9,10 +9,9 @@ import click
 from floodmark.harness.campaign.state import is_campaign
 from floodmark.harness.errors import UsageError
 from floodmark.harness.report.phrases import command_line
-from floodmark.harness.report.run_files import RunFiles
+from floodmark.harness.report.run_files import RunFiles, read_about
 from floodmark.harness.report.run_shown import check_partition, finding_text, glance_text, logs_text
 from floodmark.harness.report.safe_text import harmless
-from floodmark.harness.report.saved_verdict import read_about
 from floodmark.harness.run import latest_folder, open_run, real_folder
 from floodmark.harness.verdict import EXIT_VALID
 

@@ -40,7 +40,7 @@ from floodmark.harness.report.phrases import (
     seconds,
     tell,
 )
-from floodmark.harness.report.saved_verdict import saved_log_lines
+from floodmark.harness.report.run_files import saved_log_lines
 
 # The guarantees that decide about a finding: their names in run.json, and as people call them.
 OF_LOSSES = (("acks", "acks"), ("min_insync_replicas", "min.insync.replicas"),

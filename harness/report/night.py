@@ -38,13 +38,11 @@ from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import RunState, judged_by_system, runs_by_signature
 from floodmark.harness.errors import UsageError
 from floodmark.harness.report import phrases, run_page
-from floodmark.harness.report.case_names import numbered
-from floodmark.harness.report.gate_outcomes import LIMIT
 from floodmark.harness.report.phrases import many, short_time_text
-from floodmark.harness.report.rates import p_same, per_100, two_digits, wilson
 from floodmark.harness.report.render import Room, render
-from floodmark.harness.report.run_outcome import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
+from floodmark.harness.report.run_summary import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN, numbered
 from floodmark.harness.report.terminal import table
+from floodmark.harness.report.verdict_text import LIMIT
 from floodmark.harness.run import write_whole
 from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
@@ -543,3 +541,36 @@ def places(points: Sequence[Point], width: int, height: int, edge: int) -> list[
     return [(round(width - edge - back * step, 1),
              round(height - edge - one.hits / one.of / most * (height - 2 * edge), 1)) if one.of else None
             for back, one in zip(range(len(points) - 1, -1, -1), points, strict=True)]
+
+
+# -- rates: pure --------------------------------------------------------------------------------------------
+
+
+def wilson(hits: int, of: int) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson 1927), which is also valid at 0 of n and n of n."""
+    from scipy import stats  # takes a while to import
+
+    if of == 0:
+        return 0.0, 1.0
+    low, high = stats.binomtest(hits, of).proportion_ci(method="wilson")
+    return float(low), float(high)
+
+
+def per_100(hits: int, of: int) -> str:
+    """The rate and its 95 % interval: `12 per 100 runs (7 to 20)`."""
+    if of == 0:
+        return "no run"
+    low, high = (100 * share for share in wilson(hits, of))
+    return f"{100 * hits / of:.3g} per 100 runs ({two_digits(low)} to {two_digits(high)})"
+
+
+def two_digits(number: float) -> str:
+    """The number with two digits, or more if it is 100 or more."""
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def p_same(then: tuple[int, int], now: tuple[int, int]) -> float:
+    """The probability of such a difference between equal rates (hits, of): Fisher's exact test, two-sided."""
+    from scipy import stats
+
+    return float(stats.fisher_exact([[hits, of - hits] for hits, of in (then, now)]).pvalue)

@@ -34,7 +34,6 @@ from floodmark.harness.campaign.state import about_of, is_campaign, state_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import LASTING
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.case_names import case_name, is_kafka
 from floodmark.harness.report.model import (
     Json,
     Reading,
@@ -48,11 +47,10 @@ from floodmark.harness.report.model import (
 )
 from floodmark.harness.report.phrases import command_line, many, seconds
 from floodmark.harness.report.render import TEMPLATES, render
-from floodmark.harness.report.run_files import RunFiles
-from floodmark.harness.report.run_outcome import INVALID, Ruling, ruling
+from floodmark.harness.report.run_files import RunFiles, read_about, read_verdict
 from floodmark.harness.report.run_shown import read_story, story_text, with_trace
+from floodmark.harness.report.run_summary import INVALID, Ruling, case_name, is_kafka, ruling
 from floodmark.harness.report.safe_text import harmless, harmless_data
-from floodmark.harness.report.saved_verdict import read_about, read_verdict
 from floodmark.harness.report.story import final_story, near_of, shown_of, story
 from floodmark.harness.report.timeline import DOWN, silences, spans_of, traced
 from floodmark.harness.run import Run, write_whole

@@ -20,7 +20,6 @@ from floodmark.harness import history
 from floodmark.harness.errors import FloodmarkError, UsageError, nearest
 from floodmark.harness.faults import LASTING, undoes
 from floodmark.harness.op import NEMESIS, Op, Read, Send, Type
-from floodmark.harness.report.case_names import guarantee_texts, is_kafka, system_text
 from floodmark.harness.report.evidence import Evidence, began, leader_of, replicas_of
 from floodmark.harness.report.model import (
     MOST,
@@ -46,10 +45,16 @@ from floodmark.harness.report.phrases import (
     where_struck,
     with_heads,
 )
-from floodmark.harness.report.run_files import OF_NEMESIS, LineFile, RunFiles
-from floodmark.harness.report.run_outcome import ruling
+from floodmark.harness.report.run_files import (
+    LEFT_OF_SHRUNK,
+    OF_NEMESIS,
+    LineFile,
+    RunFiles,
+    died_unquoted,
+    read_verdict,
+)
+from floodmark.harness.report.run_summary import guarantee_texts, is_kafka, ruling, system_text
 from floodmark.harness.report.safe_text import harmless, harmless_op
-from floodmark.harness.report.saved_verdict import LEFT_OF_SHRUNK, died_unquoted, read_verdict
 from floodmark.harness.report.verdict_text import (
     evidence_of,
     findings_text,

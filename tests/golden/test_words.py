@@ -18,7 +18,7 @@ from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.model import TraceLine
 from floodmark.harness.report.phrases import clause_of, listed, op_line
-from floodmark.harness.report.schedule_outcome import strikes_of, strikes_text
+from floodmark.harness.report.run_summary import strikes_of, strikes_text
 
 INVOKED = {"index": 0, "time": 1_000, "process": 5, "type": "invoke", "sends": [{"partition": 0, "value": 7}]}
 FOUND = {"name": "G0", "class": "bug", "permitted_by": None, "count": 1, "examples": [

@@ -14,7 +14,7 @@ from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import Part, play
 from floodmark.harness.pipeline import Played
-from floodmark.harness.report.case_names import SCENARIO
+from floodmark.harness.report.run_summary import SCENARIO
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spec import RULES, RunPlan, RunSpec
 from floodmark.harness.verdict import Verdict

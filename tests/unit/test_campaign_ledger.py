@@ -13,7 +13,7 @@ from floodmark.harness.campaign.plan import read
 from floodmark.harness.campaign.signatures import Signature, events_of, guarantees_of, signatures
 from floodmark.harness.commands.campaign import bank_of
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.report.rates import p_same
+from floodmark.harness.report.night import p_same
 from floodmark.harness.run import system_of
 
 LOST = Signature(system="kip-101", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",

@@ -9,7 +9,7 @@ from golden_text import answered_as_written
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import Part, plan_of
-from floodmark.harness.report.case_names import CHARS, UNREADABLE, case_name, numbered
+from floodmark.harness.report.run_summary import CHARS, UNREADABLE, case_name, numbered
 from floodmark.harness.runner import _initial_about
 from floodmark.harness.spec import RunSpec
 from floodmark.nemesis import scenario

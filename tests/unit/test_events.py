@@ -11,9 +11,9 @@ import pytest
 from command_line import floodmark
 
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.gate_outcomes import Outcome, markdown
 from floodmark.harness.report.model import Reading
-from floodmark.harness.report.run_outcome import ruling
+from floodmark.harness.report.run_summary import ruling
+from floodmark.harness.report.verdict_text import Outcome, markdown
 
 ABOUT: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n3"}},

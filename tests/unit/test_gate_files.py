@@ -18,9 +18,9 @@ from judged_runs import judge_by
 from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import check
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.report.gate_outcomes import LIMIT, Outcome, junit, markdown, seconds_of
-from floodmark.harness.report.run_outcome import Ruling
+from floodmark.harness.report.run_summary import Ruling
 from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.verdict_text import LIMIT, Outcome, junit, markdown, seconds_of
 from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)

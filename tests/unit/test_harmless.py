@@ -14,8 +14,8 @@ from floodmark.checkers.read.folder import open_folder
 from floodmark.checkers.text.blame_words import blame_in, knows_blame
 from floodmark.harness.cli import main
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.report.run_files import read_verdict
 from floodmark.harness.report.safe_text import harmless, harmless_data, is_plain
-from floodmark.harness.report.saved_verdict import read_verdict
 from floodmark.harness.run import Run
 from floodmark.harness.run_location import is_safe_name
 

@@ -20,7 +20,7 @@ from floodmark.harness.commands.reproduce import (
     sought_in,
 )
 from floodmark.harness.errors import UsageError
-from floodmark.harness.report.rates import wilson
+from floodmark.harness.report.night import wilson
 from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import HEALTHY, read_moment

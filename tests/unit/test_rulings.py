@@ -17,8 +17,8 @@ from judged_runs import judge_by
 from floodmark.checkers.judge import report
 from floodmark.checkers.laws.finding_names import MADE
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.gate_outcomes import effects_of_options, outcome_of
-from floodmark.harness.report.run_outcome import EXITS, LET_THROUGH, Ruling, ruling, summary
+from floodmark.harness.report.run_summary import EXITS, LET_THROUGH, Ruling, ruling, summary
+from floodmark.harness.report.verdict_text import effects_of_options, outcome_of
 from floodmark.harness.verdict import Finding, NotMade, Policy, Unknown, Verdict, worst
 
 BUG = Finding(name="lost-write", klass="bug", permitted_by=None, count=2)

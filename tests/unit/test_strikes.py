@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.gate_outcomes import Outcome, markdown
-from floodmark.harness.report.run_outcome import ruling
+from floodmark.harness.report.run_summary import ruling
+from floodmark.harness.report.verdict_text import Outcome, markdown
 
 ELEVEN = 11 * [{"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down"]}]
 

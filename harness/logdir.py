@@ -3,7 +3,7 @@ the rows of a dump (logs/NODE.jsonl), and describes a replica's state. Nothing i
 
 Rules
 1. Rows are ordered by partition and offset, from log_start. A record that this run sent has a value
-   (recognized as harness/signature.py describes); any other record has value null.
+   (harness/record_batches.py); any other record has value null.
 2. A tail of the last segment that is not a batch is torn: it is left out, and its bytes are counted. For a
    node that was not running, so is a last batch with a wrong CRC, because recovery would remove it. Any other
    wrong CRC is reported. Before another segment no tail is torn: nobody knows what stood there.
@@ -26,8 +26,16 @@ from typing import Any, Final, Literal, NoReturn, Protocol
 
 from floodmark.harness import record_batches
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.record_batches import MAGIC, MAGIC_AT, Frame, Producer, frame, records
-from floodmark.harness.signature import header_ending, value_of
+from floodmark.harness.record_batches import (
+    MAGIC,
+    MAGIC_AT,
+    Frame,
+    Producer,
+    frame,
+    header_ending,
+    records,
+    value_of,
+)
 
 # -- checkpoints: a version (0), the number of lines, the lines ---------------------------------------------
 

@@ -1,4 +1,5 @@
-"""Reads what Kafka stores and sends: record batches v2, and messages of formats v0 and v1.
+"""Reads what Kafka stores and sends: record batches v2, and messages of formats v0 and v1; writes a run's own
+batches, and recognizes its records.
 
 It is written from the format's description and shares nothing with the broker's codec, so that the two check
 each other.
@@ -13,21 +14,25 @@ Rules
 3. `frame` returns None for bytes that are not a batch; records that cannot be read are a BatchError.
 4. A wrapper's offset is that of its last message. Inside a wrapper, v1 has relative offsets (from 0, or from
    any number after compaction), and v0 has absolute ones.
+5. A record of a run has a null key, the decimal digits of its value, and one header, `floodmark`, with the
+   run's id. Formats v0 and v1 have no headers: there a record's value has all of it,
+   `floodmark 0123456789abcdef 17`. Readers accept both in any format. Any other record was not sent by this
+   run.
 """
 
 import gzip
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import cramjam
 from crc32c import crc32c
 
-from floodmark.harness.signature import DIGITS_AT_MOST
-
 MAGIC = 2
+MARK = b"floodmark"  # the name of our header
+DIGITS_AT_MOST = 19  # values are below 2**63
 HEADER = struct.Struct(">qiibIhiqqqhii")  # of a batch v2
 HEADER_BYTES = 61
 LENGTH_FROM = 12  # a batch's length counts the bytes after its own field
@@ -155,6 +160,143 @@ def aborts(marker: Record) -> bool:
     """Whether a control record is an abort marker (type 0), not a commit marker (type 1)."""
     key = marker.key
     return key is not None and len(key) >= 4 and key[2:4] == b"\0\0"
+
+
+# -- the records of a run -----------------------------------------------------------------------------------
+
+_FRAME = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, crc
+_BODY = struct.Struct(">hiqqqhii")  # attributes .. record count
+_GZIP = 1
+NOT_IDEMPOTENT = (-1, -1, -1)
+
+Why = Literal["checksum", "magic", "length"]
+
+
+def in_value(run_id: bytes, value: int) -> bytes:
+    """The value of a record that cannot have headers."""
+    return b"%b %b %d" % (MARK, run_id, value)
+
+
+def header_ending(run_id: bytes) -> bytes:
+    """The end of a record of format v2 that has our header alone; each length is a zig-zag varint."""
+    return b"\x02" + bytes([2 * len(MARK)]) + MARK + bytes([2 * len(run_id)]) + run_id
+
+
+def value_of(value: bytes | None, headers: Sequence[tuple[bytes, bytes | None]], run_id: bytes) -> int | None:
+    """The op's value, for a record of this run; None for any other record."""
+    if value is None:
+        return None
+    digits = value
+    if (MARK, run_id) not in headers:
+        start = b"%b %b " % (MARK, run_id)
+        if not value.startswith(start):
+            return None
+        digits = value[len(start):]
+    return int(digits) if digits.isdigit() and len(digits) <= DIGITS_AT_MOST else None
+
+
+class Corrupt(Exception):
+    """why: None: this reader may lack its compression. offset: its base offset, as far as its bytes say;
+    behind: the position after it in the same data, by its length."""
+
+    def __init__(self, words: str, why: Why | None) -> None:
+        super().__init__(words)
+        self.why, self.offset, self.behind = why, -1, 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    last_offset: int
+    epoch: int  # -1 in formats v0 and v1
+    values: tuple[tuple[int, int | None], ...]
+
+
+def varint(number: int) -> bytes:
+    """Zig-zag, as in the record format."""
+    return uvarint((number << 1) ^ (number >> 63))
+
+
+def uvarint(number: int) -> bytes:
+    if number < 0x80:
+        return bytes((number,))
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def encode(values: Sequence[int], run_id: str, timestamp_ms: int, *, headers: bool = True,
+           compressed: bool = False, producer: tuple[int, int, int] = NOT_IDEMPOTENT) -> bytes:
+    """The leader fills in offset and epoch. headers: False for a topic of message format v0 or v1, whose
+    leader converts the batch, and refuses headers with UNKNOWN_SERVER_ERROR. compressed: by gzip. producer:
+    its id and epoch, and the first sequence number."""
+    run, packed = run_id.encode(), bytearray()
+    record_ending = header_ending(run) if headers else b"\x00"
+    for index, value in enumerate(values):
+        content = b"%d" % value if headers else in_value(run, value)
+        # attributes, timestamp delta, offset delta, key length -1, value length
+        head = b"\x00\x00" + varint(index) + b"\x01" + varint(len(content))
+        packed += varint(len(head) + len(content) + len(record_ending))
+        packed += head
+        packed += content
+        packed += record_ending
+    count = len(values)
+    if compressed:
+        packed = bytearray(gzip.compress(packed, compresslevel=1, mtime=0))
+    body = _BODY.pack(_GZIP if compressed else 0, count - 1, timestamp_ms, timestamp_ms, *producer, count
+                      ) + packed
+    length = _FRAME.size - LENGTH_FROM + len(body)
+    return _FRAME.pack(0, length, -1, MAGIC, crc32c(body)) + body
+
+
+def decode(data: bytes, run_id: str) -> Iterator[Batch]:
+    """The complete batches of a fetch response; Kafka may cut off the last one, which is left out."""
+    run, at = run_id.encode(), 0
+    ending = header_ending(run)
+    while (size := size_of(data, at)) is None or 0 < size <= len(data) - at:
+        base_offset, length = struct.unpack_from(">qi", data, at)
+        try:
+            if size is None:
+                magic = data[at + MAGIC_AT]
+                raise Corrupt(f"not a batch at byte {at}: magic {magic}, length {length}",
+                              "length" if magic <= MAGIC else "magic")
+            yield _read(data, at, size, ending, run)
+        except Corrupt as corrupt:
+            corrupt.offset, corrupt.behind = base_offset, at + LENGTH_FROM + length
+            raise
+        at += size
+
+
+def offset_behind(data: bytes, corrupt: Corrupt, below: int) -> int | None:
+    """The base offset of the batch after the corrupt one, if its length leads to one; else None."""
+    if not 0 < corrupt.behind <= len(data) - _FRAME.size:
+        return None
+    (offset,) = struct.unpack_from(">q", data, corrupt.behind)
+    return offset if max(corrupt.offset, 0) < offset < below else None
+
+
+def _read(data: bytes, at: int, size: int, ending: bytes, run_id: bytes) -> Batch:
+    own = read_own_batch(data, at, size, ending)
+    if own is not None:
+        return Batch(last_offset=own.base_offset + len(own.values) - 1, epoch=own.epoch,
+                     values=tuple(enumerate(own.values, own.base_offset)))
+    header = frame(data, at)
+    assert header is not None, at  # size_of has accepted it
+    if not header.crc_ok:
+        raise Corrupt(f"the CRC of the batch at offset {header.base_offset} is wrong", "checksum")
+    try:
+        found = () if header.control else records(data, at, header)
+    except BatchError as error:
+        ours_to_read = header.magic == MAGIC and header.codec is None
+        raise Corrupt(str(error), "length" if ours_to_read else None) from error
+    if not all(record.crc_ok for record in found):
+        raise Corrupt(f"the CRC of a message before offset {header.last_offset} is wrong", "checksum")
+    own_headers = ((), ((MARK, run_id),))
+    values = tuple((record.offset, value_of(record.value, record.headers, run_id)
+                    if record.key is None and record.headers in own_headers else None) for record in found)
+    return Batch(last_offset=header.last_offset, epoch=header.epoch, values=values)
 
 
 class OwnBatch(NamedTuple):

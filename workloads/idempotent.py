@@ -21,7 +21,7 @@ from floodmark.harness.client.classify import CONNECTION, TIMEOUT, retried
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Send, Type
 from floodmark.harness.protocols import Session, Workload, WorkloadSettings
-from floodmark.harness.signature import HEADER
+from floodmark.harness.record_batches import MARK
 from floodmark.workloads.log import LogSession, LogWorkload, refuse_compression
 
 NAME = "idempotent"
@@ -104,7 +104,7 @@ class IdempotentSession:
             for index, one in enumerate(sends):
                 topic, partition = self._places[one.partition]
                 producer.produce(topic, value=b"%d" % one.value, partition=partition,
-                                 headers=[(HEADER.decode(), self._settings.run_id.encode())],
+                                 headers=[(MARK.decode(), self._settings.run_id.encode())],
                                  on_delivery=note_delivery(index))
             deadline_s = time.monotonic() + max(_SEND_TIMEOUT_S, patience_s)
             while len(delivered) < len(sends) and time.monotonic() < deadline_s:
@@ -172,7 +172,7 @@ class IdempotentSession:
         return Outcome(type=Type.OK, offsets=tuple(offsets), starts=tuple(starts))
 
     def _read_value(self, message: Message) -> int | None:
-        ours = message.headers() == [(HEADER.decode(), self._settings.run_id.encode())]
+        ours = message.headers() == [(MARK.decode(), self._settings.run_id.encode())]
         digits = message.value() or b""
         return int(digits) if ours and message.key() is None and digits.isdigit() else None
 

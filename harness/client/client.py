@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from floodmark.harness import runtime
-from floodmark.harness.client import batch, classify, codec
+from floodmark.harness import record_batches, runtime
+from floodmark.harness.client import classify, codec
 from floodmark.harness.client.brokers import Address, Brokers
 from floodmark.harness.client.classify import NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, name_of
 from floodmark.harness.client.connection import Dial, Lost, Unsent, connect
@@ -181,11 +181,11 @@ class Client:
         return classify.answered(sends, *answer)
 
     def _encode_batch(self, key: int, values: Sequence[int],
-                      producer: tuple[int, int, int] = batch.NOT_IDEMPOTENT) -> bytes:
+                      producer: tuple[int, int, int] = record_batches.NOT_IDEMPOTENT) -> bytes:
         config, now_ms = self._config, self._now_ms()
         if key in config.without_headers:
-            return batch.encode(values, config.run_id, now_ms, headers=False)
-        return batch.encode(values, config.run_id, now_ms, compressed=config.compression == "gzip",
+            return record_batches.encode(values, config.run_id, now_ms, headers=False)
+        return record_batches.encode(values, config.run_id, now_ms, compressed=config.compression == "gzip",
                             producer=producer)
 
     async def _fetch(self, node: int | str, keys: list[int]) -> list[_PartitionReads]:
@@ -222,7 +222,7 @@ class Client:
             return _PartitionReads(error=fetched.withheld)
         reads, batches = [], 0
         try:
-            for one in batch.decode(fetched.records, self._config.run_id):
+            for one in record_batches.decode(fetched.records, self._config.run_id):
                 batches, at.corrupt = batches + 1, 0
                 for offset, value in one.values:
                     if value is not None and offset >= at.offset:  # a batch may begin below the asked offset
@@ -230,14 +230,14 @@ class Client:
                 if one.last_offset >= at.offset:
                     at.offset, at.last_epoch = one.last_offset + 1, one.epoch
                     self._leaders.is_latest(key, one.epoch)  # a leader's is not lower than its records'
-        except batch.Corrupt as corrupt:
+        except record_batches.Corrupt as corrupt:
             if not batches:
                 return self._process_corrupt(key, fetched, corrupt)
         if fetched.records and not batches:  # the first one is cut off
             return _PartitionReads(error=_CORRUPT)
         return _PartitionReads(reads=tuple(reads))
 
-    def _process_corrupt(self, key: int, fetched: codec.FetchedPartition, corrupt: batch.Corrupt
+    def _process_corrupt(self, key: int, fetched: codec.FetchedPartition, corrupt: record_batches.Corrupt
                          ) -> _PartitionReads:
         """Move behind it at the last try. What this reader may only lack (a compression) is no damage."""
         at = self._positions[key]
@@ -245,7 +245,7 @@ class Client:
         if corrupt.why is None or at.corrupt < CORRUPT_TRIES:
             return _PartitionReads(error=_CORRUPT)
         first, offset = at.corrupt == CORRUPT_TRIES, at.offset
-        behind = batch.offset_behind(fetched.records, corrupt, fetched.hw)
+        behind = record_batches.offset_behind(fetched.records, corrupt, fetched.hw)
         moves = behind is not None and behind > offset
         if behind is not None and moves:
             self._positions[key] = _Position(offset=behind)

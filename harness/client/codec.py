@@ -16,9 +16,9 @@ from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest, ProduceResponse
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from floodmark.harness.client.batch import uvarint
 from floodmark.harness.client.classify import UNKNOWN_TOPIC_OR_PARTITION
 from floodmark.harness.client.connection import Connection
+from floodmark.harness.record_batches import uvarint
 
 VERSIONS: Mapping[Any, tuple[int, int]] = {  # of each request that is sent: the lowest, the highest
     ProduceRequest: (3, 9), FetchRequest: (4, 12), ListOffsetsRequest: (1, 7), MetadataRequest: (1, 9),

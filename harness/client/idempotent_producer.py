@@ -31,7 +31,7 @@ _ACKS_ALL = -1
 _NO_ANSWER = (classify.NETWORK_EXCEPTION, -1)  # error and base offset, as Kafka's own producer has it
 
 Answer = TypeVar("Answer")
-Encode = Callable[[int, Sequence[int], tuple[int, int, int]], bytes]  # key, values, producer: batch.encode
+Encode = Callable[[int, Sequence[int], tuple[int, int, int]], bytes]  # key, values, producer
 
 
 class _Refused(Exception):

@@ -27,8 +27,7 @@ from floodmark.harness.logdir import (
     transactions_of,
 )
 from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.record_batches import MAGIC, frame, records
-from floodmark.harness.signature import HEADER, value_of
+from floodmark.harness.record_batches import MAGIC, MARK, frame, records, value_of
 
 HERE = Path(__file__).parent / "kafka_logs"
 RUN = "0123456789abcdef"
@@ -127,7 +126,7 @@ def expected_rows(dumped: Sequence[DumpedBatch]) -> list[tuple[int, int, int | N
     for batch in dumped:
         words = batch.words
         for record in batch.records:
-            headers = [(HEADER, RUN.encode())] if record.get("headerKeys") == "[floodmark]" else []
+            headers = [(MARK, RUN.encode())] if record.get("headerKeys") == "[floodmark]" else []
             value = (None if words.get("isControl") == "true" or record["valueSize"] == "-1"
                      else value_of(record["payload"].encode(), headers, RUN.encode()))
             found.append((int(record["offset"]), int(words.get("partitionLeaderEpoch", -1)), value,

@@ -18,7 +18,7 @@ from kafka.protocol.producer import (
     ProduceResponse,
 )
 
-from floodmark.harness.client import batch
+from floodmark.harness import record_batches
 from floodmark.harness.client.client import Client
 from floodmark.harness.client.settings import ClientSettings
 
@@ -266,5 +266,5 @@ def run_story(story: Callable[[CannedBroker, Client], Awaitable[Any]], **changes
 
 def stamped(values: list[int], base_offset: int, epoch: int) -> bytes:
     """A batch of these values as a leader has it in its log."""
-    data = batch.encode(values, RUN, 1)
+    data = record_batches.encode(values, RUN, 1)
     return base_offset.to_bytes(8, "big") + data[8:12] + epoch.to_bytes(4, "big") + data[16:]

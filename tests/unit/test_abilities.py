@@ -32,6 +32,7 @@ from floodmark.harness.protocols import (
     missing_members,
     why_not,
 )
+from floodmark.harness.record_batches import MARK
 from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.fields import Known
@@ -39,7 +40,6 @@ from floodmark.harness.schedule.moments import HEALTHY, Ack, read_moment
 from floodmark.harness.schedule.stage import ActiveFaults, Stage
 from floodmark.harness.schedule.states import read_state
 from floodmark.harness.schedule.views import UNKNOWN, View
-from floodmark.harness.signature import HEADER
 from floodmark.harness.spec import RunSpec
 from floodmark.nemesis.moment_watch import describe_partition
 from floodmark.nemesis.strikes import Strikes, refuse_schedule, unavailable
@@ -262,7 +262,7 @@ def test_what_a_producer_repeated_itself_is_found_in_the_logs(
 
     batches = [DefaultRecordBatchBuilder(2, 0, False, 9, epoch, -1, 1 << 10) for epoch in epochs_of_producer]
     for one in batches:
-        one.append(0, 1_700_000_000_000, None, b"7", [(HEADER.decode(), b"0" * 16)])
+        one.append(0, 1_700_000_000_000, None, b"7", [(MARK.decode(), b"0" * 16)])
     log = tmp_path / f"{SPEC.topic}-{SPEC.partition}" / f"{0:020d}.log"
     log.parent.mkdir()
     log.write_bytes(b"".join(bytes(one.build()) for one in batches))

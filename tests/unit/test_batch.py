@@ -7,7 +7,7 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from floodmark.harness.client import batch
+from floodmark.harness import record_batches
 
 RUN = "0123456789abcdef"
 NOW_MS = 1_700_000_000_123
@@ -35,17 +35,17 @@ def test_a_batch_is_byte_for_byte_what_kafka_python_writes_and_is_read_back(
         values: list[int], base: int, epoch: int) -> None:
     """Except the leader epoch, which the leader sets (bytes 12 to 15). Also compressed, the same bytes each
     time, and without headers, by the values alone."""
-    ours = batch.encode(values, RUN, NOW_MS)
+    ours = record_batches.encode(values, RUN, NOW_MS)
     theirs = foreign([(None, b"%d" % value, [("floodmark", RUN.encode())]) for value in values])
     assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
-    packed = batch.encode(values, RUN, NOW_MS, compressed=True)
-    assert packed == batch.encode(values, RUN, NOW_MS, compressed=True)
-    bare = batch.encode(values, RUN, NOW_MS, headers=False)
+    packed = record_batches.encode(values, RUN, NOW_MS, compressed=True)
+    assert packed == record_batches.encode(values, RUN, NOW_MS, compressed=True)
+    bare = record_batches.encode(values, RUN, NOW_MS, headers=False)
     for data in (ours, packed, bare):
         at = stamped(data, base, epoch)
-        assert list(batch.decode(at, RUN)) == [batch.Batch(
+        assert list(record_batches.decode(at, RUN)) == [record_batches.Batch(
             last_offset=base + len(values) - 1, epoch=epoch, values=tuple(enumerate(values, base)))]
-        assert {value for one in batch.decode(at, "f" * 16) for _, value in one.values} == {None}
+        assert {value for one in record_batches.decode(at, "f" * 16) for _, value in one.values} == {None}
         read = MemoryRecords(at).next_batch()
         assert read is not None
         assert read.validate_crc()
@@ -65,40 +65,40 @@ def test_a_batch_is_byte_for_byte_what_kafka_python_writes_and_is_read_back(
 ])
 def test_a_record_that_only_resembles_ours_has_no_value(
         record: tuple[bytes | None, bytes | None, list[Header]]) -> None:
-    [read] = batch.decode(foreign([record]), RUN)
+    [read] = record_batches.decode(foreign([record]), RUN)
     assert read.values == ((0, None),)
 
 
 def test_a_compressed_batch_is_read_too() -> None:
     data = foreign([(None, b"5", [("floodmark", RUN.encode())]), (None, b"6", [])], compression=1)
-    [read] = batch.decode(data, RUN)
+    [read] = record_batches.decode(data, RUN)
     assert read.values == ((0, 5), (1, None))
 
 
 def test_a_control_batch_takes_its_offsets_and_shows_no_record() -> None:
-    data = bytearray(batch.encode([1, 2], RUN, NOW_MS))
+    data = bytearray(record_batches.encode([1, 2], RUN, NOW_MS))
     data[22] |= 0x20
-    data[17:21] = batch.crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
-    [read] = batch.decode(bytes(data), RUN)
+    data[17:21] = record_batches.crc32c(bytes(data[21:])).to_bytes(4, "big")
+    [read] = record_batches.decode(bytes(data), RUN)
     assert (read.last_offset, read.values) == (1, ())
 
 
 def test_a_last_batch_that_is_cut_off_anywhere_is_left_out() -> None:
-    whole, last = batch.encode([1], RUN, NOW_MS), batch.encode([2], RUN, NOW_MS)
+    whole, last = record_batches.encode([1], RUN, NOW_MS), record_batches.encode([2], RUN, NOW_MS)
     for length in range(len(last)):
-        assert [one.values for one in batch.decode(whole + last[:length], RUN)] == [((0, 1),)]
+        assert [one.values for one in record_batches.decode(whole + last[:length], RUN)] == [((0, 1),)]
 
 
 def test_damage_under_the_crc_and_a_wrong_count_are_corrupt() -> None:
-    data = batch.encode([123], RUN, NOW_MS)
+    data = record_batches.encode([123], RUN, NOW_MS)
     bad = [bytearray(data) for _ in range(16, len(data) + 1)]
     for position, one in enumerate(bad[:-1], 16):
         one[position] ^= 1
     bad[-1][57:61] = (2).to_bytes(4, "big")  # it claims more records than it holds
-    bad[-1][17:21] = batch.crc32c.crc32c(bytes(bad[-1][21:])).to_bytes(4, "big")
+    bad[-1][17:21] = record_batches.crc32c(bytes(bad[-1][21:])).to_bytes(4, "big")
     for one in bad:
-        with pytest.raises(batch.Corrupt):
-            list(batch.decode(bytes(one), RUN))
+        with pytest.raises(record_batches.Corrupt):
+            list(record_batches.decode(bytes(one), RUN))
 
 
 # -- message formats v0 and v1, which have no headers ------------------------------------------------------
@@ -118,7 +118,7 @@ def old_messages(magic: int, values: list[bytes], *, compression: int = 0, key: 
 def test_messages_of_old_formats_are_read_by_their_values_alone(magic: int, compression: int) -> None:
     values = [b"floodmark %s 7" % RUN.encode(), b"8", b"floodmark fedcba9876543210 9"]
     data = old_messages(magic, values, compression=compression)
-    read = list(batch.decode(data, RUN))
+    read = list(record_batches.decode(data, RUN))
     assert [pair for one in read for pair in one.values] == [(0, 7), (1, None), (2, None)]
     assert {one.epoch for one in read} == {-1}
 
@@ -126,9 +126,9 @@ def test_messages_of_old_formats_are_read_by_their_values_alone(magic: int, comp
 def test_an_old_message_that_is_not_ours_cut_or_damaged() -> None:
     """One with a key is not; one that is cut is left out, and a damaged one is corrupt."""
     ours = b"floodmark %s 7" % RUN.encode()
-    [read] = batch.decode(old_messages(1, [ours], key=b"k"), RUN)
+    [read] = record_batches.decode(old_messages(1, [ours], key=b"k"), RUN)
     assert read.values == ((0, None),)
     data = old_messages(1, [ours] * 2)
-    assert len(list(batch.decode(data[:-1], RUN))) == 1
-    with pytest.raises(batch.Corrupt):
-        list(batch.decode(data[:-1] + bytes([data[-1] ^ 1]), RUN))
+    assert len(list(record_batches.decode(data[:-1], RUN))) == 1
+    with pytest.raises(record_batches.Corrupt):
+        list(record_batches.decode(data[:-1] + bytes([data[-1] ^ 1]), RUN))

@@ -25,7 +25,7 @@ from canned_broker import (
 )
 from canned_broker import canned_broker as canned
 
-from floodmark.harness.client import batch
+from floodmark.harness import record_batches
 from floodmark.harness.client.client import Client, wire_clients
 from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Send, Type, Unreadable
 from floodmark.harness.protocols import PartitionSpec, WorkloadSettings
@@ -43,7 +43,7 @@ async def test_an_acked_send_is_ok_with_its_offsets_and_the_request_has_its_valu
         outcome = await client.send(SENDS)
         [request] = broker.of(PRODUCE)
         [partition] = request.topic_data[0].partition_data
-        [sent] = batch.decode(bytes(partition.records), RUN)
+        [sent] = record_batches.decode(bytes(partition.records), RUN)
         assert (request.acks, request.timeout_ms) == (-1, 1000)
         assert (request.topic_data[0].name, partition.index) == (TOPIC, 0)
         assert [value for _, value in sent.values] == [17, 18]
@@ -164,7 +164,7 @@ def test_polls_advance_from_zero_and_send_the_epochs_they_know() -> None:
         Fetched(records=stamped([10, 11], 0, 2)),
         Fetched(records=stamped([10, 11], 0, 2) + stamped([12], 2, 3)),  # begins below the fetch offset
         Fetched(),
-        Fetched(records=(theirs := batch.encode([5], "another run", 0))[:7] + b"\x03" + theirs[8:]),
+        Fetched(records=(theirs := record_batches.encode([5], "another run", 0))[:7] + b"\x03" + theirs[8:]),
         Fetched(records=stamped([14], 4, 3)),
     ], 4)
     assert first.reads == (Read(partition=7, offset=0, value=10, epoch=2),

@@ -23,7 +23,6 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from laid_out import Counting, told
 
 from floodmark.harness import catalog
-from floodmark.harness.client.batch import uvarint
 from floodmark.harness.cluster.containers import place as containers_place
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.images import image_of
@@ -50,6 +49,7 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import system_of
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import Clocks, Expires, Failpoints, PartitionSpec, ability
+from floodmark.harness.record_batches import uvarint
 from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.harness.spec import RunSpec
 

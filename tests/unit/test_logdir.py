@@ -28,8 +28,7 @@ from floodmark.harness.logdir import (
     why_no_log,
 )
 from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.record_batches import HEADER_BYTES
-from floodmark.harness.signature import in_value
+from floodmark.harness.record_batches import HEADER_BYTES, in_value
 
 RUN = "0123456789abcdef"
 OURS = [("floodmark", RUN.encode())]

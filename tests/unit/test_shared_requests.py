@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from canned_broker import PRODUCE, RUN, TOPIC, Act, CannedBroker, Produced, canned_broker
 
-from floodmark.harness.client import batch
+from floodmark.harness import record_batches
 from floodmark.harness.client.client import Client, wire_clients
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.op import Outcome, Send, Type
@@ -51,7 +51,7 @@ async def all_send(clients: list[Client], *partitions: int) -> list[Outcome]:
 
 def places(broker: CannedBroker) -> list[dict[int, list[int | None]]]:
     """Of each request: partition -> the values sent to it."""
-    return [{part.index: [value for one in batch.decode(bytes(part.records), RUN)
+    return [{part.index: [value for one in record_batches.decode(bytes(part.records), RUN)
                           for _, value in one.values]
              for topic in request.topic_data for part in topic.partition_data}
             for request in broker.of(PRODUCE)]

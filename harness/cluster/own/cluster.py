@@ -25,8 +25,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from floodmark.harness import logdir, protocols
-from floodmark.harness.client import batch
+from floodmark.harness import logdir, protocols, record_batches
 from floodmark.harness.client.client import Client
 from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
 from floodmark.harness.client.connection import Dial, Lost, Unsent
@@ -515,7 +514,7 @@ class OwnCluster:
         asks: list[Stamped] = []
         deadline_s = time.monotonic() + CREATE_S / 6
         while len(asks) < ASKS_OF_A_CLOCK:
-            data = batch.encode([len(asks)], self._prefix, time.time_ns() // 1_000_000)
+            data = record_batches.encode([len(asks)], self._prefix, time.time_ns() // 1_000_000)
             sent_ns = time.time_ns()
             try:
                 stamp_ms = await self._brokers.stamp(

@@ -1,16 +1,17 @@
 """Defines `floodmark` and its commands: only their options and help texts."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from floodmark.harness import __version__
-from floodmark.harness.cli.campaign import READ_LEDGER, campaign
-from floodmark.harness.cli.cluster import cluster
+from floodmark.harness import __version__, catalog
+from floodmark.harness.campaign.plan import KAFKA_VERSION, preset_text, presets
 from floodmark.harness.cli.options import (
     RUN_FOLDER,
+    Time,
     calls,
     exits,
     file_option,
@@ -23,10 +24,14 @@ from floodmark.harness.cli.options import (
     spark_options,
     spec_options,
 )
-from floodmark.harness.spec import OPTIONS, RunSpec
+from floodmark.harness.faults import COMMANDS, FAULTS
+from floodmark.harness.spec import CLUSTER_OPTIONS, OPTIONS, RunSpec
 
 if TYPE_CHECKING:
     from floodmark.harness.pipeline import Gate
+
+READ_LEDGER = click.Path(path_type=Path, dir_okay=False, exists=True)
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True,
                                "color": False if os.environ.get("NO_COLOR") else None})
@@ -174,6 +179,182 @@ def demo() -> None:
     """See Kafka's historical disasters happen and be caught, and leader epochs prevent them."""
 
 
+# -- clusters ------------------------------------------------------------------------------------------
+
+
+FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, show_default="the latest",
+                             help="Which cluster.")
+
+
+@main.group()
+def cluster() -> None:
+    """Start a cluster for any Kafka client, and strike it from another terminal."""
+
+
+@cluster.command("up")
+@spec_options(*CLUSTER_OPTIONS)
+@out_option("temporary", "The folder for its data")
+@click.option("--port", type=click.IntRange(1024, 65535), show_default="whatever is free",
+              help="The first broker's port; the others follow.")
+@exits
+def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
+    """Start a cluster and print its bootstrap address; it runs until Ctrl-C."""
+    from floodmark.harness.commands.cluster import bring_up
+
+    return bring_up(RunSpec(**options, out=out), first_port=port)
+
+
+@cluster.command("state")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@FOLDER_OPTION
+@calls("cluster:state")
+def cluster_state() -> None:
+    """Show leader, epoch and ISR of each partition, and LEO and HW of each replica."""
+
+
+@cluster.command("cut")
+@click.argument("nodes", nargs=-1, required=True)
+@click.option("--from", "others", multiple=True, metavar="NODE",
+              help="Only from these, not from all other brokers (also: controller, clients; repeatable).")
+@click.option("--one-way", is_flag=True,
+              help="NODES receive nothing from the others, which still receive from them.")
+@click.option("--reset", is_flag=True, help="Reset the connections, instead of dropping their packets.")
+@FOLDER_OPTION
+@calls("cluster:cut")
+def cluster_cut() -> None:
+    """Cut NODES from all other brokers, in both directions, until heal. The controller and clients still
+    reach them, unless --from names them too. It adds to earlier cuts. Not possible after `up --links direct`.
+    """
+
+
+def _strike(f: str, name: str, does: str, *, hidden: bool = False) -> None:
+    strike = FOLDER_OPTION(exits(partial(catalog.late("floodmark.harness.commands.cluster:strike"), f=f)))
+    on_nodes = FAULTS[f].on == "nodes"
+    taking = click.argument("nodes", nargs=-1, required=True)(strike) if on_nodes else strike
+    cluster.command(name, help=does, hidden=hidden)(taking)
+
+
+for _f in COMMANDS:
+    _strike(_f, _f.replace("_", "-"), f"{FAULTS[_f].does[0].upper()}{FAULTS[_f].does[1:]}.")
+_strike("power_cut", "power_cut", "The old spelling of power-cut.", hidden=True)
+
+
+# -- campaigns -----------------------------------------------------------------------------------------
+
+
+PLAN_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+LEDGER_FILE = click.Path(path_type=Path, dir_okay=False)
+junit_option = file_option(
+    "--junit", "junit_file",
+    "Write a JUnit report, a test case for each signature and each case of the plan, to FILE.")
+markdown_option = file_option(
+    "--markdown", "markdown_file", "Write a page, fit for a GitHub step summary, to FILE.")
+kafka_version_option = click.option(
+    "--kafka", metavar="VERSION", show_default="for the reference broker",
+    help=f"The preset {' or '.join(presets(KAFKA_VERSION))} for Apache Kafka of this version.")
+
+
+@main.group()
+def campaign() -> None:
+    """Make many runs by a plan: what they find, how often, since when, and whether it can be reproduced."""
+
+
+@campaign.command("run")
+@click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=PLAN_FILE)
+@click.option("--preset", metavar="NAME", show_default="none: PLAN.toml is the plan",
+              help=f"{', '.join(presets()[:-1])} or {presets()[-1]}, instead of a plan file.")
+@kafka_version_option
+@click.option("--for", "budget_s", metavar="TIME", type=Time(), show_default="what the plan says",
+              help="The time for everything: 90s, 20min, 4h.")
+@out_option("histories/runs/campaign-TIME", "The campaign's folder")
+@click.option("--seed", type=int, show_default="drawn", help="The same plan and seed give the same runs.")
+@click.option("--runs", type=click.IntRange(1), show_default="as many as there is time for",
+              envvar="FLOODMARK_RUNS",
+              help="At most so many, without reproductions; also set by the environment's FLOODMARK_RUNS.")
+@click.option("--ledger", type=LEDGER_FILE, show_default="ledger.json beside the campaign's folder",
+              help="The file with what all campaigns found of each signature.")
+@click.option("--keep", is_flag=True, help="Keep all files of valid runs, too.")
+@junit_option
+@markdown_option
+@calls("campaign:run_campaign")
+def campaign_run() -> None:
+    """Run a campaign: a matrix of systems, loads and faults, for as long as there is time.
+
+    Exit codes: 1 a bug was found that is not marked as known, or a run broke a gate of the plan; 4 the
+    harness failed in a run; 3 the verdict of a run is unknown; 0 none of these.
+    """
+
+
+@campaign.command("resume")
+@click.argument("folder", type=RUN_FOLDER)
+@click.option("--for", "budget_s", metavar="TIME", type=Time(), show_default="as before",
+              help="The time for everything, including what is used already; more time continues a campaign "
+                   "whose time was over.")
+@click.option("--runs", type=click.IntRange(1), show_default="as before",
+              help="At most so many, including those already made, without reproductions.")
+@click.option("--ledger", type=LEDGER_FILE, show_default="as before",
+              help="Use another ledger from now on; everything that this campaign found is added to it.")
+@junit_option
+@markdown_option
+@calls("campaign:resume_campaign")
+def campaign_resume() -> None:
+    """Continue the campaign in FOLDER, however it ended, with its plan, seed, ledger and bounds.
+
+    A run on which the judge itself failed is judged once more. Exit codes as for run.
+    """
+
+
+@campaign.command("diff")
+@click.argument("before", type=RUN_FOLDER)
+@click.argument("after", type=RUN_FOLDER)
+@click.option("--ledger", type=READ_LEDGER, show_default="the ledger of AFTER",
+              help="The ledger with the known signatures.")
+@calls("campaign:diff_campaigns")
+def campaign_diff() -> None:
+    """Compare what the campaigns BEFORE and AFTER found: new, gone, more or less frequent (by Fisher's exact
+    test).
+
+    Exits 1 if AFTER has a bug that BEFORE does not have, though the system ran in both, and that is not
+    marked as known.
+    """
+
+
+@campaign.command("mark")
+@click.argument("signature")
+@click.option("--ledger", type=LEDGER_FILE, default=Path("histories/runs/ledger.json"), show_default=True,
+              help="The ledger with the signature.")
+@click.option("--known", metavar="REASON", help="Mark it as known: campaigns list it and still pass.")
+@click.option("--not-known", "unknown", is_flag=True, help="Remove the mark.")
+@click.option("--note", metavar="TEXT", help="Add a note.")
+@calls("campaign:mark")
+def campaign_mark() -> None:
+    """Mark a SIGNATURE (its id, or the beginning of it) as known, or add a note to it."""
+
+
+@campaign.command("plan", help=f"Print a preset ({', '.join(presets())}), which you can copy and edit.")
+@click.argument("preset")
+@kafka_version_option
+@exits
+def campaign_plan(preset: str, kafka: str | None) -> int:
+    click.echo(preset_text(preset, kafka), nl=False)
+    return 0
+
+
+@campaign.command("stats")
+@click.argument("folders", metavar="FOLDER...", nargs=-1, required=True)
+@file_option("--json", "json_file", "Write all figures to a JSON file.")
+@click.option("--parquet", type=RUN_FOLDER,
+              help="Write runs.parquet and faults.parquet into this folder, absent or empty.")
+@calls("campaign_stats:show_stats")
+def campaign_stats() -> None:
+    """Show what faults cost clients: availability and latency, by kind of fault, by run, by night.
+
+    FOLDER is a campaign's folder, for all of its runs, or a run folder (or a pattern of run folders, or an
+    address such as hdfs://host/nights/monday/runs/*). Each run is measured once; its figures are kept in its
+    folder (measures.parquet). Exits 4 if a run could not be measured; the others are still counted.
+    """
+
+
 # -- other tools' histories ------------------------------------------------------------------------------
 
 
@@ -243,10 +424,6 @@ def scenario_run() -> None:
 
     Exit codes: 0 every play came out as expected; 1 one did not; 4 one could not be played.
     """
-
-
-main.add_command(cluster)
-main.add_command(campaign)
 
 
 # -- Apache Kafka itself -------------------------------------------------------------------------------

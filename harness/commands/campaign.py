@@ -21,8 +21,7 @@ from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.campaign.plan import Plan, case_of_json, load, preset_text, presets, read
 from floodmark.harness.campaign.state import ABOUT, FORMAT, NEEDED, about_of, alone, writable_state
 from floodmark.harness.commands.broker_questions import refuse_configs
-from floodmark.harness.commands.campaign_play import plan_of_case
-from floodmark.harness.commands.campaign_processes import JUDGE, PLAYER, Worker
+from floodmark.harness.commands.campaign_processes import JUDGE, PLAYER, Worker, plan_of_case
 from floodmark.harness.commands.campaign_run import CampaignRunner
 from floodmark.harness.commands.error_exits import complain
 from floodmark.harness.commands.run import own_commit

@@ -13,8 +13,7 @@ from run_processes import state_of, wait_until
 
 from floodmark.harness import catalog, pipeline
 from floodmark.harness.campaign.plan import case_to_json
-from floodmark.harness.commands import campaign_play
-from floodmark.harness.commands.campaign_processes import PLAYER, Worker
+from floodmark.harness.commands.campaign_processes import PLAYER, Worker, play
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import Run, create
 from floodmark.harness.runner import RunResult
@@ -94,7 +93,7 @@ def test_a_run_that_ended_early_is_judged_where_it_can_be(
                                 error=FloodmarkError("n2 is gone") if result is None else None)]
 
     monkeypatch.setattr(pipeline, "play", played)
-    answer = campaign_play.play(request(tmp_path / "a"))
+    answer = play(request(tmp_path / "a"))
     assert (answer["ended"], answer["why"]) == answered
 
 
@@ -119,7 +118,7 @@ sys.exit(1)
 
 async def asked(folder: Path, module: str) -> dict[str, Any]:
     (folder / "a_worker.py").write_text(module)
-    one = Worker("a_worker", folder / "log", {"PYTHONPATH": str(folder)})
+    one = Worker(["a_worker"], folder / "log", {"PYTHONPATH": str(folder)})
     try:
         async with asyncio.timeout(60):
             return await one.ask({})

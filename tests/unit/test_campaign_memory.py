@@ -13,7 +13,7 @@ from docker.errors import APIError
 
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.process_faults import MemoryLimits
-from floodmark.harness.commands.campaign_play import resident_bytes, with_memory_watched
+from floodmark.harness.commands.campaign_processes import resident_bytes, with_memory_watched
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import Cluster
 
@@ -61,7 +61,7 @@ class Elsewhere:
 
 
 def test_the_most_is_kept_with_what_the_cluster_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("floodmark.harness.commands.campaign_play.SAMPLE_S", 0.0)
+    monkeypatch.setattr("floodmark.harness.commands.campaign_processes.SAMPLE_S", 0.0)
 
     async def out() -> int:
         cluster, most = Elsewhere(), [0]

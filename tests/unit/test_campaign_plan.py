@@ -28,7 +28,7 @@ from floodmark.harness.campaign.plan import (
     read,
     seed_of,
 )
-from floodmark.harness.commands.campaign_judge import figures
+from floodmark.harness.commands.campaign_processes import figures
 from floodmark.harness.commands.campaign_run import with_gates
 from floodmark.harness.errors import UsageError
 from floodmark.harness.spec import RunSpec

@@ -17,8 +17,7 @@ from floodmark.harness import catalog, pipeline
 from floodmark.harness.campaign.ledger import Ledger, load, save
 from floodmark.harness.campaign.state import about_of, state_of
 from floodmark.harness.commands import campaign as campaign_commands
-from floodmark.harness.commands.campaign_judge import answer
-from floodmark.harness.commands.campaign_processes import JUDGE
+from floodmark.harness.commands.campaign_processes import JUDGE, answer
 from floodmark.harness.pipeline import saved_verdict
 from floodmark.harness.run import sync_run
 
@@ -50,8 +49,8 @@ def judge_answering(monkeypatch: pytest.MonkeyPatch, answered: dict[str, Any],
     class FixedWorker:
         """A judge that answers so, and a player whose runs have a history."""
 
-        def __init__(self, module: str, log: Path) -> None:
-            self.module = module
+        def __init__(self, words: tuple[str, str], log: Path) -> None:
+            self.words = words
 
         async def start(self) -> None:
             pass
@@ -60,7 +59,7 @@ def judge_answering(monkeypatch: pytest.MonkeyPatch, answered: dict[str, Any],
             pass
 
         async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-            if self.module == JUDGE:
+            if self.words == JUDGE:
                 calls.append([Path(folder).name for folder in request["folders"]])
                 return {"answers": [dict(answered) for _ in request["folders"]]}
             Path(request["folder"]).mkdir(parents=True)

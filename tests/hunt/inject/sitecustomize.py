@@ -4,9 +4,9 @@ into the process that makes simulated runs."""
 import os
 import sys
 
-PROCESSES = {"floodmark.broker", "floodmark.harness.commands.campaign_play"}
+PLAYER = ["floodmark.harness.commands.campaign_processes", "play"]
 
-if os.environ.get("FLOODMARK_HUNT") and PROCESSES & {*sys.orig_argv}:
+if os.environ.get("FLOODMARK_HUNT") and ("floodmark.broker" in sys.orig_argv or sys.orig_argv[-2:] == PLAYER):
     sys.path.insert(0, os.path.dirname(os.path.dirname(__file__)))
     import bugs
     import fresh_bugs  # noqa: F401  (`install` looks for it when this path is gone)

@@ -16,6 +16,7 @@ from floodmark.harness.cluster.containers.engine_resources import (
     LABEL_ROLE,
     LABEL_RUN,
     EngineResources,
+    Remains,
     dead,
     remains,
     sweep,
@@ -44,9 +45,12 @@ def killed(what: str, folder: Path) -> str:
 
 
 def test_a_killed_harness_takes_its_cluster_along_and_the_next_start_sweeps_it(tmp_path: Path) -> None:
-    """All of a cluster: containers, network, volumes, loop devices; and a living run is not touched."""
+    """All of a cluster: containers, network, volumes, loop devices. A living run is not touched, nor is one
+    that is ending: its keeper lives until all else is gone."""
     run = killed("cluster", tmp_path / "killed")
     stage = Stage(tmp_path / "living", 1)
+    ending: list[Remains] = []
+    stage.lab.hooks.append(lambda client, which: ending.append(remains(client)[which]))
     try:
         stage.play(stage.begin(()))
         assert left(run) == {}
@@ -64,6 +68,7 @@ def test_a_killed_harness_takes_its_cluster_along_and_the_next_start_sweeps_it(t
         assert stage.cluster.died() == []
     finally:
         stage.close()
+    assert [there.alive for there in ending if there.keepers][-1:] == [True]
 
 
 def test_two_sweeps_at_once_are_no_error(tmp_path: Path) -> None:

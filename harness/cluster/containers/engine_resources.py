@@ -12,8 +12,9 @@ Rules
    the engine starts a process of its own, which doubles the time of a start.
 5. Of dead runs everything is removed at the start of the next. A run whose keeper runs is alive, and is not
    touched. One without a keeper, or with one that was not started yet, may be about to begin: it is swept
-   only when everything it has is older than GRACE_S. The keeper is removed last, so that the next start ends
-   an interrupted sweep. What is already gone is no error: two harnesses may sweep at once.
+   only when everything it has is older than GRACE_S. The keeper is removed last, so that nobody sweeps a run
+   that is ending, and the next start ends an interrupted removal. What is already gone is no error: two
+   harnesses may sweep at once.
 """
 
 import asyncio
@@ -316,11 +317,8 @@ def remove_run(client: docker.DockerClient, run: str, hooks: Iterable[Hook] = ()
 
 
 def _remove(client: docker.DockerClient, run: str, there: Remains, hooks: Iterable[Hook]) -> None:
-    """The keeper is killed, and all processes with it; it is removed last."""
+    """The keeper last: without it the run would count as dead, and others that start would sweep it too."""
     api = client.api
-    for keeper in there.keepers if there.alive else ():
-        with contextlib.suppress(NotFound, APIError):  # it ended meanwhile
-            api.kill(keeper)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(partial(_remove_container, client), there.containers))
         for hook in hooks:

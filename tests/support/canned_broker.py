@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -253,15 +253,6 @@ async def talking(**changes: Any) -> AsyncIterator[tuple[CannedBroker, Client]]:
             yield broker, client
         finally:
             await client.close()
-
-
-def run_story(story: Callable[[CannedBroker, Client], Awaitable[Any]], **changes: Any) -> Any:
-    """What the story returns, told with these."""
-    async def run() -> Any:
-        async with talking(**changes) as (broker, client):
-            return await story(broker, client)
-
-    return asyncio.run(run())
 
 
 def stamped(values: list[int], base_offset: int, epoch: int) -> bytes:

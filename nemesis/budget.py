@@ -16,9 +16,8 @@ written. It survives one lost page cache at a time, if acks rest on at least two
 
 from dataclasses import dataclass
 
-from floodmark.harness.faults import FAULTS, MENDING, SPARES_FLUSHED, loses
+from floodmark.harness.faults import FAULTS, MENDING, REPORT, SPARES_FLUSHED, loses
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
-from floodmark.harness.schedule.failpoints import REPORT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ Rules
 from collections.abc import Mapping
 from typing import Any
 
-from floodmark.harness.schedule.failpoints import CRASH, DELAY, DROP, DUPLICATE, HOLD, POINTS, REPORT
+from floodmark.harness.faults import CRASH, DELAY, DROP, DUPLICATE, HOLD, POINTS, REPORT
 from floodmark.harness.schedule.moments import Failpoint, Moment, WhenState
 from floodmark.harness.schedule.patterns import FaultPattern, PatternScope, Step, act, pattern
 from floodmark.harness.schedule.states import Condition, Observation

@@ -15,9 +15,7 @@ from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
 from lark.exceptions import VisitError
 
 from floodmark.harness.errors import refuse
-from floodmark.harness.faults import FAULTS
-from floodmark.harness.schedule.failpoints import ACTIONS
-from floodmark.harness.schedule.stage import EVERY, ROLES
+from floodmark.harness.faults import ACTIONS, FAULTS
 from floodmark.harness.schedule.states import (
     CONTROLLER_FIELDS,
     NUMBERS,
@@ -26,6 +24,7 @@ from floodmark.harness.schedule.states import (
     SAMENESS,
     operators_of,
 )
+from floodmark.harness.schedule.views import EVERY, ROLES
 
 Json = dict[str, Any]
 Parts = list[Any]  # what the parts of a rule gave

@@ -57,15 +57,11 @@ def run(through: "Gate", **options: Any) -> int:
 
     On a cluster of your own: floodmark run --bootstrap HOST:PORT. See harness/TESTING_YOUR_OWN_KAFKA.md.
     """
-    from floodmark.harness.commands.run import planned, run_and_judge
+    from floodmark.harness.commands.run import run_and_judge
 
     spec = RunSpec(**options, given=set_by_hand())
     refuse_misplaced(spec)
-    if spec.bootstrap is None:
-        return run_and_judge(spec, plan_of=planned, through=through)
-    from floodmark.harness.commands.own_cluster import planned_on_own
-
-    return run_and_judge(spec, plan_of=planned_on_own, through=through)
+    return run_and_judge(spec, through=through)
 
 
 @main.command()
@@ -132,7 +128,7 @@ def show() -> None:
              show_default="report.html in the run's folder, index.html in the campaign's")
 @click.option("--ledger", type=READ_LEDGER, show_default="the campaign's",
               help="For a campaign: what earlier nights found.")
-@calls("report_page:report_page")
+@calls("show:report_page")
 def report() -> None:
     """Write a run (default: the latest) as one page for a browser: the findings, step by step through the
     replicas' logs, and the run over time. The file is complete: it loads nothing, so you can send it to

@@ -16,7 +16,7 @@ from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import Cluster, Simulates, ability
 from floodmark.harness.registered import WORKLOAD
-from floodmark.nemesis.expectations import Words
+from floodmark.nemesis.scenario import Words
 
 _TIMEOUT_S = 30.0
 REFERENCE = "reference"  # the name of the broker's system

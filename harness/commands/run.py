@@ -5,15 +5,21 @@ Rules of its schedule, which is that of a file, or a random plan of nemeses
    a remark.
 2. If a nemesis was requested and nothing is planned, the plan has the reason: such a run proves less than
    requested, and its verdict is unknown.
+
+On a user's own cluster (--bootstrap), which is asked before the run is planned
+3. Faults are refused before the cluster is asked, unless its owner gave --i-may-break-this.
+4. Its nodes and its brokers' settings are its own; options that choose them are refused.
+5. Nothing of --client-config goes into the run's folder or a message.
 """
 
+import asyncio
 import configparser
 import datetime
 import functools
 import os
 import secrets
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -24,7 +30,7 @@ import click
 from floodmark.harness import __version__, catalog
 from floodmark.harness.broker_config import broker_keys
 from floodmark.harness.commands.broker_questions import refuse_config
-from floodmark.harness.commands.drawn_settings import FLUSH, LEAST_ISR, SESSION, with_drawn_settings
+from floodmark.harness.commands.drawn_settings import FLUSH, LAG, LEAST_ISR, SESSION, with_drawn_settings
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import Gate, has_died, judge_and_report, not_judged, record, say, tidy
 from floodmark.harness.protocols import (
@@ -52,6 +58,7 @@ from floodmark.harness.verdict import EXIT_VALID, worst
 from floodmark.nemesis.budget import overspends
 from floodmark.nemesis.random_plans import plan
 from floodmark.nemesis.registered_nemeses import draws
+from floodmark.nemesis.strikes import refusals, unavailable
 
 SIMULATED_RATE = 100.0  # ops a second, of virtual time
 CUT, MOMENTS = "cut", "moments"
@@ -85,10 +92,10 @@ class PlanningContext:
 # -- a run ------------------------------------------------------------------------------------------------
 
 
-def run_and_judge(spec: RunSpec, through: Gate, plan_of: Callable[[RunSpec], RunPlan]) -> int:
+def run_and_judge(spec: RunSpec, through: Gate) -> int:
     """Plans, makes, judges and reports a run; the last line on stdout is the folder, also after a failure.
     A run in its default folder becomes histories/runs/latest."""
-    plan = plan_of(spec)
+    plan = planned(spec) if spec.bootstrap is None else planned_on_own(spec)
     refuse_nonempty(plan.folder)
     catalog.can_judge()  # before the run: a missing Java should be reported at once
     say(plan_text(plan))
@@ -312,3 +319,86 @@ def commit(package: Path) -> str | None:
     except (OSError, ValueError, LookupError, subprocess.SubprocessError, configparser.Error):
         return None
     return found if ours else None
+
+
+# -- on a user's own cluster ------------------------------------------------------------------------------
+
+
+PORT = 9092
+PLACE = "own"
+LONG_S = 600.0  # a plan of this length contains every fault of a nemesis
+_SESSIONS = (SESSION, "zookeeper.session.timeout.ms")
+_SESSION_MS, _LAG_MS = "9000", "30000"  # Kafka's defaults
+
+
+def planned_on_own(spec: RunSpec) -> RunPlan:
+    """The plan of the run. UsageError for wrong options; FloodmarkError if no cluster answers."""
+    from floodmark.harness.client.security import Security, read_client_config
+    from floodmark.harness.cluster.own.cluster import OwnCluster, find
+    from floodmark.harness.cluster.own.fault_commands import read_fault_commands
+
+    addresses = addresses_of(spec.bootstrap or "")
+    if spec.nemesis != "none" and not spec.may_break:
+        raise UsageError(f"--nemesis {spec.nemesis} would break things on the cluster at {spec.bootstrap}: "
+                         "give --i-may-break-this if you may decide that, or leave out --nemesis")
+    security = Security() if spec.client_config is None else read_client_config(spec.client_config)
+    if security.ignored:
+        click.echo(f"{spec.client_config}: {', '.join(security.ignored)} are not about security and are left "
+                   "alone", err=True)
+    commands = None if spec.faults_file is None else read_fault_commands(spec.faults_file)
+    spec = replace(with_seed(spec), cluster=PLACE, rules="", links=None)
+    assert spec.out is not None
+    refuse_nonempty(spec.out)
+    found = asyncio.run(find(addresses, security))
+    nodes = tuple(found.ids)
+    run_id = secrets.token_hex(8)
+    prefix = f"floodmark-{run_id}-"
+    factor = min(3, len(nodes)) if spec.replication_factor is None else spec.replication_factor
+    specs = spread(nodes, f"{prefix}{TOPIC}", spec.partitions, factor)
+    given = {**pairs(spec.config), **pairs(spec.topic_config, "-t")}
+    cluster = OwnCluster(found, spec.out, prefix=prefix, bootstrap=spec.bootstrap or "", security=security,
+                         commands=commands, may_break=spec.may_break, topic_settings=given)
+    shown = found.settings[0]
+    session_ms = next((shown[key] for key in _SESSIONS if key in shown), _SESSION_MS)
+    context = PlanningContext(
+        spec=spec, nodes=nodes, lacks=cluster.lacks, session_s=whole_number(_SESSIONS[0], session_ms) / 1000,
+        min_insync_replicas=whole_number(LEAST_ISR, given.get(LEAST_ISR) or shown.get(LEAST_ISR, "1")))
+    impossible = {name: why for name in catalog.nemeses(spec.nemesis, PLACE)
+                  if (why := why_impossible(cluster, name, context)) is not None}
+    strikes = make_schedule(replace(context, unsupported=impossible))
+    for remark in strikes.remarks:
+        click.echo(remark, err=True)
+    plan = plan_on(cluster, specs, strikes, replace(spec, links=DIRECT), run_id=run_id,
+                   library=security.library_settings())
+    # The longest time after which a broker takes another for lost, or a replica for one that lags.
+    patience_ms = max(int(time_ms if time_ms.isdecimal() else _LAG_MS) for settings in found.settings
+                      for time_ms in (settings.get(LAG, _LAG_MS), *map(settings.get, _SESSIONS)) if time_ms)
+    return replace(plan, settle_timeout_s=max(plan.settle_timeout_s, 2 * patience_ms / 1000))
+
+
+def why_impossible(cluster: Cluster, nemesis: str, context: PlanningContext) -> str | None:
+    """Why this nemesis is impossible on the cluster; None: it is possible."""
+    lacking = unavailable(cluster)
+    for overspend in (context.spec.overspend, True):  # for some nothing is planned without
+        schedule = random_schedule(replace(context, spec=replace(
+            context.spec, nemesis=nemesis, duration=LONG_S, overspend=overspend))).schedule
+        if schedule:
+            break
+    return next((lacking.get(entry.f, why) for entry in schedule for why in refusals(entry, cluster)), None)
+
+
+def addresses_of(addresses_text: str) -> tuple[tuple[str, int], ...]:
+    """The addresses in `HOST:PORT,[::1]:PORT,HOST`; the default port is 9092."""
+    found = []
+    for address_text in filter(None, (address_text.strip() for address_text in addresses_text.split(","))):
+        host, colon, port = address_text.rpartition(":")
+        if not colon or address_text.endswith("]"):
+            host, port = address_text, str(PORT)
+        if not host or "@" in host or "/" in host or not (port.isascii() and port.isdecimal()) or not (
+                0 < int(port) < 65536):
+            raise UsageError("--bootstrap takes HOST:PORT[,HOST:PORT...], with ports from 1 to 65535; "
+                             "log-in data go into --client-config")
+        found.append((host.strip("[]"), int(port)))
+    if not found:
+        raise UsageError("--bootstrap names no address")
+    return tuple(found)

@@ -35,13 +35,14 @@ from floodmark.harness.run import Run, write_json
 from floodmark.harness.spec import TOPIC, RunPlan, RunSpec, key_values, pairs
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, Verdict, worst
 from floodmark.nemesis import scenario
-from floodmark.nemesis.expectations import Row, differences
 from floodmark.nemesis.scenario import (
     KRAFT,
     REFERENCE,
     ZOOKEEPER,
+    Row,
     Scenario,
     config_on,
+    differences,
     systems_of,
     why_not_played,
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from floodmark.harness.errors import UsageError
-from floodmark.harness.schedule.stage import ROLES
+from floodmark.harness.schedule.views import ROLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

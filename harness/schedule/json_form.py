@@ -14,15 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.errors import UsageError
-from floodmark.harness.faults import FAULTS, QUALITIES, registered_fault
+from floodmark.harness.faults import (
+    ACTIONS,
+    BROKER_SCOPE_ACTIONS,
+    DELAY,
+    FAULTS,
+    POINTS,
+    QUALITIES,
+    SCOPES,
+    registered_fault,
+)
 from floodmark.harness.run_location import read_text
 from floodmark.harness.schedule import fields as read_as
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
-from floodmark.harness.schedule.failpoints import ACTIONS, BROKER_SCOPE_ACTIONS, DELAY, POINTS, SCOPES
 from floodmark.harness.schedule.fields import Known, Read, fields_of, one_of, quoted, refuse, value_that
 from floodmark.harness.schedule.moments import CONDITIONS, Failpoint, read_moment
-from floodmark.harness.schedule.stage import ROLES
-from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, ROLES
 
 ACKS = ("all", "1", "0")
 BYTES_AT_MOST = 1 << 30  # of a file: the run.json of a million partitions has a third of this

@@ -9,17 +9,16 @@ Rules
 2. `time` and `after` always come; the time-out of an entry applies to the others.
 3. `then_ns` counts from when the moment came (at a failpoint: by the broker's clock), not from when it was
    noticed.
-4. A moment does not wait, it only looks, so this module needs no event loop (nemesis/moment_watch.py).
+4. A moment does not wait, it only looks, so this module needs no event loop (nemesis/schedule_runner.py).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Self
 
+from floodmark.harness.faults import POINTS
 from floodmark.harness.schedule import fields as read_as
-from floodmark.harness.schedule.failpoints import POINTS
 from floodmark.harness.schedule.fields import ANYTHING, Known, Read, fields_of, one_of, refuse
-from floodmark.harness.schedule.stage import Stage, needs_view, nodes_with_role
 from floodmark.harness.schedule.states import (
     Condition,
     Healthy,
@@ -29,7 +28,7 @@ from floodmark.harness.schedule.states import (
     implies_healthy,
     read_state,
 )
-from floodmark.harness.schedule.views import UNKNOWN, Met, Sight, View
+from floodmark.harness.schedule.views import UNKNOWN, Met, Sight, Stage, View, needs_view, nodes_with_role
 
 POLL_S = 0.01  # between two views of the cluster
 EAGER_S = 0.003  # between two readings of failpoints and the trace

@@ -28,8 +28,8 @@ from floodmark.harness.faults import BY_ROLE, FAULTS, MENDING, MENDS_ROLE
 from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.schedule.entry import ACTS, MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.moments import Ack, After, FirstOf, InTurn, Time, WhenState
-from floodmark.harness.schedule.stage import ActiveFaults
 from floodmark.harness.schedule.states import Condition, Joined, Observation
+from floodmark.harness.schedule.views import ActiveFaults
 
 LONGEST_S = 3600.0  # the longest time-out in a schedule
 STATE_TIMEOUT_S = 10.0  # longer than session and lag times, after which the fault before has its effect

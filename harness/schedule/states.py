@@ -14,8 +14,7 @@ from typing import Any
 
 from floodmark.harness.schedule import fields as read_as
 from floodmark.harness.schedule.fields import Known, Read, fields_of, one_of, refuse, value_that
-from floodmark.harness.schedule.stage import EVERY, Stage, nodes_with_role
-from floodmark.harness.schedule.views import UNKNOWN, View
+from floodmark.harness.schedule.views import EVERY, UNKNOWN, Stage, View, nodes_with_role
 
 NUMBERS = ("leo", "hw", "epoch", "checkpointed_hw")
 OF_BROKER = ("running", "unfenced")  # of a broker, not of its replicas; always visible

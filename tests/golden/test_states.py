@@ -23,11 +23,18 @@ from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.phases.settle import uneven_replicas, what_moved
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.moments import Moment, WhenState, read_moment
-from floodmark.harness.schedule.stage import ActiveFaults, Stage, resolve
-from floodmark.harness.schedule.views import UNKNOWN, Met, PartitionView, Sight, View
-from floodmark.nemesis.moment_watch import describe_partition, guess_reasons
+from floodmark.harness.schedule.views import (
+    UNKNOWN,
+    ActiveFaults,
+    Met,
+    PartitionView,
+    Sight,
+    Stage,
+    View,
+    resolve,
+)
 from floodmark.nemesis.scenario import shipped
-from floodmark.nemesis.schedule_runner import resolve_targets
+from floodmark.nemesis.schedule_runner import describe_partition, guess_reasons, resolve_targets
 from floodmark.nemesis.steps import read_step
 
 REPLICAS = {0: NODES, 1: ("n2", "n1")}

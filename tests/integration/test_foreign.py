@@ -24,7 +24,7 @@ from floodmark.harness.client.security import Security
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.own.cluster import OwnCluster, find
 from floodmark.harness.cluster.own.fault_commands import read_fault_commands
-from floodmark.harness.commands.own_cluster import planned_on_own
+from floodmark.harness.commands.run import planned_on_own
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.spec import RunSpec
 

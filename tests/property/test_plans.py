@@ -15,8 +15,7 @@ from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.json_form import read, write
 from floodmark.harness.schedule.moments import HEALTHY, Failpoint, FirstOf, Time
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
-from floodmark.harness.schedule.stage import ActiveFaults
-from floodmark.harness.schedule.views import CONTROLLER
+from floodmark.harness.schedule.views import CONTROLLER, ActiveFaults
 from floodmark.nemesis.budget import overspends
 from floodmark.nemesis.fault_patterns import MAKERS, laggard, severed
 from floodmark.nemesis.random_plans import plan

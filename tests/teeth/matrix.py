@@ -20,7 +20,7 @@ from simulated_scenarios import ALL, LOOK_ALIKE, look_alikes, played
 
 from floodmark.harness.run import write_whole
 from floodmark.harness.verdict import BUG, Verdict
-from floodmark.nemesis.expectations import differences
+from floodmark.nemesis.scenario import differences
 
 BEGIN, END = "<!-- teeth: make teeth writes these lines -->", "<!-- end of teeth -->"
 

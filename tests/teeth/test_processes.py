@@ -10,7 +10,7 @@ from floodmark.harness.commands.scenario import play
 from floodmark.harness.pipeline import Played
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import Verdict
-from floodmark.nemesis.expectations import differences
+from floodmark.nemesis.scenario import differences
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.spark]
 

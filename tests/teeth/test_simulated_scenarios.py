@@ -10,7 +10,7 @@ from floodmark.broker.protocol.rules import GENERATIONS, SWITCHES
 from floodmark.broker.testing.bugs import BUGS
 from floodmark.harness.pipeline import Played
 from floodmark.harness.verdict import Verdict
-from floodmark.nemesis.expectations import differences
+from floodmark.nemesis.scenario import differences
 
 pytestmark = pytest.mark.spark
 

@@ -37,11 +37,10 @@ from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.fields import Known
 from floodmark.harness.schedule.moments import HEALTHY, Ack, read_moment
-from floodmark.harness.schedule.stage import ActiveFaults, Stage
 from floodmark.harness.schedule.states import read_state
-from floodmark.harness.schedule.views import UNKNOWN, View
+from floodmark.harness.schedule.views import UNKNOWN, ActiveFaults, Stage, View
 from floodmark.harness.spec import RunSpec
-from floodmark.nemesis.moment_watch import describe_partition
+from floodmark.nemesis.schedule_runner import describe_partition
 from floodmark.nemesis.strikes import Strikes, refuse_schedule, unavailable
 
 STAGE = Stage(replicas={0: SPEC.replicas}, faults=ActiveFaults())

@@ -30,8 +30,7 @@ from floodmark.harness.cluster.own.cluster import (
     joined,
 )
 from floodmark.harness.cluster.own.fault_commands import ACTS, FaultCommands, read_fault_commands
-from floodmark.harness.commands import own_cluster
-from floodmark.harness.commands.own_cluster import addresses_of
+from floodmark.harness.commands.run import addresses_of, planned_on_own
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
     Cuts,
@@ -172,8 +171,8 @@ def test_a_node_that_cannot_be_healed_leaves_no_other_cut(tmp_path: Path) -> Non
 def planned(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> RunPlan:
     """A run whose owner has commands for all that a node can suffer."""
     (folder / "f.toml").write_text("[commands]\n" + "".join(f"{act} = ['true']\n" for act in ACTS))
-    monkeypatch.setattr(own_cluster, "find", AsyncMock(return_value=FOUND))
-    return own_cluster.planned_on_own(RunSpec(
+    monkeypatch.setattr("floodmark.harness.cluster.own.cluster.find", AsyncMock(return_value=FOUND))
+    return planned_on_own(RunSpec(
         bootstrap="h1", may_break=True, faults_file=folder / "f.toml", out=folder / "run", **options))
 
 

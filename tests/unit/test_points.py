@@ -25,8 +25,8 @@ from floodmark.harness.cluster.reference.broker_settings import (
 )
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets, FailpointControl
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.faults import POINTS, SCOPES
 from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.schedule.failpoints import POINTS, SCOPES
 from floodmark.harness.schedule.views import CONTROLLER
 
 NODES = ("n1", "n2")

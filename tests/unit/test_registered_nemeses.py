@@ -12,7 +12,7 @@ from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import loses, registered_fault
 from floodmark.harness.registered import registered
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.stage import ActiveFaults
+from floodmark.harness.schedule.views import ActiveFaults
 from floodmark.nemesis.budget import overspends
 from floodmark.nemesis.registered_nemeses import nemeses_of
 

@@ -12,9 +12,11 @@ from floodmark.harness.commands.scenario import WHY_A_BUG, WIDTH, demo_acts, not
 from floodmark.harness.errors import UsageError
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
-from floodmark.nemesis.expectations import Row, Words, differences
 from floodmark.nemesis.scenario import (
+    Row,
     Scenario,
+    Words,
+    differences,
     load,
     parse,
     shipped,

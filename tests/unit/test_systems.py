@@ -6,15 +6,16 @@ from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.scenario import rows_of
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Verdict
 from floodmark.nemesis import scenario
-from floodmark.nemesis.expectations import Row, differences
 from floodmark.nemesis.scenario import (
     ELR,
     KRAFT,
     REFERENCE,
     SYSTEMS,
     ZOOKEEPER,
+    Row,
     Scenario,
     config_on,
+    differences,
     systems_of,
     why_not_played,
 )

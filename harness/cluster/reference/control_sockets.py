@@ -24,8 +24,8 @@ from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.reference import broker_settings
 from floodmark.harness.cluster.reference.broker_settings import CONTROLLER_ID
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.faults import CRASH
 from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.schedule.failpoints import CRASH
 from floodmark.harness.schedule.views import CONTROLLER, Met, PartitionView, ReplicaView, View
 from floodmark.harness.trace import Feed
 

@@ -20,8 +20,8 @@ from floodmark.harness.cluster.place import PYTHON, JavaSoftware, Place, PowerLo
 from floodmark.harness.cluster.reference import broker_settings, control_sockets, power_loss
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets, FailpointControl
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.faults import POINTS
 from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.schedule.failpoints import POINTS
 from floodmark.harness.schedule.views import CONTROLLER, Met, View
 from floodmark.harness.trace import Raw
 

@@ -295,7 +295,7 @@ class ZooKeeper:
         broker = self._ids[node]
         before = await self._asked.look(places)
         if not await self._asked.expire(broker):
-            raise FloodmarkError(f"{node} has no session to end: it is not registered")
+            return  # its session has ended already: the broker has not registered since
 
         others = {self._ids[one] for one in awake if one != node}
         concerned = {place: state.partition_epoch for place, state in before.partitions.items()

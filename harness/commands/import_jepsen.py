@@ -15,8 +15,7 @@ import click
 from floodmark.harness.commands.run import own_commit
 from floodmark.harness.errors import UsageError
 from floodmark.harness.importers.jepsen_file import JepsenFile
-from floodmark.harness.importers.jepsen_nemesis import SPARES
-from floodmark.harness.importers.jepsen_ops import Converter
+from floodmark.harness.importers.jepsen_ops import SPARES, Converter
 from floodmark.harness.importers.jepsen_run import ASSUMED, WORKLOAD, about_of, convert_history, guarantees
 from floodmark.harness.pipeline import say
 from floodmark.harness.report.phrases import command_line, many, size_text

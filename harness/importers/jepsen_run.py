@@ -16,10 +16,8 @@ from typing import Any
 
 from floodmark.harness import __version__
 from floodmark.harness.errors import UsageError
-from floodmark.harness.importers.jepsen_file import JepsenFile
-from floodmark.harness.importers.jepsen_names import LIFE, SPAN, Names
-from floodmark.harness.importers.jepsen_nemesis import Nemesis
-from floodmark.harness.importers.jepsen_ops import Converter, HistoryLines
+from floodmark.harness.importers.jepsen_file import LIFE, SPAN, JepsenFile, Names
+from floodmark.harness.importers.jepsen_ops import Converter, HistoryLines, Nemesis
 from floodmark.harness.run import FORMAT, Run
 
 WORKLOAD = "jepsen.tests.kafka"

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from floodmark.harness.cluster.kafka import class_archive
-from floodmark.harness.cluster.kafka.distribution import distribution
+from floodmark.harness.cluster.kafka.distribution import distribution, make_archive
 
 _FORMS = {"zookeeper": "with ZooKeeper", "kraft": "in KRaft mode"}
 
@@ -24,7 +23,7 @@ def get(version_or_folder: str) -> int:
     megabytes = sum(path.stat().st_size for path in paths) / 1e6
     if not said:
         click.echo("nothing had to be fetched", err=True)
-    class_archive.make(found, say, again=True)
+    make_archive(found, say, again=True)
     click.echo(f"Kafka {found.version}, {_FORMS[found.form]}: {len(paths)} jars, {megabytes:.0f} MB; Java: "
                f"{found.java}")
     click.echo(paths[0].parent)

@@ -10,9 +10,8 @@ from click.testing import CliRunner, Result
 from real_kafka import skip_without
 
 from floodmark.harness.cli import main
-from floodmark.harness.cluster.kafka import class_archive, jars
-from floodmark.harness.cluster.kafka.class_archive import JVM
-from floodmark.harness.cluster.kafka.distribution import distribution
+from floodmark.harness.cluster.kafka.distribution import archive_options, distribution, tested_versions
+from floodmark.harness.cluster.kafka.settings import JVM
 
 SETTINGS = """<settings>
   <localRepository>{repository}</localRepository>
@@ -65,7 +64,7 @@ def test_a_version_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.kafka
 @needs_maven
-@pytest.mark.parametrize("version", jars.tested())
+@pytest.mark.parametrize("version", tested_versions())
 def test_the_tested_versions(version: str) -> None:
     """Fetched once into the user's own cache; then nothing is fetched, without Maven."""
     skip_without(version)
@@ -82,7 +81,7 @@ def test_the_tested_versions(version: str) -> None:
     assert any(f"{name}-" in found.classpath for name in ("slf4j-reload4j", "log4j-slf4j-impl"))
     assert ("zookeeper-" in found.classpath) or found.form == "kraft"
     # with -Xshare:on Java refuses to start with an archive that it cannot use
-    use = [word.replace("auto", "on") for word in class_archive.options(found)]
+    use = [word.replace("auto", "on") for word in archive_options(found)]
     assert use
     call = [found.java, *JVM, *use, "-cp", found.classpath, "kafka.tools.StorageTool", "random-uuid"]
     started = subprocess.run(call, capture_output=True, text=True, check=False)

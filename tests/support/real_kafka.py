@@ -21,10 +21,9 @@ from run_processes import wait_until
 
 from floodmark.broker.wire.api_keys import METADATA
 from floodmark.broker.wire.codec import make, request_parts
-from floodmark.harness.cluster.kafka import class_archive
-from floodmark.harness.cluster.kafka.class_archive import JVM
-from floodmark.harness.cluster.kafka.distribution import Distribution
+from floodmark.harness.cluster.kafka.distribution import Distribution, archive_options
 from floodmark.harness.cluster.kafka.kafka_system import found
+from floodmark.harness.cluster.kafka.settings import JVM
 from floodmark.harness.cluster.place import JavaSoftware
 from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.errors import FloodmarkError
@@ -67,7 +66,7 @@ class KafkaBrokers(RealBrokers):
             return []
 
     def command(self) -> list[str]:
-        return [str(self.kafka.java), *JVM, *class_archive.options(self.kafka), "-cp", self.kafka.classpath,
+        return [str(self.kafka.java), *JVM, *archive_options(self.kafka), "-cp", self.kafka.classpath,
                 "kafka.Kafka"]
 
     def _format(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from run_processes import wait_until
 
-from floodmark.harness.cluster.kafka import class_archive
+from floodmark.harness.cluster.kafka import distribution
 from floodmark.harness.cluster.kafka.distribution import Distribution
 
 # It starts at once, and writes what it was asked to write when it is ended.
@@ -50,7 +50,7 @@ class Machine:
     def make(self, *, again: bool = False) -> list[str]:
         """The lines that it printed."""
         lines: list[str] = []
-        class_archive.make(self.kafka, lines.append, again=again)
+        distribution.make_archive(self.kafka, lines.append, again=again)
         return lines
 
     def left(self) -> list[str]:
@@ -60,7 +60,7 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv(class_archive.user_cache.UNWANTED, raising=False)
+    monkeypatch.delenv(distribution.user_cache.UNWANTED, raising=False)
     return Machine(tmp_path)
 
 
@@ -69,16 +69,16 @@ def test_it_is_made_once(machine: Machine, version: str) -> None:
     """With ZooKeeper (2.8.2) too, which is ended with it."""
     jar = Path(machine.kafka.classpath).rename(machine.calls.with_name(f"kafka_2.13-{version}.jar"))
     machine.kafka = replace(machine.kafka, version=version, jars=(jar,))
-    assert class_archive.options(machine.kafka) == ()
+    assert distribution.archive_options(machine.kafka) == ()
     assert len(machine.make()) == 1
     pids = machine.calls.read_text().split()
     assert len(pids) == 2
     assert machine.make() == []
     assert machine.calls.read_text().split() == pids
-    archive = class_archive.path_of(machine.kafka)
+    archive = distribution.archive_of(machine.kafka)
     assert machine.left() == [archive.name]
     assert archive.read_text() == "classes\n"
-    assert class_archive.options(machine.kafka)[0] == f"-XX:SharedArchiveFile={archive}"
+    assert distribution.archive_options(machine.kafka)[0] == f"-XX:SharedArchiveFile={archive}"
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
@@ -89,11 +89,11 @@ def test_it_is_not_used_with_other_jars(machine: Machine) -> None:
     jar = Path(kafka.classpath)
     other = jar.with_name("other")
     other.write_bytes(kafka.java.read_bytes())
-    assert class_archive.options(kafka)
-    assert class_archive.options(replace(kafka, jars=(jar, jar.with_name("b.jar")))) == ()
-    assert class_archive.options(replace(kafka, java=other)) == ()
+    assert distribution.archive_options(kafka)
+    assert distribution.archive_options(replace(kafka, jars=(jar, jar.with_name("b.jar")))) == ()
+    assert distribution.archive_options(replace(kafka, java=other)) == ()
     os.utime(jar, ns=(1, 1))
-    assert class_archive.options(kafka) == ()
+    assert distribution.archive_options(kafka) == ()
 
 
 @pytest.mark.parametrize(("then", "why"), [
@@ -106,22 +106,22 @@ def test_a_failure_is_noted_and_tried_again_only_when_asked(machine: Machine, th
     """A broker that does not start, and one that leaves no archive."""
     machine.java(then)
     assert machine.make()[1] == f"no class-data archive: {why} (Kafka starts without it)"
-    assert class_archive.options(machine.kafka) == ()
+    assert distribution.archive_options(machine.kafka) == ()
     [note] = machine.left()
     assert note.endswith(".failed")
     machine.java()
     assert machine.make() == []
     assert len(machine.make(again=True)) == 1
-    assert machine.left() == [class_archive.path_of(machine.kafka).name]
+    assert machine.left() == [distribution.archive_of(machine.kafka).name]
 
 
 def test_none_is_made_where_the_environment_forbids_it_or_for_an_image(
         machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    class_archive.make(replace(machine.kafka, image="apache/kafka:4.3.1"), print, again=True)
-    monkeypatch.setenv(class_archive.user_cache.UNWANTED, "1")
+    distribution.make_archive(replace(machine.kafka, image="apache/kafka:4.3.1"), print, again=True)
+    monkeypatch.setenv(distribution.user_cache.UNWANTED, "1")
     assert machine.make(again=True) == []
     assert not machine.calls.exists()
-    monkeypatch.delenv(class_archive.user_cache.UNWANTED)
+    monkeypatch.delenv(distribution.user_cache.UNWANTED)
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")  # where no cache can be made, that is no error
     [line] = machine.make()
     assert line.startswith("no class-data archive: ")
@@ -130,13 +130,13 @@ def test_none_is_made_where_the_environment_forbids_it_or_for_an_image(
 def test_nothing_is_left_where_it_is_interrupted(machine: Machine) -> None:
     """The broker ends with the process that makes the archive."""
     code = ("import signal, sys\nfrom pathlib import Path\n"
-            "from floodmark.harness.cluster.kafka import class_archive\n"
+            "from floodmark.harness.cluster.kafka import distribution\n"
             "from floodmark.harness.cluster.kafka.distribution import Distribution\n"
             "def end(*_):\n    raise KeyboardInterrupt\n"
             "signal.signal(signal.SIGTERM, end)\n"
             "kafka = Distribution(version='4.3.1', form='kraft', jars=(Path(sys.argv[1]),),\n"
             "                     java=Path(sys.argv[2]))\n"
-            "class_archive.make(kafka, print)\n")
+            "distribution.make_archive(kafka, print)\n")
     machine.java("echo starts; exec sleep 60")
     process = subprocess.Popen([sys.executable, "-c", code, machine.kafka.classpath, str(machine.kafka.java)],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

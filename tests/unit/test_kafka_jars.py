@@ -16,9 +16,15 @@ import pytest
 from click.testing import CliRunner, Result
 from run_processes import wait_until
 
+from floodmark.harness import user_cache
 from floodmark.harness.cli import main
-from floodmark.harness.cluster.kafka import class_archive, jars
-from floodmark.harness.cluster.kafka.distribution import distribution, form_of, is_version
+from floodmark.harness.cluster.kafka.distribution import (
+    distribution,
+    form_of,
+    is_version,
+    sha256,
+    tested_versions,
+)
 from floodmark.harness.cluster.kafka.kafka_system import kafka_system
 from floodmark.harness.errors import FloodmarkError, UsageError
 
@@ -58,7 +64,7 @@ class Machine:
         self.java('openjdk version "17.0.15" 2025-04-15')
         self.maven()
         self.environment = {"PATH": str(self.programs), "XDG_CACHE_HOME": str(folder / "cache"),
-                            class_archive.user_cache.UNWANTED: "1"}
+                            user_cache.UNWANTED: "1"}
 
     def put(self, name: str, text: str) -> None:
         (self.programs / name).write_text(text)
@@ -119,7 +125,7 @@ def test_a_second_call_needs_no_maven_and_reports_that(machine: Machine) -> None
     assert second.stderr == "nothing had to be fetched\n"
     assert first.stdout == second.stdout
     sums = json.loads((libs.parent / "manifest.json").read_text())["sha256"]
-    assert sums == {path.name: jars.sha256(path) for path in libs.iterdir()}
+    assert sums == {path.name: sha256(path) for path in libs.iterdir()}
     found = distribution("2.8.2")
     assert (found.version, found.form, found.java) == ("2.8.2", "zookeeper", machine.programs / "java")
     assert found.classpath.split(":") == [
@@ -232,7 +238,7 @@ def test_failures_of_maven(machine: Machine, then: str, code: int, sentence: str
 
 
 def test_a_maven_without_output_is_killed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "SILENCE_S", 1.0)
+    monkeypatch.setattr("floodmark.harness.cluster.kafka.distribution.SILENCE_S", 1.0)
     machine.maven("time.sleep(60)")
     assert "Maven printed nothing for 1 s" in refused("4.3.1", 4)
     assert not Path(f"/proc/{machine.calls[0]}").exists()
@@ -245,7 +251,7 @@ def test_what_is_missing_is_named_before_anything_is_fetched(
     assert "JAVA_HOME is /nowhere, and has no bin/java" in refused("4.3.1", 4)
     monkeypatch.delenv("JAVA_HOME")
     with monkeypatch.context() as patch:
-        patch.setattr(jars, "POM", Path("/nowhere/pom.xml"))
+        patch.setattr("floodmark.harness.cluster.kafka.distribution.POM", Path("/nowhere/pom.xml"))
         assert "install floodmark again" in refused("4.3.1", 4)
     with monkeypatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", "/dev/null")
@@ -321,6 +327,6 @@ def test_how_a_version_is_run() -> None:
 
 
 def test_the_tested_versions_are_in_the_pom() -> None:
-    assert jars.tested() == ("2.8.2", "3.9.2", "4.3.1")
+    assert tested_versions() == ("2.8.2", "3.9.2", "4.3.1")
     help_text = CliRunner().invoke(main, ["kafka", "get", "--help"]).output
-    assert f"Tested versions: {', '.join(jars.tested())}" in help_text
+    assert f"Tested versions: {', '.join(tested_versions())}" in help_text

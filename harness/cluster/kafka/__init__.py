@@ -1,3 +1,3 @@
 """Apache Kafka as a system: kafka_system.py makes it, and is what KRaft mode (kraft.py) and ZooKeeper mode
-(zookeeper.py) share. distribution.py finds a version's jars and Java; jars.py caches jars.
+(zookeeper.py) share. distribution.py finds a version's jars and Java.
 """

@@ -37,12 +37,10 @@ from floodmark.harness import logdir
 from floodmark.harness.client.codec import ClusterMetadata
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import Ask, Brokers, Ends, chosen, election_result, once
-from floodmark.harness.cluster.kafka import class_archive, distribution, kafka_trace
-from floodmark.harness.cluster.kafka.class_archive import java_command, write_logging
+from floodmark.harness.cluster.kafka import distribution, kafka_trace, settings
 from floodmark.harness.cluster.kafka.cut_logs import CutLogs
 from floodmark.harness.cluster.kafka.kafka_trace import Clock, read_line
 from floodmark.harness.cluster.kafka.kraft import KRaft
-from floodmark.harness.cluster.kafka.settings import effective, keeps_all, refuse_ours, write_hosts
 from floodmark.harness.cluster.layout import Address, Layout, node_names
 from floodmark.harness.cluster.place import JavaSoftware, Place, PowerLoss
 from floodmark.harness.errors import FloodmarkError, UsageError, WrongDisk
@@ -96,8 +94,8 @@ class KafkaSystem:
             **({"topic_config": dict(topic_config)} if topic_config else {}),
             **({"topics": {name: dict(keys) for name, keys in topics.items()}} if topics else {})}
         self.config: Mapping[str, Mapping[str, Any]] = {
-            node: effective(form.settings, topic_config or {}) for node in self.nodes}
-        self.keeps_all = keeps_all(form.settings, topic_config or {}, *(topics or {}).values())
+            node: settings.effective(form.settings, topic_config or {}) for node in self.nodes}
+        self.keeps_all = settings.keeps_all(form.settings, topic_config or {}, *(topics or {}).values())
         self.dials_by_name = True
         self.lacks: Mapping[type, str] = {
             Failpoints: "stock Apache Kafka has no failpoints", Clocks: NO_CLOCKS, **form.lacks}
@@ -128,13 +126,13 @@ class KafkaSystem:
                                  f"folder without one, not {layout.folder}")
         self._attached = place
         self._form.write_files(layout)
-        write_hosts(layout)
-        write_logging(layout.work(""))
+        settings.write_hosts(layout)
+        settings.write_logging(layout.work(""))
 
     def command(self, name: str) -> Sequence[str]:
         hosts = self._layout.work(f"{name}.hosts")
         flags = (f"-Djdk.net.hosts.file={hosts}",) if self._layout.link_hosts else ()
-        java = java_command(self._kafka, self._layout.places[name], self._form.main(name),
+        java = settings.java_command(self._kafka, self._layout.places[name], self._form.main(name),
                             [self._layout.properties_of(name)], logging=self._layout.work(""), flags=flags)
         return [*self._form.before(name), *java]
 
@@ -435,8 +433,8 @@ def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[
                  config: Mapping[str, str], topic_config: Mapping[str, str],
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> KafkaSystem:
     """Nothing is started. Missing jars are fetched, with progress on standard error."""
-    refuse_ours(config, "-c")
-    refuse_ours(topic_config, "-t")
+    settings.refuse_ours(config, "-c")
+    settings.refuse_ours(topic_config, "-t")
     if bugs:
         raise UsageError(f"--bug {bugs[0]} is a bug of the reference broker, which Apache Kafka does not "
                          "have: leave out --bug or --kafka")
@@ -471,6 +469,6 @@ def found(version_or_dir: str) -> distribution.Distribution:
     """The distribution, with its class-data archive; cached, because every jar's checksum is verified."""
     say = functools.partial(print, file=sys.stderr, flush=True)
     kafka = distribution.distribution(version_or_dir, say)
-    class_archive.make(kafka, say)
+    distribution.make_archive(kafka, say)
     return kafka
 

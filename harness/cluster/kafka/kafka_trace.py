@@ -21,7 +21,7 @@ Rules
    the mark cannot be set again, and a leader from outside ISR and ELR is an unclean one.
 
 The INFO lines of brokers (the patterns are made from lines of 2.8.2, 3.9.2 and 4.3.1 in
-tests/golden/kafka_lines; class_archive.py sets their format):
+tests/golden/kafka_lines; settings.py sets their format):
     starts      Loaded N logs in T ms; one or two lines earlier it says whether the stop before was orderly
     roles       Leader T starts at leader epoch E from offset LEO with ... high watermark HW, ISR [...]
                 Follower T starts at leader epoch E from offset LEO with ... high watermark HW; from 3.x on

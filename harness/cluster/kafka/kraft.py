@@ -28,9 +28,8 @@ from typing import Any
 from floodmark.harness.client.codec import TopicPartition
 from floodmark.harness.client.connection import Unsent, connect
 from floodmark.harness.cluster.broker_requests import finalized_features, once
-from floodmark.harness.cluster.kafka import class_archive, metadata_log, settings
-from floodmark.harness.cluster.kafka.class_archive import JVM
-from floodmark.harness.cluster.kafka.distribution import Distribution, release_of
+from floodmark.harness.cluster.kafka import metadata_log, settings
+from floodmark.harness.cluster.kafka.distribution import Distribution, archive_options, release_of
 from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port, write_properties
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import Expires
@@ -123,7 +122,7 @@ class KRaft:
         write_properties(properties, {**self._place_of(CONTROLLER), "log.dirs": str(home), **self.settings},
                          escapes=True)
         cluster_id = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
-        java = [str(self._kafka.java), *JVM, *class_archive.options(self._kafka)]
+        java = [str(self._kafka.java), *settings.JVM, *archive_options(self._kafka)]
         argv = [*java, "-cp", self._kafka.classpath, "kafka.tools.StorageTool", "format", "-t", cluster_id,
                 "-c", str(properties), *self.feature_options()]
         try:

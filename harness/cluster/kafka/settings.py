@@ -1,4 +1,5 @@
-"""Checks the settings of Apache Kafka that a user gives (`-c`, `-t`); writes its processes' hosts files.
+"""Checks the settings of Apache Kafka that a user gives (`-c`, `-t`); makes what its processes are started
+with: their settings, hosts files, logging, and the Java command.
 
 Rules
 1. Kafka accepts any key, so every key is passed on; Kafka itself warns about unknown ones.
@@ -7,14 +8,25 @@ Rules
 3. A broker advertises one address to all others. If links can be cut, that is its node's name, and each
    process is started with jdk.net.hosts.file (Java 9 and newer), in which the name is the address of its own
    link.
+4. Log lines go to standard output; each begins with date and time in UTC, with milliseconds, and the level.
 """
 
+import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from floodmark.harness.broker_config import TOPIC_KEYS
 from floodmark.harness.cluster.broker_requests import keep_all
-from floodmark.harness.cluster.layout import Address, Layout, host_port, property_line, typed
+from floodmark.harness.cluster.kafka.distribution import Distribution, archive_options
+from floodmark.harness.cluster.layout import (
+    Address,
+    Layout,
+    ProcessAddresses,
+    host_port,
+    property_line,
+    typed,
+)
 from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.errors import UsageError
 
@@ -95,3 +107,51 @@ def write_hosts(layout: Layout) -> None:
         lines = [f"{HOST} localhost {socket.gethostname()} {name}",
                  *(f"{host} {other}" for other in layout.names if other != name)]
         layout.work(f"{name}.hosts").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+# -- the Java command --------------------------------------------------------------------------------------
+
+# A test's broker needs little memory, and only the fast compiler, because it does not run long.
+JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ActiveProcessorCount=2",
+       "-Xss256k", "-XX:-UsePerfData", "-Djava.awt.headless=true", "-Duser.timezone=UTC")
+IMAGE_OPTIONS = "classes.options"  # beside libs/, see docker/kafka/Dockerfile
+_PATTERN = "[%d{yyyy-MM-dd HH:mm:ss,SSS}] %p %m (%c)%n"
+_LOG4J = f"""log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern={_PATTERN}
+"""
+_LOG4J2 = f"""Configuration:
+  Appenders:
+    Console:
+      name: out
+      PatternLayout:
+        pattern: '{_PATTERN}'
+  Loggers:
+    Root:
+      level: INFO
+      AppenderRef:
+      - ref: out
+"""
+
+
+def write_logging(folder: Path) -> None:
+    """Writes the settings of both logging libraries: a version's jars have one of them."""
+    (folder / "log4j.properties").write_text(_LOG4J, encoding="utf-8")
+    (folder / "log4j2.yaml").write_text(_LOG4J2, encoding="utf-8")
+
+
+def java_command(kafka: Distribution, place: ProcessAddresses, main: str, arguments: Sequence[Path], *,
+                 logging: Path, flags: Sequence[str] = ()) -> list[str]:
+    """With every path as the process sees it; a named image has its jars. logging: as of write_logging."""
+    paths = (os.pathsep.join(map(place.inside, kafka.jars)) if kafka.image is None
+             else str(Path(place.inside(kafka.jars[0].parent)) / "*"))
+    libs, folder = kafka.jars[0].parent, place.inside(logging)
+    inside = Path(place.inside(libs))
+    # The image that is built from Kafka's jars has a file with the options of its class-data archive.
+    archive = (archive_options(kafka) if inside == libs
+               else [] if kafka.image is not None else [f"@{inside.parent / IMAGE_OPTIONS}"])
+    return [place.inside(kafka.java), *JVM, *archive, *flags,
+            f"-Dlog4j.configuration=file:{folder}/log4j.properties",
+            f"-Dlog4j2.configurationFile={folder}/log4j2.yaml",
+            "-cp", paths, main, *map(place.inside, arguments)]

@@ -1,4 +1,4 @@
-"""Chooses the addresses and files of a cluster's processes, and the links of a local cluster.
+"""Chooses the addresses, ports and files of a cluster's processes, and the links of a local cluster.
 
 Rules
 1. FOLDER/nodes/NODE is that broker's log.dirs and has only Kafka's files; all other files are in FOLDER/work.
@@ -7,28 +7,40 @@ Rules
 3. Processes that connect to each other's advertised address, which is the same for all dialers, can use links
    too: brokers are advertised by name, each dialer has a loopback address of its own, and its hosts file maps
    the names to that address. All links to one listener then have the same port.
+4. Ports are below 32768, where Linux's ephemeral ports begin: else an outgoing connection could take a port
+   while its broker is being restarted.
+5. A run reserves a port until it ends, by locking a file named after it, so that parallel runs never choose
+   the same one; the kernel drops the lock however the harness ends. The files are not removed: otherwise two
+   runs could lock two files of the same name.
+6. Other programs use ports too: a port is chosen only if it can be bound.
 """
 
+import fcntl
 import itertools
 import json
+import os
 import re
+import socket
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
+LOWEST = 10000
+HIGHEST = 32767  # inclusive
+HOST = "127.0.0.1"
 LINKS = "links"  # the process, by name
 
 Address = tuple[str, int]
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-class Ports(Protocol):
-    """Chooses ports; see ports.py."""
+class ChoosesPorts(Protocol):
+    """As Ports does; a simulation binds none."""
 
     def choose(self) -> int: ...
     def take(self, port: int) -> int: ...
@@ -130,7 +142,7 @@ def node_names(count: int) -> tuple[str, ...]:
 
 
 def lay_out(
-    folder: Path, ids: Mapping[str, int], *, proxied: bool, ports: Ports, first_port: int | None,
+    folder: Path, ids: Mapping[str, int], *, proxied: bool, ports: ChoosesPorts, first_port: int | None,
     trace: bool = True, by_name: bool = False,
 ) -> Layout:
     """ids: of each broker and of the controller. first_port: n1's port for clients, n2 has the next, and so
@@ -163,7 +175,7 @@ def lay_out(
     return Layout(folder=folder, nodes=nodes, places=places, links=links, link_hosts=link_hosts)
 
 
-def ports_for_clients(ids: Mapping[str, int], ports: Ports, first_port: int | None) -> dict[str, int]:
+def ports_for_clients(ids: Mapping[str, int], ports: ChoosesPorts, first_port: int | None) -> dict[str, int]:
     """Of each broker."""
     nodes = (name for name in ids if name != CONTROLLER)
     return {node: ports.choose() if first_port is None else ports.take(first_port + index)
@@ -200,3 +212,62 @@ def typed(value: str) -> int | bool | str:
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
     return int(word) if re.fullmatch(r"[+-]?[0-9]{1,18}", word) else word
+
+
+# -- ports ---------------------------------------------------------------------------------------------------
+
+
+def private_folder() -> Path:
+    """This user's folder for files that other runs must find; it is made if needed."""
+    folder = Path(tempfile.gettempdir()) / f"floodmark-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise FloodmarkError(f"{folder} belongs to another user: remove it, or set TMPDIR")
+    return folder
+
+
+class Ports:
+    """The ports of one run, reserved until it ends."""
+
+    def __init__(self) -> None:
+        self._folder = private_folder() / "ports"
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._claims: dict[int, int] = {}  # port -> descriptor of its locked file
+        span = HIGHEST - LOWEST + 1
+        # Runs begin their search at different ports, so that an old client rarely reaches a later run.
+        self._next = LOWEST + os.getpid() * 97 % span
+
+    def choose(self) -> int:
+        for _ in range(HIGHEST - LOWEST + 1):
+            port = self._next
+            self._next = LOWEST if port == HIGHEST else port + 1
+            if port not in self._claims and self._claim(port, strict=True):
+                return port
+        raise FloodmarkError(f"no free port between {LOWEST} and {HIGHEST}: end the processes that use them")
+
+    def take(self, port: int) -> int:
+        if not 0 < port < 65536:
+            raise UsageError(f"{port} is no port")
+        if port not in self._claims and not self._claim(port, strict=False):
+            raise UsageError(f"port {port} is taken: choose another, or end the process that listens there")
+        return port
+
+    def close(self) -> None:
+        for descriptor in self._claims.values():
+            os.close(descriptor)
+        self._claims.clear()
+
+    def _claim(self, port: int, *, strict: bool) -> bool:
+        descriptor = os.open(self._folder / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                if not strict:  # old connections may linger on it
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((HOST, port))
+                probe.listen(1)
+        except OSError:
+            os.close(descriptor)
+            return False
+        self._claims[port] = descriptor
+        return True

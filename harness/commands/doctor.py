@@ -26,7 +26,7 @@ from floodmark.harness.cluster.containers import ability_probe
 from floodmark.harness.cluster.containers.ability_probe import Facts, facts
 from floodmark.harness.cluster.containers.engine_client import address, connect
 from floodmark.harness.cluster.containers.images import BASE_VARIABLE, tools_image
-from floodmark.harness.cluster.ports import HIGHEST, HOST, LOWEST, Ports
+from floodmark.harness.cluster.layout import HIGHEST, HOST, LOWEST, Ports
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, MENDING

@@ -334,8 +334,8 @@ _SESSION_MS, _LAG_MS = "9000", "30000"  # Kafka's defaults
 def planned_on_own(spec: RunSpec) -> RunPlan:
     """The plan of the run. UsageError for wrong options; FloodmarkError if no cluster answers."""
     from floodmark.harness.client.security import Security, read_client_config
-    from floodmark.harness.cluster.own.cluster import OwnCluster, find
-    from floodmark.harness.cluster.own.fault_commands import read_fault_commands
+    from floodmark.harness.cluster.fault_commands import read_fault_commands
+    from floodmark.harness.cluster.own_cluster import OwnCluster, find
 
     addresses = addresses_of(spec.bootstrap or "")
     if spec.nemesis != "none" and not spec.may_break:

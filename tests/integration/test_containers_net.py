@@ -18,7 +18,7 @@ from docker.types import EndpointConfig
 
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.network import Rules
-from floodmark.harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster.layout import HOST, Ports
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 pytestmark = pytest.mark.docker

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from floodmark.harness.cluster.control_client import Control, ControlError, Refused
-from floodmark.harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster.layout import HOST, Ports
 
 WAIT_S = 120.0
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -22,8 +22,8 @@ from run_processes import ctrl_c_once_it_goes_well, once_it_goes_well
 from floodmark.harness import runner
 from floodmark.harness.client.security import Security
 from floodmark.harness.cluster import broker_requests
-from floodmark.harness.cluster.own.cluster import OwnCluster, find
-from floodmark.harness.cluster.own.fault_commands import read_fault_commands
+from floodmark.harness.cluster.fault_commands import read_fault_commands
+from floodmark.harness.cluster.own_cluster import OwnCluster, find
 from floodmark.harness.commands.run import planned_on_own
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.spec import RunSpec
@@ -194,7 +194,7 @@ def test_a_setting_that_is_not_shown_may_be_told(tmp_path: Path, unserved: bool)
 
 def test_fewer_partitions_than_asked_are_told_at_once(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("floodmark.harness.cluster.own.cluster.CREATE_S", 1.0)
+    monkeypatch.setattr("floodmark.harness.cluster.own_cluster.CREATE_S", 1.0)
     with foreign_cluster(Quirk.ONE_PARTITION) as cluster:
         ran = run(cluster, tmp_path)
 

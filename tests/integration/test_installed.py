@@ -26,7 +26,7 @@ from namesakes import COMPLAINT, OURS, planted
 from readme import ROOT, block
 
 from floodmark.harness.campaign.plan import preset_text, presets, read
-from floodmark.harness.cluster.own.fault_commands import read_fault_commands
+from floodmark.harness.cluster.fault_commands import read_fault_commands
 from floodmark.harness.commands import run as run_command
 
 FOLDERS = {".tree/main": ".", "harness": "harness", "nemesis": "nemesis", "checkers": "checkers",

@@ -19,7 +19,7 @@ import pytest
 from golden_text import GOLDEN
 
 from floodmark.harness.cluster import control_client
-from floodmark.harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster.layout import HOST, Ports
 
 WAIT_S = 120.0
 SILENCE_S = 0.15  # long enough for any byte that passes to arrive on loopback

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from real_kafka import quiet, skip_without
 
 from floodmark.harness.cluster.kafka.distribution import distribution
-from floodmark.harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster.layout import HOST, Ports
 
 pytestmark = pytest.mark.kafka
 SCRIPT = Path(__file__).parents[1] / "support" / "somebodys_kafka.sh"

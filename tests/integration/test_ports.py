@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from floodmark.harness.cluster import ports
+from floodmark.harness.cluster import layout
 from floodmark.harness.errors import FloodmarkError
 
 CHOOSER = """
 import os, sys
-from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.cluster.layout import Ports
 ports = Ports()
 ports._next = 20000  # both processes search from one place
 print(*[ports.choose() for _ in range(40)], flush=True)
@@ -37,7 +37,7 @@ def test_two_processes_never_choose_one_port() -> None:
 
 def test_a_claim_ends_with_its_run() -> None:
     """Closed, a port may be chosen again; until then even its owner's second claim finds it taken."""
-    first, second = ports.Ports(), ports.Ports()
+    first, second = layout.Ports(), layout.Ports()
     port = first.choose()
     with pytest.raises(FloodmarkError, match=f"port {port} is taken"):
         second.take(port)
@@ -50,13 +50,13 @@ def test_a_claim_ends_with_its_run() -> None:
 
 def test_a_port_somebody_listens_on_is_not_chosen_and_cannot_be_taken() -> None:
     """Other programs use ports too."""
-    ours = ports.Ports()
+    ours = layout.Ports()
     port = ours.choose()
     ours.close()
     with socket.socket() as listener:
-        listener.bind((ports.HOST, port))
+        listener.bind((layout.HOST, port))
         listener.listen()
-        again = ports.Ports()
+        again = layout.Ports()
         again._next = port
 
         assert again.choose() != port
@@ -67,5 +67,5 @@ def test_a_port_somebody_listens_on_is_not_chosen_and_cannot_be_taken() -> None:
 
 def test_the_private_folder_is_ours_alone() -> None:
     """No other user may put claims or sockets there."""
-    assert ports.private_folder().stat().st_mode & 0o777 == 0o700
-    assert ports.private_folder().stat().st_uid == os.getuid()
+    assert layout.private_folder().stat().st_mode & 0o777 == 0o700
+    assert layout.private_folder().stat().st_uid == os.getuid()

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from run_processes import wait_until
 
-from floodmark.harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster.layout import HOST, Ports
 
 CONTROLLER = 100
 HANGS_S = 120.0

@@ -24,8 +24,8 @@ from floodmark.broker.wire.codec import make, request_parts
 from floodmark.harness.cluster.kafka.distribution import Distribution, archive_options
 from floodmark.harness.cluster.kafka.kafka_system import found
 from floodmark.harness.cluster.kafka.settings import JVM
+from floodmark.harness.cluster.layout import HOST
 from floodmark.harness.cluster.place import JavaSoftware
-from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.errors import FloodmarkError
 
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAA"

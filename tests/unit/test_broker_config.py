@@ -12,7 +12,7 @@ from golden_text import refused_as_written
 from floodmark.broker.server.config import LONG_MAX, ConfigError, load_config, parse_config
 from floodmark.broker.testing.control_socket import ControlSocket
 from floodmark.broker.testing.failpoints import Failpoints
-from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.cluster.layout import Ports
 
 BROKER = """
 process.roles=broker

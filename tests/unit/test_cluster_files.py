@@ -12,16 +12,15 @@ from laid_out import Counting, told
 from floodmark.harness.cluster import place
 from floodmark.harness.cluster.containers import place as containers_place
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.layout import Layout, lay_out, node_names
-from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.cluster.reference import broker_settings, control_sockets
+from floodmark.harness.cluster.layout import Layout, Ports, lay_out, node_names
+from floodmark.harness.cluster.reference import control_sockets, system
 from floodmark.harness.commands.cluster import state_text
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 NODES = node_names(3)
-IDS = broker_settings.ids_of(NODES)
+IDS = system.ids_of(NODES)
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)
 
 
@@ -33,8 +32,8 @@ def ports() -> Iterator[Ports]:
 
 
 def write(layout: Layout, bugs: Sequence[str] = ()) -> None:
-    chosen = broker_settings.broker_settings({}, nodes=3)
-    broker_settings.write_properties(layout, chosen, rules="kip-320", bugs=bugs)
+    chosen = system.broker_settings({}, nodes=3)
+    system.write_properties(layout, chosen, rules="kip-320", bugs=bugs)
 
 
 def read(layout: Layout, name: str) -> dict[str, str]:
@@ -44,13 +43,13 @@ def read(layout: Layout, name: str) -> dict[str, str]:
 def test_the_users_values_win_and_other_keys_pass() -> None:
     """Kafka has more keys than a test cluster sets. A topic's key sets the broker's of the same meaning,
     which a broker would ignore; a small cluster requires no more replicas than it has."""
-    chosen = broker_settings.broker_settings(
+    chosen = system.broker_settings(
         {"min.insync.replicas": "1", "log.segment.bytes": "4096", "flush.messages": "1"}, nodes=3)
 
     assert chosen.items() >= {"min.insync.replicas": "1", "log.segment.bytes": "4096",
                               "log.flush.interval.messages": "1", "replica.lag.time.max.ms": "2000"}.items()
     assert "flush.messages" not in chosen
-    alone = broker_settings.broker_settings({}, nodes=1)
+    alone = system.broker_settings({}, nodes=1)
     assert (alone["min.insync.replicas"], alone["default.replication.factor"]) == ("1", "1")
 
 
@@ -58,12 +57,12 @@ def test_the_users_values_win_and_other_keys_pass() -> None:
 def test_keys_that_differ_from_node_to_node_are_refused(key: str) -> None:
     """They would be the same for all nodes."""
     with pytest.raises(UsageError, match=key):
-        broker_settings.broker_settings({key: "x"}, nodes=3)
+        system.broker_settings({key: "x"}, nodes=3)
 
 
 def test_run_json_has_integers_booleans_and_strings() -> None:
     """And names the rules in force."""
-    config = broker_settings.typed_config({"a": "-1", "b": "TRUE", "c": "false", "d": "snappy", "e": "1.5"},
+    config = system.typed_config({"a": "-1", "b": "TRUE", "c": "false", "d": "snappy", "e": "1.5"},
                               rules="kip-320", bugs=["ack-before-isr"])
 
     assert config == {"a": -1, "b": True, "c": False, "d": "snappy", "e": "1.5",
@@ -79,7 +78,7 @@ def test_what_the_processes_of_a_cluster_are_told(tmp_path: Path, request: pytes
         "direct": lambda at: lay_out(at, IDS, proxied=False, ports=Counting(), first_port=None),
         "proxied": lambda at: lay_out(at, IDS, proxied=True, ports=Counting(), first_port=None),
         "containers": lambda at: laid_out(at, Counting(), first_port=7001)}
-    settings = {f"{key}={value}" for key, value in broker_settings.broker_settings({}, nodes=3).items()}
+    settings = {f"{key}={value}" for key, value in system.broker_settings({}, nodes=3).items()}
     lines = sorted(settings)
     for title, make in lay.items():
         layout = make(tmp_path / "run")
@@ -98,7 +97,7 @@ def test_every_process_writes_a_trace_outside_its_log_directory_unless_switched_
     files = {name: tmp_path / "work" / f"{name}.trace" for name in (*NODES, CONTROLLER)}
     assert {name: Path(read(layout, name)["floodmark.trace"]) for name in files} == files
     other = PartitionSpec(key=4, topic="log", partition=1, replicas=NODES)
-    raw = broker_settings.raw_traces(layout, [other])
+    raw = control_sockets.raw_traces(layout, [other])
     assert raw is not None
     assert (raw.files, raw.keys) == (files, {("log", 1): 4})
     assert raw.names == {1: "n1", 2: "n2", 3: "n3", 100: CONTROLLER}
@@ -106,9 +105,9 @@ def test_every_process_writes_a_trace_outside_its_log_directory_unless_switched_
     untraced = lay_out(tmp_path / "2", IDS, proxied=False, ports=ports, first_port=None, trace=False)
     write(untraced)
     assert "floodmark.trace" not in read(untraced, "n1")
-    assert broker_settings.raw_traces(untraced, []) is None
+    assert control_sockets.raw_traces(untraced, []) is None
     with pytest.raises(UsageError, match=r"floodmark\.trace"):
-        broker_settings.broker_settings({"floodmark.trace": "x"}, nodes=3)
+        system.broker_settings({"floodmark.trace": "x"}, nodes=3)
 
 
 def test_fixed_ports_are_consecutive_or_reported_as_taken(tmp_path: Path, ports: Ports) -> None:
@@ -119,7 +118,7 @@ def test_fixed_ports_are_consecutive_or_reported_as_taken(tmp_path: Path, ports:
         lay_out(tmp_path, IDS, proxied=False, ports=ports, first_port=first)
     others.close()
 
-    only = broker_settings.ids_of(NODES[:1])
+    only = system.ids_of(NODES[:1])
     layout = lay_out(tmp_path, only, proxied=True, ports=ports, first_port=first)
 
     assert layout.places["n1"].advertised == ("127.0.0.1", first)
@@ -235,8 +234,8 @@ def laid_out(folder: Path, ports: Ports, *, first_port: int | None = None, trace
 
 
 def properties_of(layout: Layout, name: str) -> dict[str, str]:
-    chosen = broker_settings.broker_settings({}, nodes=3)
-    return broker_settings.properties(layout.places[name], chosen, rules="kip-320", bugs=())
+    chosen = system.broker_settings({}, nodes=3)
+    return system.properties(layout.places[name], chosen, rules="kip-320", bugs=())
 
 
 def test_a_port_that_is_taken_is_named_and_a_trace_may_be_switched_off(tmp_path: Path, ports: Ports) -> None:
@@ -244,7 +243,7 @@ def test_a_port_that_is_taken_is_named_and_a_trace_may_be_switched_off(tmp_path:
         laid_out(tmp_path, Ports(), first_port=taken)
     layout = laid_out(tmp_path, ports, trace=False)
     assert "floodmark.trace" not in properties_of(layout, "n1")
-    assert broker_settings.raw_traces(layout, ()) is None
+    assert control_sockets.raw_traces(layout, ()) is None
 
 
 def test_names_of_a_run_contain_its_number(tmp_path: Path) -> None:

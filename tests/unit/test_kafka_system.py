@@ -41,10 +41,9 @@ from floodmark.harness.cluster.kafka.metadata_log import (
     refuse_other_features,
 )
 from floodmark.harness.cluster.kafka.settings import OURS, effective
-from floodmark.harness.cluster.layout import Layout, lay_out, property_line
+from floodmark.harness.cluster.layout import Layout, Ports, lay_out, property_line
 from floodmark.harness.cluster.log_extents import METADATA
 from floodmark.harness.cluster.place import JavaSoftware, Place
-from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import system_of
 from floodmark.harness.errors import FloodmarkError, UsageError

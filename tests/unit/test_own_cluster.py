@@ -18,7 +18,8 @@ from run_processes import state_of, wait_until
 
 from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
 from floodmark.harness.client.security import read_client_config
-from floodmark.harness.cluster.own.cluster import (
+from floodmark.harness.cluster.fault_commands import ACTS, FaultCommands, read_fault_commands
+from floodmark.harness.cluster.own_cluster import (
     MS_NS,
     Ahead,
     Found,
@@ -29,7 +30,6 @@ from floodmark.harness.cluster.own.cluster import (
     error_ns,
     joined,
 )
-from floodmark.harness.cluster.own.fault_commands import ACTS, FaultCommands, read_fault_commands
 from floodmark.harness.commands.run import addresses_of, planned_on_own
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
@@ -171,7 +171,7 @@ def test_a_node_that_cannot_be_healed_leaves_no_other_cut(tmp_path: Path) -> Non
 def planned(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> RunPlan:
     """A run whose owner has commands for all that a node can suffer."""
     (folder / "f.toml").write_text("[commands]\n" + "".join(f"{act} = ['true']\n" for act in ACTS))
-    monkeypatch.setattr("floodmark.harness.cluster.own.cluster.find", AsyncMock(return_value=FOUND))
+    monkeypatch.setattr("floodmark.harness.cluster.own_cluster.find", AsyncMock(return_value=FOUND))
     return planned_on_own(RunSpec(
         bootstrap="h1", may_break=True, faults_file=folder / "f.toml", out=folder / "run", **options))
 

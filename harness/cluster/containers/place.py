@@ -49,8 +49,8 @@ from floodmark.harness.cluster.containers.engine_resources import (
 from floodmark.harness.cluster.containers.images import tools_image
 from floodmark.harness.cluster.containers.network import Rules
 from floodmark.harness.cluster.containers.process_faults import Clocks, MemoryLimits
+from floodmark.harness.cluster.layout import HOST, Ports
 from floodmark.harness.cluster.place import JavaSoftware, System
-from floodmark.harness.cluster.ports import HOST, Ports
 from floodmark.harness.cluster.processes import Process, Processes, is_stopped, last_words, log_tail
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import gather_all

@@ -20,6 +20,7 @@ from floodmark.harness.broker_config import TOPIC_KEYS
 from floodmark.harness.cluster.broker_requests import keep_all
 from floodmark.harness.cluster.kafka.distribution import Distribution, archive_options
 from floodmark.harness.cluster.layout import (
+    HOST,
     Address,
     Layout,
     ProcessAddresses,
@@ -27,7 +28,6 @@ from floodmark.harness.cluster.layout import (
     property_line,
     typed,
 )
-from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.errors import UsageError
 
 OURS = frozenset({

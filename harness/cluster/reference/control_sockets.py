@@ -13,6 +13,7 @@ Rules
 """
 
 import asyncio
+import json
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,14 +22,14 @@ from floodmark.harness import runtime
 from floodmark.harness.cluster import control_client
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.place import Place
-from floodmark.harness.cluster.reference import broker_settings
-from floodmark.harness.cluster.reference.broker_settings import CONTROLLER_ID
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import CRASH
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CONTROLLER, Met, PartitionView, ReplicaView, View
-from floodmark.harness.trace import Feed
+from floodmark.harness.trace import Feed, Raw
 
+CONTROLLER_ID = 100
+FAILPOINTS = "floodmark.failpoints"
 ASK_S = 60.0
 END_KNOWN_S = 30.0  # from a lost connection to the host's report that the process has ended
 POLL_S = 0.02
@@ -184,7 +185,7 @@ class FailpointControl:
             self._to_crash[name] = point["name"]
         if not self.sockets.place.lives(name) or await self._ask_or_none(name, "arm", request) is None:
             self._pending.setdefault(name, []).append(request)
-            broker_settings.arm_at_start(self.layout, name, self._pending[name])
+            _arm_at_start(self.layout, name, self._pending[name])
 
     async def release(self, name: str, point: Mapping[str, Any] | None) -> int:
         """Returns how many processes it held. None is no error: a hold can end by itself."""
@@ -234,7 +235,7 @@ class FailpointControl:
     def clear_pending(self, name: str) -> None:
         """It has read its properties, or ended: the pending failpoints are removed from them."""
         if self._pending.pop(name, None):
-            broker_settings.arm_at_start(self.layout, name, [])
+            _arm_at_start(self.layout, name, [])
 
     def crashed(self, name: str) -> bool:
         """Whether the process is down because of an armed crash."""
@@ -270,7 +271,7 @@ class FailpointControl:
     def _read_trace(self) -> bool:
         """Reads the trace's new lines. False: there is no trace."""
         if self._feed is None:
-            raw = broker_settings.raw_traces(self.layout, self._specs())
+            raw = raw_traces(self.layout, self._specs())
             if raw is None:
                 return False
             self._feed = Feed(raw, 0, events=["failpoint"])
@@ -300,7 +301,7 @@ class FailpointControl:
         kept = [one for one in pending if any(one.get(key) != value for key, value in request.items())]
         if len(kept) < len(pending):
             self._pending[name] = kept
-            broker_settings.arm_at_start(self.layout, name, kept)
+            _arm_at_start(self.layout, name, kept)
 
     async def _release_all_of(self, name: str) -> str | None:
         try:
@@ -315,3 +316,22 @@ class FailpointControl:
         """The failpoints that are armed, or hold something."""
         ok = await self.sockets.ask(name, "points")
         return [row["point"] for row in (*ok["armed"], *(row for row in ok["met"] if row["held"]))]
+
+
+def _arm_at_start(layout: Layout, name: str, requests: Sequence[Mapping[str, Any]]) -> None:
+    """Sets the failpoints that the process arms first at its next starts. Empty: none."""
+    path = layout.properties_of(name)
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines()
+             if not line.startswith(f"{FAILPOINTS}=")]
+    lines += [f"{FAILPOINTS}={json.dumps(requests)}"] if requests else []
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def raw_traces(layout: Layout, partitions: Sequence[PartitionSpec]) -> Raw | None:
+    """The trace files of the processes, and the names of their ids; None: no traces are written."""
+    files = {name: place.trace for name, place in layout.places.items() if place.trace is not None}
+    if not files:
+        return None
+    return Raw(
+        files=files, names={place.node_id: name for name, place in layout.places.items()},
+        keys={spec.place: spec.key for spec in partitions})

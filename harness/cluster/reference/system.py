@@ -5,6 +5,10 @@ Rules
 2. Topics and elections use Kafka's requests. What Kafka has no request for (observation, freezing, the end of
    a session, the election of one replica, failpoints) uses the process's control socket.
 3. What was frozen stays frozen: nothing is released any more.
+4. Keys of settings are Kafka's (harness/broker_config.py has those that may be given). The user's settings
+   override those that a test cluster prefers. Keys that tie a node to its place (addresses, ids, paths)
+   cannot be set.
+5. A test cluster prefers short times: in a run of 30 s sessions must end and ISRs must shrink.
 """
 
 import asyncio
@@ -12,13 +16,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness import runtime
-from floodmark.harness.broker_config import checked_topic_keys
+from floodmark.harness.broker_config import checked, checked_topic_keys
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import chosen, election_result, once
-from floodmark.harness.cluster.layout import node_names
+from floodmark.harness.cluster.layout import Layout, ProcessAddresses, host_port, node_names, typed
+from floodmark.harness.cluster.layout import write_properties as write_lines
 from floodmark.harness.cluster.place import PYTHON, JavaSoftware, Place, PowerLoss, wait_until
-from floodmark.harness.cluster.reference import broker_settings, control_sockets, power_loss
-from floodmark.harness.cluster.reference.control_sockets import ControlSockets, FailpointControl
+from floodmark.harness.cluster.reference import control_sockets, power_loss
+from floodmark.harness.cluster.reference.control_sockets import (
+    CONTROLLER_ID,
+    ControlSockets,
+    FailpointControl,
+)
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import POINTS
 from floodmark.harness.protocols import PartitionSpec
@@ -30,6 +39,18 @@ BROKER = "floodmark.broker"
 LOOK_S = 1.0  # for one control socket to answer with its state
 FREEZE_S = 30.0
 ASK_S = 60.0
+PREFERRED: Mapping[str, str] = {
+    "auto.create.topics.enable": "true",
+    "broker.heartbeat.interval.ms": "200",
+    "broker.session.timeout.ms": "2000",
+    "num.partitions": "1",
+    "replica.fetch.backoff.ms": "100",
+    "replica.fetch.wait.max.ms": "500",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "replica.lag.time.max.ms": "2000",
+    "replica.socket.timeout.ms": "3000",
+    "unclean.leader.election.enable": "false",
+}
 
 
 class ReferenceSystem:
@@ -45,7 +66,7 @@ class ReferenceSystem:
             "name": NAME, "rules": rules, "flushes_at_recovery": True,
             **({"topics": self._topics} if self._topics else {})}
         self.nodes = node_names(nodes)
-        self.ids: Mapping[str, int] = broker_settings.ids_of(self.nodes)
+        self.ids: Mapping[str, int] = ids_of(self.nodes)
         self.dials_by_name = False
         self.lacks: Mapping[type, str] = {}
         self.not_shown = self.read_from_files = frozenset[str]()
@@ -59,8 +80,8 @@ class ReferenceSystem:
         self.frozen = False
         self.starts_by_controller = False
         self._rules, self._bugs = rules, tuple(bugs)
-        self._settings = broker_settings.broker_settings(config, nodes=nodes)
-        typed = broker_settings.typed_config(self._settings, rules=rules, bugs=bugs)
+        self._settings = broker_settings(config, nodes=nodes)
+        typed = typed_config(self._settings, rules=rules, bugs=bugs)
         self.config: Mapping[str, Mapping[str, Any]] = {node: dict(typed) for node in self.nodes}
         self._sockets = ControlSockets()
         points = self._failpoints = FailpointControl(self._sockets, lambda: self.partitions)
@@ -69,7 +90,7 @@ class ReferenceSystem:
         self.expects_exit, self.release_holds = points.expects_exit, points.release_all
 
     def attach(self, place: Place) -> None:
-        broker_settings.write_properties(place.layout, self._settings, rules=self._rules, bugs=self._bugs)
+        write_properties(place.layout, self._settings, rules=self._rules, bugs=self._bugs)
         self._sockets.attach(place)
 
     def command(self, name: str) -> Sequence[str]:
@@ -159,10 +180,62 @@ class ReferenceSystem:
         return election_result(errors)
 
     def traces(self) -> Raw | None:
-        return broker_settings.raw_traces(self._sockets.place.layout, self.partitions)
+        return control_sockets.raw_traces(self._sockets.place.layout, self.partitions)
 
     def _view(self, states: Mapping[str, control_sockets.State]) -> View:
         return control_sockets.view_from_answers(
             control_sockets.Names(self.nodes, self.partitions), states,
             time_ns=runtime.current.monotonic_ns(),
             running=frozenset(filter(self._sockets.place.lives, self.nodes)))
+
+
+# -- settings ------------------------------------------------------------------------------------------------
+
+
+def ids_of(nodes: Sequence[str]) -> dict[str, int]:
+    """The node.id of each broker, from 1 on, and of the controller."""
+    return {**{node: number for number, node in enumerate(nodes, start=1)}, CONTROLLER: CONTROLLER_ID}
+
+
+def broker_settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
+    """The settings of every broker: the user's over the preferred ones. UsageError for unknown keys and those
+    that floodmark sets, and for values of the wrong type or out of range."""
+    preferred = {**PREFERRED, "default.replication.factor": str(min(3, nodes)),
+                 "min.insync.replicas": str(min(2, nodes))}
+    return dict(sorted({**preferred, **checked(given)}.items()))
+
+
+def typed_config(chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
+                ) -> dict[str, int | bool | str]:
+    """One node's `config` in run.json: what decides how it behaves, without addresses and paths."""
+    config: dict[str, int | bool | str] = {key: typed(value) for key, value in chosen.items()}
+    config["floodmark.rules"] = rules
+    config["floodmark.bugs"] = ",".join(bugs)
+    return config
+
+
+def write_properties(layout: Layout, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> None:
+    """Makes the folders and all properties files."""
+    layout.make_folders()
+    for name, place in layout.places.items():
+        write_lines(layout.properties_of(name), properties(place, chosen, rules=rules, bugs=bugs),
+                    escapes=False)
+
+
+def properties(place: ProcessAddresses, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
+               ) -> dict[str, str]:
+    """One node's settings."""
+    dial = sorted(place.dial.items())
+    present = {
+        "floodmark.control.from": place.asked_from, "floodmark.bugs": ",".join(bugs),
+        "floodmark.dial": ",".join(f"{node}@{host_port(address)}" for node, address in dial),
+        "floodmark.durable": place.durable and place.inside(place.durable),
+        "floodmark.trace": place.trace and place.inside(place.trace)}
+    return {
+        "process.roles": "controller" if place.is_controller else "broker", "node.id": str(place.node_id),
+        "listeners": f"PLAINTEXT://{host_port(place.listens)}",
+        "advertised.listeners": f"PLAINTEXT://{host_port(place.advertised)}",
+        "controller.quorum.voters": f"{CONTROLLER_ID}@{host_port(place.controller)}",
+        "log.dirs": place.inside(place.log_dir), "floodmark.control": host_port(place.control),
+        "floodmark.rules": rules, **chosen,
+        **{key: value for key, value in present.items() if value}}

@@ -25,10 +25,9 @@ from floodmark.broker.server.config import load_config
 from floodmark.broker.server.process import run_process
 from floodmark.broker.wire import api_keys, codec
 from floodmark.harness import runtime
-from floodmark.harness.cluster.layout import NOT_STARTED, Address, lay_out
+from floodmark.harness.cluster.layout import LOWEST, NOT_STARTED, Address, lay_out
 from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.cluster.place import KILL_S, Death, System, only_in_containers, wait_until, wipe
-from floodmark.harness.cluster.ports import LOWEST
 from floodmark.harness.cluster.processes import Start, exit_report, last_words
 from floodmark.harness.cluster.simulated import guard
 from floodmark.harness.cluster.simulated.network import Network, Transport

@@ -34,8 +34,8 @@ from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.client.shared_requests import SharedRequests
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import KEPT, Address, Brokers
+from floodmark.harness.cluster.fault_commands import ABILITIES, FaultCommands
 from floodmark.harness.cluster.layout import host_port
-from floodmark.harness.cluster.own.fault_commands import ABILITIES, FaultCommands
 from floodmark.harness.cluster.place import healthy, wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS

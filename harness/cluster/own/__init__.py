@@ -1,1 +1,0 @@
-"""A user's own cluster (cluster.py), and faults by its owner's commands (fault_commands.py)."""

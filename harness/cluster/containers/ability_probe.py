@@ -29,7 +29,7 @@ from docker.types import Mount
 import docker
 from floodmark.harness.cluster.containers import engine_client, images
 from floodmark.harness.cluster.containers.engine_resources import LABEL, LABEL_ROLE, LABEL_RUN
-from floodmark.harness.cluster.containers.without_registry import can_make_stand_in
+from floodmark.harness.cluster.containers.images import can_make_stand_in
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import MORE_NEMESES, NEMESES
 from floodmark.harness.run_location import replacing, temporary_folder

@@ -5,7 +5,9 @@ Rules
    builds again. Older images stay; `docker image prune -a --filter label=org.floodmark.image` removes those
    that no container uses. Two runs at once build only once, by a lock in the cache folder.
 2. The engine builds by its own API: neither the docker command nor BuildKit is needed. The base is
-   OFFICIAL_BASE, from the engine or a registry; without_registry.py serves machines that reach none.
+   OFFICIAL_BASE, from the engine or a registry. A machine that reaches none makes a base of Debian's packages
+   (docker/base.sh; it needs Debian, root and the docker command). The broker's libraries are fetched as wheels
+   beforehand, so that the build needs no network.
 3. Everything here blocks; a caller with an event loop uses a thread.
 4. The image of Apache Kafka is built from the jars on this machine, on the same base, with Debian's Java
    (docker/kafka/Dockerfile). A named image (apache/kafka:4.3.1) is used without changes. The fault tools run
@@ -16,25 +18,22 @@ import hashlib
 import importlib.util
 import io
 import os
+import shutil
+import subprocess
+import sys
 import tarfile
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from docker.errors import ImageNotFound
 
 import docker
-from floodmark.harness.cluster.containers.engine_client import engine_errors, refusal_of
-from floodmark.harness.cluster.containers.without_registry import (
-    JAVA,
-    PLAIN,
-    WITH_JAVA,
-    StandIn,
-    make_stand_in,
-    wheels,
-)
+from floodmark.harness.cluster.containers.engine_client import address, engine_errors, refusal_of
 from floodmark.harness.cluster.place import JavaSoftware
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.user_cache import cache_folder, one_at_a_time
 
 OFFICIAL_BASE = "python:3.11-slim-bookworm"
@@ -43,11 +42,26 @@ DOCKERFILE = "Dockerfile"
 ARCHIVE_SCRIPT = Path(__file__).parents[1] / "kafka" / "class_archive.sh"
 GOES_IN = ("Dockerfile", "requirements.txt", "broker", "faults")  # wheels follow from requirements.txt
 
+JAVA = 17  # of Debian 12
+BASE_S = 300
+WHEELS_S = 120
 _PULL_TIMEOUT_S = 300.0
 _STEP_TIMEOUT_S = 600  # for one step of a build without any output
 
 Say = Callable[[str], None]
 Files = Mapping[str, tuple[bytes, bool]]  # name in the context -> content, and whether it is executable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn:
+    """A base that docker/base.sh makes: its tag, and additional packages of Debian. It has no apt."""
+
+    tag: str
+    packages: tuple[str, ...] = ()
+
+
+PLAIN = StandIn(tag="floodmark-base:1")
+WITH_JAVA = StandIn(tag="floodmark-base-java:1", packages=(f"openjdk-{JAVA}-jre-headless",))
 
 
 def tools_image(client: docker.DockerClient, say: Say, target: str = "tools") -> str:
@@ -200,3 +214,44 @@ def image_of(client: docker.DockerClient, software: JavaSoftware, say: Say) -> s
     files |= {f"libs/{jar.name}": (jar.read_bytes(), False) for jar in software.jars}
     return built(client, "kafka", files, say, stand_in=WITH_JAVA)
 
+
+# -- without a registry --------------------------------------------------------------------------------------
+
+
+def can_make_stand_in() -> bool:
+    return all(map(shutil.which, ("apt-get", "docker"))) and os.getuid() == 0
+
+
+def make_stand_in(script: Path, stand_in: StandIn) -> str | None:
+    """Returns None, or why that failed."""
+    return _failure([script, stand_in.tag, *stand_in.packages], {"DOCKER_HOST": address()}, BASE_S)
+
+
+def wheels(client: docker.DockerClient, folder: Path, say: Callable[[str], None]
+           ) -> dict[str, tuple[bytes, bool]]:
+    """The broker's libraries for the engine's machine; none: the build gets them from the package index."""
+    vendored = folder / "wheels"
+    if not any(vendored.glob("*.whl")):
+        machine = str(client.version().get("Arch", ""))
+        wanted = hashlib.sha256((folder / "requirements.txt").read_bytes()).hexdigest()[:12]
+        vendored = cache_folder() / "wheels" / f"{wanted}-{machine}"
+        if not vendored.is_dir():
+            vendored.parent.mkdir(parents=True, exist_ok=True)
+            with temporary_folder(".fetching-", vendored.parent) as scratch:
+                why = _failure([folder / "vendor.sh", scratch, machine], {"PYTHON": sys.executable}, WHEELS_S)
+                if why is not None:
+                    say(f"wheels could not be fetched beforehand ({why}): the build fetches them itself")
+                    return {}
+                scratch.rename(vendored)
+    return {f"wheels/{wheel.name}": (wheel.read_bytes(), False) for wheel in sorted(vendored.glob("*.whl"))}
+
+
+def _failure(argv: list[str | Path], environment: dict[str, str], timeout_s: float) -> str | None:
+    """Runs a script; returns None, or why it failed: its last line."""
+    try:
+        ran = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                             env={**os.environ, **environment}, timeout=timeout_s)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    lines = ran.stderr.strip().splitlines() or ["it printed nothing"]
+    return lines[-1] if ran.returncode else None

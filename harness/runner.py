@@ -21,9 +21,16 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.event_loop import end_all
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Type
-from floodmark.harness.phases.collect import collect, observes_of
+from floodmark.harness.phases.end_phases import (
+    Reach,
+    collect,
+    observes_of,
+    read_all,
+    reading_text,
+    settle,
+    what_moved,
+)
 from floodmark.harness.phases.main_phase import main_phase
-from floodmark.harness.phases.settle import Reach, read_all, reading_text, settle, what_moved
 from floodmark.harness.protocols import USUAL_LOAD, PartitionSpec, ability
 from floodmark.harness.run import DONE, FORMAT, INTERRUPTED, Run, create
 from floodmark.harness.schedule import json_form

@@ -1,1 +1,1 @@
-"""The phases of a run: main_phase.py (load and faults), settle.py (settle and final reads), collect.py."""
+"""The phases of a run: main_phase.py (load and faults), end_phases.py (settle, final reads, collect)."""

@@ -21,7 +21,7 @@ from floodmark.harness.commands.reproduce import read_first
 from floodmark.harness.commands.run import planned
 from floodmark.harness.history import read
 from floodmark.harness.op import NEMESIS, Op, Type
-from floodmark.harness.phases.settle import PROBES
+from floodmark.harness.phases.end_phases import PROBES
 from floodmark.harness.report.run_summary import strikes_of, strikes_text
 from floodmark.harness.runner import carry_out
 from floodmark.harness.schedule import json_form

@@ -20,7 +20,7 @@ from looks import NODES, SPEC
 from looks import replica as healthy
 
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.phases.settle import uneven_replicas, what_moved
+from floodmark.harness.phases.end_phases import uneven_replicas, what_moved
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.moments import Moment, WhenState, read_moment
 from floodmark.harness.schedule.views import (

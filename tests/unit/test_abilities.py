@@ -17,8 +17,7 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.logdir import UNREADABLE, LogState
-from floodmark.harness.phases.collect import Collected, collect, observes_of
-from floodmark.harness.phases.settle import uneven_replicas, what_moved
+from floodmark.harness.phases.end_phases import Collected, collect, observes_of, uneven_replicas, what_moved
 from floodmark.harness.pipeline import record
 from floodmark.harness.protocols import (
     Clocks,

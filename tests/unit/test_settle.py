@@ -13,7 +13,7 @@ from looks import SPEC, look
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Type
-from floodmark.harness.phases.settle import (
+from floodmark.harness.phases.end_phases import (
     Reach,
     read_all,
     reading_text,

@@ -6,8 +6,8 @@ Rules
    that no container uses. Two runs at once build only once, by a lock in the cache folder.
 2. The engine builds by its own API: neither the docker command nor BuildKit is needed. The base is
    OFFICIAL_BASE, from the engine or a registry. A machine that reaches none makes a base of Debian's packages
-   (docker/base.sh; it needs Debian, root and the docker command). The broker's libraries are fetched as wheels
-   beforehand, so that the build needs no network.
+   (docker/base.sh; it needs Debian, root and the docker command). The broker's libraries are fetched before,
+   as wheels, so that the build needs no network.
 3. Everything here blocks; a caller with an event loop uses a thread.
 4. The image of Apache Kafka is built from the jars on this machine, on the same base, with Debian's Java
    (docker/kafka/Dockerfile). A named image (apache/kafka:4.3.1) is used without changes. The fault tools run

@@ -9,7 +9,7 @@ Freezing, and why what is read afterwards is true
    stopped.
 2. Then the brokers are observed until SAME_LOOKS views in a row agree and all that run answer: what the
    controller had sent has arrived, and replicas have fetched what they lacked. Views that never agree are no
-   failure: the comparison with the view before the final reads finds what moves (settle.what_moved).
+   failure: the comparison with the view before the final reads finds what moves (end_phases.what_moved).
 3. Then every broker is stopped. Its files stay as they are, also those that only the page cache has. LEO and
    log start are read from the files, so that replicas.jsonl agrees with the dumps, whatever happened after
    the last view.

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from real_kafka import skip_without
 
 from floodmark.harness.cli import main
-from floodmark.harness.cluster.kafka.distribution import archive_options, distribution, tested_versions
+from floodmark.harness.cluster.kafka.distribution import archive_options, distribution, versions_tested
 from floodmark.harness.cluster.kafka.settings import JVM
 
 SETTINGS = """<settings>
@@ -64,8 +64,8 @@ def test_a_version_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.kafka
 @needs_maven
-@pytest.mark.parametrize("version", tested_versions())
-def test_the_tested_versions(version: str) -> None:
+@pytest.mark.parametrize("version", versions_tested())
+def test_the_versions_tested(version: str) -> None:
     """Fetched once into the user's own cache; then nothing is fetched, without Maven."""
     skip_without(version)
     again = get(version)

@@ -23,7 +23,7 @@ from floodmark.harness.cluster.kafka.distribution import (
     form_of,
     is_version,
     sha256,
-    tested_versions,
+    versions_tested,
 )
 from floodmark.harness.cluster.kafka.kafka_system import kafka_system
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -326,7 +326,7 @@ def test_how_a_version_is_run() -> None:
         *["zookeeper"] * 3, *["kraft"] * 3]
 
 
-def test_the_tested_versions_are_in_the_pom() -> None:
-    assert tested_versions() == ("2.8.2", "3.9.2", "4.3.1")
+def test_the_versions_tested_are_in_the_pom() -> None:
+    assert versions_tested() == ("2.8.2", "3.9.2", "4.3.1")
     help_text = CliRunner().invoke(main, ["kafka", "get", "--help"]).output
-    assert f"Tested versions: {', '.join(tested_versions())}" in help_text
+    assert f"Tested versions: {', '.join(versions_tested())}" in help_text

@@ -139,7 +139,7 @@ def release_of(version: str) -> tuple[int, int]:
 def _unpacked(folder: Path) -> tuple[str, tuple[Path, ...]]:
     if not folder.is_dir():
         raise UsageError(f"{folder} is neither a version of Kafka nor a folder: give a version, such as "
-                         f"{tested_versions()[-1]}, or the folder of an unpacked distribution")
+                         f"{versions_tested()[-1]}, or the folder of an unpacked distribution")
     paths = tuple(sorted(folder.absolute().glob("libs/*.jar")))
     versions: dict[str, set[str]] = {}  # of each of Kafka's artifacts
     for path in paths:
@@ -234,7 +234,7 @@ def get_jars(version: str, say: Say) -> tuple[Path, ...]:
     return found
 
 
-def tested_versions() -> tuple[str, ...]:
+def versions_tested() -> tuple[str, ...]:
     names = ((entry.tag.rpartition("}")[2], entry.text) for entry in _pom().iter())
     return tuple(text for name, text in names if name.startswith(_TESTED) and text)
 
@@ -361,7 +361,7 @@ def _failure(version: str, lines: list[str]) -> FloodmarkError:
         why = (f"there is no Kafka {version} in Maven's repository"
                if none["artifact"].endswith(":kafka_2.13") else
                f"Kafka {version} is incomplete in Maven's repository, {none['artifact']} is missing")
-        return UsageError(f"{why}: choose another version (tested: {', '.join(tested_versions())})")
+        return UsageError(f"{why}: choose another version (tested: {', '.join(versions_tested())})")
     reason = errors[0] if errors else next((line for line in reversed(lines) if line), "it printed nothing")
     return FloodmarkError(f"Kafka {version} cannot be fetched, Maven failed: {reason[:500]}")
 

@@ -1,5 +1,5 @@
-"""The phases of a run after the main one. Settle: waits after mending until the cluster is healthy, checks it by
-probe writes, and reads every partition again. Collect: freezes all brokers, dumps every replica's log, and
+"""The phases of a run after the main. Settle waits after mending until the cluster is healthy, checks that
+by probe writes, and reads every partition again; collect freezes all brokers, dumps every replica's log, and
 writes the state that each node reported.
 
 Rules

@@ -4,7 +4,7 @@ Rules
 1. Each process has a client with connections of its own, so a stuck one blocks no other process. A request is
    sent once and never retried.
 2. Connecting, metadata and the request itself each have a time-out. A fail is returned after a wait.
-3. Clients that share Produce requests (shared_requests.py) send those on connections of their own; an answer
+3. Clients that share Produce requests (brokers.py) send those on connections of their own; an answer
    is as exact as that of a request for one partition.
 4. OFFSET_OUT_OF_RANGE or a diverging epoch in a poll ends the process (`over`): the log no longer has the
    records that it had read.
@@ -21,12 +21,11 @@ from random import Random
 
 from floodmark.harness import record_batches, runtime
 from floodmark.harness.client import classify, codec
-from floodmark.harness.client.brokers import Address, Brokers
+from floodmark.harness.client.brokers import Address, Brokers, SharedRequests, Target
 from floodmark.harness.client.classify import NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, name_of
 from floodmark.harness.client.connection import Dial, Lost, Unsent, connect
 from floodmark.harness.client.idempotent_producer import IdempotentProducer
 from floodmark.harness.client.settings import ClientSettings, FailureDelay
-from floodmark.harness.client.shared_requests import SharedRequests, Target
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.op import LogOffset, Outcome, Read, Send, Type, Unreadable
 

@@ -26,12 +26,12 @@ from random import Random
 from typing import Any, NamedTuple
 
 from floodmark.harness import logdir, protocols, record_batches
+from floodmark.harness.client.brokers import SharedRequests
 from floodmark.harness.client.client import Client
 from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
 from floodmark.harness.client.connection import Dial, Lost, Unsent
 from floodmark.harness.client.security import Security
 from floodmark.harness.client.settings import ClientSettings
-from floodmark.harness.client.shared_requests import SharedRequests
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.broker_requests import KEPT, Address, Brokers
 from floodmark.harness.cluster.fault_commands import ABILITIES, FaultCommands

@@ -26,16 +26,7 @@ from typing import Any, Final, Literal, NoReturn, Protocol
 
 from floodmark.harness import record_batches
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.record_batches import (
-    MAGIC,
-    MAGIC_AT,
-    Frame,
-    Producer,
-    frame,
-    header_ending,
-    records,
-    value_of,
-)
+from floodmark.harness.record_batches import MAGIC, MAGIC_AT, Frame, Producer, frame, records
 
 # -- checkpoints: a version (0), the number of lines, the lines ---------------------------------------------
 
@@ -314,7 +305,8 @@ def describe(log_dir: Path, spec: Partition, *, running: bool = True) -> LogStat
 
 def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resent: set[int], *,
           running: bool) -> Iterator[dict[str, Any]]:
-    ending, producers = header_ending(run_id), dict[int, Producer]()  # of each value's first copy
+    ending = record_batches.header_ending(run_id)
+    producers: dict[int, Producer] = {}  # of each value's first copy
 
     def note(value: int | None, producer: Producer) -> None:
         if value is not None and producer[0] != record_batches.NO_PRODUCER and (
@@ -347,7 +339,7 @@ def _values(data: bytes, at: int, header: Frame, run_id: bytes,
             path: Path) -> list[tuple[int, int | None, bool]]:
     try:
         return [(record.offset,
-                 None if header.control else value_of(record.value, record.headers, run_id),
+                 None if header.control else record_batches.value_of(record.value, record.headers, run_id),
                  header.crc_ok and record.crc_ok) for record in records(data, at, header)]
     except record_batches.BatchError as error:
         if header.crc_ok:  # the batch is intact, but we cannot read it

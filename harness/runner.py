@@ -21,15 +21,8 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.event_loop import end_all
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Type
-from floodmark.harness.phases.end_phases import (
-    Reach,
-    collect,
-    observes_of,
-    read_all,
-    reading_text,
-    settle,
-    what_moved,
-)
+from floodmark.harness.phases import end_phases
+from floodmark.harness.phases.end_phases import Reach, collect, read_all, settle, what_moved
 from floodmark.harness.phases.main_phase import main_phase
 from floodmark.harness.protocols import USUAL_LOAD, PartitionSpec, ability
 from floodmark.harness.run import DONE, FORMAT, INTERRUPTED, Run, create
@@ -269,7 +262,7 @@ class _OngoingRun:
             info=counts[Type.INFO],
             ops_per_s=(ops - self._reported_ops) / interval_s if interval_s > 0 else 0.0,
             in_force=self._plan.schedule_runner.in_force(),
-            reading=reading_text(self._reaches) if self._phase == "read" else ""))
+            reading=end_phases.reading_text(self._reaches) if self._phase == "read" else ""))
         self._reported_at_ns, self._reported_ops = now_ns, ops
 
 
@@ -302,7 +295,7 @@ def _initial_about(plan: RunPlan) -> dict[str, Any]:
         "format": FORMAT, "id": plan.run_id, "version": plan.version, "commit": plan.commit,
         "seed": plan.seed, "cluster": plan.cluster.name, "rules": spec.rules, "workload": plan.workload.name,
         "system": dict(plan.cluster.system), "links": spec.links, **reproduces, **(spec.asked or {}),
-        **unstruck, **traced, **observes_of(plan.cluster), "nodes": list(plan.cluster.nodes),
+        **unstruck, **traced, **end_phases.observes_of(plan.cluster), "nodes": list(plan.cluster.nodes),
         "partitions": {str(spec.key): {"topic": spec.topic, "partition": spec.partition,
                                        "replicas": list(spec.replicas), "cleanup": "delete"}
                        for spec in plan.partitions},

@@ -34,6 +34,7 @@ LOWEST = 10000
 HIGHEST = 32767  # inclusive
 HOST = "127.0.0.1"
 LINKS = "links"  # the process, by name
+CONTROLLER_ID = 100
 
 Address = tuple[str, int]
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -139,6 +140,11 @@ NOT_STARTED = Layout(folder=Path(), nodes=(), places={}, links={})
 
 def node_names(count: int) -> tuple[str, ...]:
     return tuple(f"n{number}" for number in range(1, count + 1))
+
+
+def ids_of(nodes: Sequence[str]) -> dict[str, int]:
+    """The node.id of each broker, from 1 on, and of the controller."""
+    return {**{node: number for number, node in enumerate(nodes, start=1)}, CONTROLLER: CONTROLLER_ID}
 
 
 def lay_out(

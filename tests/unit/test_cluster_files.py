@@ -12,7 +12,7 @@ from laid_out import Counting, told
 from floodmark.harness.cluster import place
 from floodmark.harness.cluster.containers import place as containers_place
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.layout import Layout, Ports, lay_out, node_names
+from floodmark.harness.cluster.layout import Layout, Ports, ids_of, lay_out, node_names
 from floodmark.harness.cluster.reference import control_sockets, system
 from floodmark.harness.commands.cluster import state_text
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -20,7 +20,7 @@ from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 NODES = node_names(3)
-IDS = system.ids_of(NODES)
+IDS = ids_of(NODES)
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)
 
 
@@ -118,7 +118,7 @@ def test_fixed_ports_are_consecutive_or_reported_as_taken(tmp_path: Path, ports:
         lay_out(tmp_path, IDS, proxied=False, ports=ports, first_port=first)
     others.close()
 
-    only = system.ids_of(NODES[:1])
+    only = ids_of(NODES[:1])
     layout = lay_out(tmp_path, only, proxied=True, ports=ports, first_port=first)
 
     assert layout.places["n1"].advertised == ("127.0.0.1", first)

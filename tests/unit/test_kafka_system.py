@@ -28,7 +28,7 @@ from floodmark.harness.cluster.containers.engine_resources import EngineResource
 from floodmark.harness.cluster.containers.images import image_of
 from floodmark.harness.cluster.kafka import kafka_system, kraft, metadata_log
 from floodmark.harness.cluster.kafka.distribution import Distribution, is_image, version_of
-from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
+from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.metadata_log import (
     SEGMENT,
@@ -41,7 +41,7 @@ from floodmark.harness.cluster.kafka.metadata_log import (
     refuse_other_features,
 )
 from floodmark.harness.cluster.kafka.settings import OURS, effective
-from floodmark.harness.cluster.layout import Layout, Ports, lay_out, property_line
+from floodmark.harness.cluster.layout import Layout, Ports, ids_of, lay_out, property_line
 from floodmark.harness.cluster.log_extents import METADATA
 from floodmark.harness.cluster.place import JavaSoftware, Place
 from floodmark.harness.commands.run import planned
@@ -53,7 +53,7 @@ from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.harness.spec import RunSpec
 
 KAFKA = Distribution(version="4.3.1", form="kraft", jars=(Path("/jars/a.jar"),), java=Path("/bin/java"))
-IDS = {"n1": 1, "n2": 2, "n3": 3, CONTROLLER: CONTROLLER_ID}
+IDS = ids_of(("n1", "n2", "n3"))
 TOPIC = bytes(range(16))
 
 
@@ -390,7 +390,7 @@ def test_a_metadata_log_without_its_start_is_refused(tmp_path: Path) -> None:
 # -- in containers, without an engine --------------------------------------------------------------------
 
 
-TWO = {"n1": 1, "n2": 2, CONTROLLER: CONTROLLER_ID}
+TWO = ids_of(("n1", "n2"))
 IMAGE = "apache/kafka:4.3.1"
 
 

@@ -41,7 +41,7 @@ from floodmark.harness.cluster.kafka import distribution, kafka_trace, settings
 from floodmark.harness.cluster.kafka.cut_logs import CutLogs
 from floodmark.harness.cluster.kafka.kafka_trace import Clock, read_line
 from floodmark.harness.cluster.kafka.kraft import KRaft
-from floodmark.harness.cluster.layout import Address, Layout, node_names
+from floodmark.harness.cluster.layout import Address, Layout, ids_of, node_names
 from floodmark.harness.cluster.place import JavaSoftware, Place, PowerLoss
 from floodmark.harness.errors import FloodmarkError, UsageError, WrongDisk
 from floodmark.harness.logdir import segments_of
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from floodmark.harness.cluster.kafka.zookeeper import ZooKeeper  # it needs an optional package
 
 NAME = "kafka"
-CONTROLLER_ID = 100
 LATEST_RULES = "kip-320"  # older generations are protocol versions that only ZooKeeper mode supports
 FLUSH, BROKERS_FLUSH = "flush.messages", "log.flush.interval.messages"  # a topic's key, its broker's
 LOOK_S = 2.0  # for one broker to answer while observing
@@ -443,8 +442,7 @@ def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[
         raise UsageError(f"--rules {rules} needs a Kafka that runs with ZooKeeper, such as 2.8.2; "
                          f"{version} has only {LATEST_RULES}")
     kafka = found(version_or_dir)
-    ids = {node: number for number, node in enumerate(node_names(nodes), start=1)} | {
-        CONTROLLER: CONTROLLER_ID}
+    ids = ids_of(node_names(nodes))
     form = _form(kafka, config, ids, rules)
 
     def flushes_every(topic: str) -> bool:

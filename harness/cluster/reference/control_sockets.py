@@ -20,7 +20,7 @@ from typing import Any
 
 from floodmark.harness import runtime
 from floodmark.harness.cluster import control_client
-from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.layout import CONTROLLER_ID, Layout, ids_of
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import CRASH
@@ -28,7 +28,6 @@ from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CONTROLLER, Met, PartitionView, ReplicaView, View
 from floodmark.harness.trace import Feed, Raw
 
-CONTROLLER_ID = 100
 FAILPOINTS = "floodmark.failpoints"
 ASK_S = 60.0
 END_KNOWN_S = 30.0  # from a lost connection to the host's report that the process has ended
@@ -42,8 +41,7 @@ class Names:
     """Translates the cluster's ids of brokers and partitions to the history's names, and back."""
 
     def __init__(self, nodes: Sequence[str], partitions: Sequence[PartitionSpec]) -> None:
-        self.node_of = dict(enumerate(nodes, start=1))
-        self.id_of = {CONTROLLER: CONTROLLER_ID, **{node: number for number, node in self.node_of.items()}}
+        self.id_of, self.node_of = ids_of(nodes), dict(enumerate(nodes, start=1))
         self.place_of = {spec.key: spec.place for spec in partitions}
         self._key_of = {spec.place: spec.key for spec in partitions}
 

@@ -17,17 +17,12 @@ from typing import Any
 
 from floodmark.harness import runtime
 from floodmark.harness.broker_config import checked, checked_topic_keys
-from floodmark.harness.cluster import broker_requests
+from floodmark.harness.cluster import broker_requests, layout
 from floodmark.harness.cluster.broker_requests import chosen, election_result, once
-from floodmark.harness.cluster.layout import Layout, ProcessAddresses, host_port, node_names, typed
-from floodmark.harness.cluster.layout import write_properties as write_lines
+from floodmark.harness.cluster.layout import CONTROLLER_ID, Layout, ProcessAddresses, host_port, ids_of
 from floodmark.harness.cluster.place import PYTHON, JavaSoftware, Place, PowerLoss, wait_until
 from floodmark.harness.cluster.reference import control_sockets, power_loss
-from floodmark.harness.cluster.reference.control_sockets import (
-    CONTROLLER_ID,
-    ControlSockets,
-    FailpointControl,
-)
+from floodmark.harness.cluster.reference.control_sockets import ControlSockets, FailpointControl
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import POINTS
 from floodmark.harness.protocols import PartitionSpec
@@ -65,7 +60,7 @@ class ReferenceSystem:
         self.about: Mapping[str, Any] = {
             "name": NAME, "rules": rules, "flushes_at_recovery": True,
             **({"topics": self._topics} if self._topics else {})}
-        self.nodes = node_names(nodes)
+        self.nodes = layout.node_names(nodes)
         self.ids: Mapping[str, int] = ids_of(self.nodes)
         self.dials_by_name = False
         self.lacks: Mapping[type, str] = {}
@@ -192,11 +187,6 @@ class ReferenceSystem:
 # -- settings ------------------------------------------------------------------------------------------------
 
 
-def ids_of(nodes: Sequence[str]) -> dict[str, int]:
-    """The node.id of each broker, from 1 on, and of the controller."""
-    return {**{node: number for number, node in enumerate(nodes, start=1)}, CONTROLLER: CONTROLLER_ID}
-
-
 def broker_settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
     """The settings of every broker: the user's over the preferred ones. UsageError for unknown keys and those
     that floodmark sets, and for values of the wrong type or out of range."""
@@ -208,18 +198,18 @@ def broker_settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
 def typed_config(chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
                 ) -> dict[str, int | bool | str]:
     """One node's `config` in run.json: what decides how it behaves, without addresses and paths."""
-    config: dict[str, int | bool | str] = {key: typed(value) for key, value in chosen.items()}
+    config: dict[str, int | bool | str] = {key: layout.typed(value) for key, value in chosen.items()}
     config["floodmark.rules"] = rules
     config["floodmark.bugs"] = ",".join(bugs)
     return config
 
 
-def write_properties(layout: Layout, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> None:
+def write_properties(own: Layout, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> None:
     """Makes the folders and all properties files."""
-    layout.make_folders()
-    for name, place in layout.places.items():
-        write_lines(layout.properties_of(name), properties(place, chosen, rules=rules, bugs=bugs),
-                    escapes=False)
+    own.make_folders()
+    for name, place in own.places.items():
+        layout.write_properties(own.properties_of(name), properties(place, chosen, rules=rules, bugs=bugs),
+                                escapes=False)
 
 
 def properties(place: ProcessAddresses, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from floodmark.checkers.stats.seen import Seen
     from floodmark.harness.cluster.place import System
     from floodmark.harness.run_location import Far
-    from floodmark.harness.schedule.entry import Schedule
+    from floodmark.harness.schedule.moments import Schedule
 
 Made = TypeVar("Made", Workload, Cluster)
 SIMULATED = "simulated"  # on virtual time: no library's clients, nobody else's
@@ -223,9 +223,9 @@ def clients(cluster: Cluster) -> MakeClient:
 def schedule_runner(cluster: Cluster, partitions: Sequence[PartitionSpec], schedule: Schedule = ()
                     ) -> ScheduleRunner:
     """Make the runner of this schedule, with every fault of the cluster's and of other distributions."""
-    from floodmark.nemesis import registered_nemeses, schedule_runner, strikes
+    from floodmark.nemesis import schedule_runner, strikes
 
-    nemeses = (strikes.Strikes(cluster), *registered_nemeses.nemeses_of(schedule, cluster))
+    nemeses = (strikes.Strikes(cluster), *strikes.nemeses_of(schedule, cluster))
     return schedule_runner.ScheduleRunner(nemeses, partitions, cluster)
 
 

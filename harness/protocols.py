@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # `floodmark --help` needs none of these modules
     from floodmark.harness.logdir import LogState
     from floodmark.harness.op import Intent, Outcome, Send
     from floodmark.harness.run_location import Place
-    from floodmark.harness.schedule.entry import Entry, Schedule
+    from floodmark.harness.schedule.moments import Entry, Schedule
     from floodmark.harness.schedule.patterns import DrawPattern
     from floodmark.harness.schedule.views import Met, Sight, View
     from floodmark.harness.trace import Raw

@@ -27,7 +27,7 @@ from floodmark.harness.phases.main_phase import main_phase
 from floodmark.harness.protocols import USUAL_LOAD, PartitionSpec, ability
 from floodmark.harness.run import DONE, FORMAT, INTERRUPTED, Run, create
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.schedule.moments import Schedule
 from floodmark.harness.schedule.views import View
 from floodmark.harness.spec import RunPlan
 

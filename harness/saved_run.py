@@ -21,7 +21,7 @@ from floodmark.harness.broker_config import checked
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, PartitionSpec
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.schedule.moments import Schedule
 from floodmark.harness.spec import (
     DIRECT,
     PARTITIONS_AT_MOST,

@@ -35,7 +35,7 @@ from floodmark.harness.protocols import (
 from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD
 
 if TYPE_CHECKING:
-    from floodmark.harness.schedule.entry import Schedule
+    from floodmark.harness.schedule.moments import Schedule
 
 RULES = ("high-watermark", "kip-101", "kip-279", "kip-320")  # the protocol generations, the oldest first
 FIXED, DRAWN = "fixed", "drawn"  # the two kinds of `settings`

@@ -17,7 +17,7 @@ written. It survives one lost page cache at a time, if acks rest on at least two
 from dataclasses import dataclass
 
 from floodmark.harness.faults import FAULTS, MENDING, REPORT, SPARES_FLUSHED, loses
-from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
+from floodmark.harness.schedule.moments import ACTS, Entry, Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,16 @@ from random import Random
 from types import MappingProxyType
 
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
-from floodmark.harness.schedule.moments import HEALTHY, FirstOf, Moment, Time, read_moment
+from floodmark.harness.schedule.moments import (
+    HEALTHY,
+    MOMENT_TIMEOUT_S,
+    Entry,
+    FirstOf,
+    Moment,
+    Schedule,
+    Time,
+    read_moment,
+)
 from floodmark.harness.schedule.patterns import (
     LEAST_S,
     LONGEST_S,

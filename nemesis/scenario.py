@@ -36,7 +36,7 @@ from floodmark.harness.faults import UNSEEN
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.run_location import is_safe_name, read_text
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.schedule.moments import Schedule
 from floodmark.harness.spec import RULES, TOPIC, RunSpec, converted, key_values, shortened
 from floodmark.harness.toml_file import TomlFile
 from floodmark.harness.verdict import BUG, PERMITTED, Verdict

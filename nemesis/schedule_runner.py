@@ -32,16 +32,18 @@ from floodmark.harness.faults import FAULTS, MENDING, OF_LINKS, loses
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Send
 from floodmark.harness.protocols import Cluster, Nemesis, PartitionSpec, Sender, Struck
-from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.harness.schedule.moments import (
+    ACTS,
     HEALTHY,
     POLL_S,
     Ack,
+    Entry,
     Failpoint,
     FirstOf,
     InTurn,
     Moment,
     Reached,
+    Schedule,
     Time,
     WhenState,
     describe_met,

@@ -1,22 +1,31 @@
 """Carries out floodmark's faults on a cluster, by the methods that harness/faults.py names for them; refuses
-schedules with what a cluster cannot suffer.
+schedules with what a cluster cannot suffer. The nemeses of other packages (entry points; what one must be is
+RegisteredNemesis in harness/protocols.py) are loaded and checked here too, with the fault patterns that they
+draw and the code that injects them.
 
-Most call their method once for each node. A strike of its own, here, has a fault that does more: how the
-entry's arguments become calls, and what the history has of it.
+Rules
+1. An invalid nemesis is refused with its name and distribution, before a run begins.
+2. A pattern that injects one of floodmark's own faults also has the step that undoes it; otherwise the fault
+   would outlast its plan, and the next pattern would strike on top of it.
+
+Most faults call their method once for each node. A strike of its own, here, has a fault that does more: how
+the entry's arguments become calls, and what the history has of it.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
-from floodmark.harness.errors import FloodmarkError, UnfitCluster
+from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.event_loop import gather_all
-from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, QUALITIES
+from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, QUALITIES, registered_fault
 from floodmark.harness.protocols import (
     BadDisks,
     Cluster,
     ElectsReplica,
     Failpoints,
+    Nemesis,
+    RegisteredNemesis,
     Struck,
     Traces,
     Wipes,
@@ -25,7 +34,10 @@ from floodmark.harness.protocols import (
     needed_for,
     why_not,
 )
-from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.registered import NEMESIS, Registered, owner_of_fault, registered_as
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.moments import ACTS, Entry, Schedule
+from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN
 from floodmark.nemesis.grudges import apart
 
@@ -185,3 +197,96 @@ _STRIKES: Mapping[str, Strike] = {
     **dict.fromkeys(("cut", "packet", "reset", "heal"), _on_links), "power_cut": _power_cut,
     "disk": _harm_disk, "bad_disk": _harm_disk, "elect": _elect, "release": _release,
 }
+
+
+# -- nemeses of other packages ------------------------------------------------------------------------------
+
+
+Made = TypeVar("Made")
+
+
+def registered_nemesis(one: Registered) -> RegisteredNemesis:
+    """Load it; UsageError if it is invalid."""
+    loaded = one.load()
+    if not isinstance(loaded, RegisteredNemesis):
+        raise UsageError(f"the {one} is a {type(loaded).__name__}, should be a "
+                         f"floodmark.harness.protocols.RegisteredNemesis: {one.entry.value}")
+    for fault in loaded.faults:
+        owner = owner_of_fault(fault.f)
+        if fault.f in FAULTS or fault.f in ACTS or owner is None or owner.name != one.name:
+            raise UsageError(f"the {one} has the fault {fault.f!r}: call its own faults {one.name!r}, or let "
+                             f"them begin with '{one.name}_', and not as one of floodmark's")
+        registered_fault(fault.f)
+    if bool(loaded.faults) != (loaded.make is not None):
+        raise UsageError(f"the {one} needs both `faults` and `make`, which carries them out, or neither")
+    return loaded
+
+
+def draws(names: Iterable[str]) -> Mapping[str, DrawPattern]:
+    """For each registered nemesis among the names, the function that draws its patterns."""
+    return {name: checked(one, registered_nemesis(one).draw_pattern) for name in sorted(names)
+            if (one := registered_as(NEMESIS, name)) is not None}
+
+
+def nemeses_of(schedule: Schedule, cluster: Cluster) -> tuple[Nemesis, ...]:
+    """Build what carries out the schedule's faults of others. UsageError names an ability that is lacking."""
+    theirs = {entry.f for entry in schedule} - FAULTS.keys() - ACTS
+    owners = {owner.name: owner for f in theirs if (owner := owner_of_fault(f)) is not None}
+    return tuple(_made(owners[name], cluster) for name in sorted(owners))
+
+
+def _made(owner: Registered, cluster: Cluster) -> Nemesis:
+    loaded = registered_nemesis(owner)
+    make = loaded.make
+    assert make is not None, f"{owner} has faults, and nothing that strikes"
+    for kind in loaded.needs:
+        if ability(cluster, kind) is None:
+            raise UsageError(f"the {owner} cannot strike here: {why_not(cluster, kind)}")
+    made = _called(owner, lambda: make(cluster))
+    missing = sorted({fault.f for fault in loaded.faults} ^ set(made.answers))
+    if missing:
+        raise UsageError(f"the {owner} has the faults {', '.join(fault.f for fault in loaded.faults)}, and "
+                         f"what it makes answers {', '.join(sorted(made.answers)) or 'none'}")
+    return made
+
+
+def checked(one: Registered, draw_pattern: DrawPattern) -> DrawPattern:
+    """The same function, with a UsageError for a pattern that cannot be part of a schedule."""
+
+    def drawn(scope: PatternScope) -> FaultPattern:
+        pattern = _called(one, lambda: draw_pattern(scope))
+        if not isinstance(pattern, FaultPattern):
+            raise UsageError(f"the {one} draws a {type(pattern).__name__}, should draw a FaultPattern")
+        if why := next(_unfit(pattern, scope), None):
+            raise UsageError(f"the {one} draws an invalid pattern: {why}")
+        entries = tuple(Entry(f=step.f, nodes=step.nodes, args=step.args) for step in pattern.steps
+                        if step.f != "wait")
+        json_form.read(json_form.write(entries), source=str(one), partitions=scope.partitions)
+        return pattern
+
+    return drawn
+
+
+def _unfit(pattern: FaultPattern, scope: PatternScope) -> Iterator[str]:
+    times = [step.at_s for step in pattern.steps]
+    if not times or times[0] < 0 or times != sorted(times):
+        yield f"its steps have the times {times}, should be one or more, from 0 s on and in order"
+    for position, step in enumerate(pattern.steps):
+        unknown = sorted(set(step.nodes) - set(scope.nodes))
+        if unknown:
+            yield f"{step.f} names {unknown[0]!r}; the nodes are {', '.join(scope.nodes)}"
+        mends = FAULTS[step.f].undone_by if step.f in FAULTS else None
+        later = {(after.f, node) for after in pattern.steps[position + 1:] for node in after.nodes or ("",)}
+        for node in step.nodes if mends not in (None, "heal") else ("",):
+            if mends is not None and (mends, node) not in later:
+                yield f"nothing undoes its {f'{step.f} {node}'.strip()}: it needs a later step {mends}"
+
+
+def _called(one: Registered, call: Callable[[], Made]) -> Made:
+    try:
+        return call()
+    except FloodmarkError:
+        raise
+    except Exception as error:
+        raise UsageError(f"the {one} failed: {type(error).__name__}: {error}: mend it, or leave it out"
+                         ) from error

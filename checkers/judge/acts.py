@@ -19,7 +19,7 @@ import pyarrow as pa
 from floodmark.checkers.judge.preconditions import Preconditions
 from floodmark.checkers.read.folder import INT64, Folder, ints, is_int
 from floodmark.harness.faults import FAULTS, LOSES, SPARES_FLUSHED, loses
-from floodmark.harness.schedule.entry import ACTS as OURS
+from floodmark.harness.schedule.moments import ACTS as OURS
 
 ENDING = frozenset(f for f, fault in FAULTS.items() if fault.may_end)
 # One row for each node of a line of the nemesis (null: it names none). began: when it was set about; time:

@@ -65,7 +65,7 @@ from floodmark.harness.report.terminal import table
 from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.moments import Entry, Schedule
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN, ActiveFaults, View
 from floodmark.harness.spec import PROXIED, RunSpec, decoded, pairs
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID

@@ -37,8 +37,7 @@ from floodmark.harness.run import write_json
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
-from floodmark.nemesis.registered_nemeses import registered_nemesis
-from floodmark.nemesis.strikes import unavailable
+from floodmark.nemesis.strikes import registered_nemesis, unavailable
 
 MARKS = {True: "yes", False: "no", None: "?"}
 SERIOUS = "NO"  # the chosen cluster needs it

@@ -35,7 +35,7 @@ from floodmark.harness.report.run_summary import CUT_SHORT, HARNESS, missed_entr
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.verdict_text import Outcome, outcome_of
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.schedule.moments import Schedule
 from floodmark.harness.spec import CLUSTER_OPTIONS, DRAWN, FIXED, OPTIONS, RunSpec, decoded
 from floodmark.harness.verdict import EXIT_VALID, Policy
 

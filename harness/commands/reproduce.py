@@ -41,7 +41,7 @@ from floodmark.harness.run_location import is_named
 from floodmark.harness.runner import RunResult
 from floodmark.harness.saved_run import SavedRun, read_schedule
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
+from floodmark.harness.schedule.moments import ACTS, Entry, Schedule
 from floodmark.harness.schedule.reanchoring import (
     AnchorBasis,
     ReanchoredEntry,

@@ -50,15 +50,14 @@ from floodmark.harness.report.run_summary import NEMESIS, SCHEDULE_FILE, missed_
 from floodmark.harness.run import DONE, default_folder, link_latest, refuse_nonempty
 from floodmark.harness.runner import RunResult, first_free_value, spread
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import ACTS, Schedule
+from floodmark.harness.schedule.moments import ACTS, Schedule
 from floodmark.harness.schedule.patterns import SESSION_S, PatternScope
 from floodmark.harness.schedule.views import CLIENTS
 from floodmark.harness.spec import DIRECT, DRAWN, PROXIED, TOPIC, RunPlan, RunSpec, pairs
 from floodmark.harness.verdict import EXIT_VALID, worst
 from floodmark.nemesis.budget import overspends
 from floodmark.nemesis.random_plans import plan
-from floodmark.nemesis.registered_nemeses import draws
-from floodmark.nemesis.strikes import refusals, unavailable
+from floodmark.nemesis.strikes import draws, refusals, unavailable
 
 SIMULATED_RATE = 100.0  # ops a second, of virtual time
 CUT, MOMENTS = "cut", "moments"

@@ -40,7 +40,7 @@ from floodmark.harness.report.model import Json, Strikes, items, mapping, text
 from floodmark.harness.report.phrases import many
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.run import DONE, INTERRUPTED
-from floodmark.harness.schedule.entry import ACTS, Schedule
+from floodmark.harness.schedule.moments import ACTS, Schedule
 from floodmark.harness.spec import RunPlan
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, Policy
 

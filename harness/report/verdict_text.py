@@ -59,7 +59,7 @@ from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.run import SHRUNK, Run, RunAt
 from floodmark.harness.run_location import Place
 from floodmark.harness.saved_run import SavedRun, read_saved, read_schedule
-from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.schedule.moments import Schedule
 from floodmark.harness.spec import OPTIONS
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Policy, Verdict
 

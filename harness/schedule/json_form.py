@@ -26,9 +26,15 @@ from floodmark.harness.faults import (
 )
 from floodmark.harness.run_location import read_text
 from floodmark.harness.schedule import fields as read_as
-from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.fields import Known, Read, fields_of, one_of, quoted, refuse, value_that
-from floodmark.harness.schedule.moments import CONDITIONS, Failpoint, read_moment
+from floodmark.harness.schedule.moments import (
+    CONDITIONS,
+    MOMENT_TIMEOUT_S,
+    Entry,
+    Failpoint,
+    Schedule,
+    read_moment,
+)
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, ROLES
 
 ACKS = ("all", "1", "0")

@@ -1,8 +1,10 @@
-"""Moments, at which the entries of a schedule strike: a class for each kind, which says all about it.
+"""Entries, of which schedules are made (run.json's `schedule`, scenario steps and random plans), and moments,
+at which they strike: a class for each kind, which says all about it.
 
-Its fields are its JSON form, read strictly; its methods are its text, what it waits for and whether that has
-come, why it can never come on a cluster, and what is said of it when it was missed. To add a kind, write its
-class, list it in KINDS, say in _READERS what reads its fields, and give it words in nemesis/steps.lark.
+A moment's fields are its JSON form, read strictly; its methods are its text, what it waits for and whether
+that has come, why it can never come on a cluster, and what is said of it when it was missed. To add a kind,
+write its class, list it in KINDS, say in _READERS what reads its fields, and give it words in
+nemesis/steps.lark.
 
 Rules
 1. A field that is None is left out of the JSON.
@@ -483,3 +485,35 @@ _READERS: Mapping[str, Read] = {  # of the fields of all kinds
     "partition": read_as.partition, "name": one_of(*POINTS), "node": read_as.node_or_role,
     "leader": read_as.node_or_role, "peer": read_as.node,
     **dict.fromkeys(("time", "after_ns", _THEN, "epoch", "offset"), read_as.number)}
+
+
+# -- entries ------------------------------------------------------------------------------------------------
+
+
+ACTS = frozenset({"send", "poll", "list_offsets", "wait"})  # entries that are no faults
+MOMENT_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of a schedule. `nodes`: names, or roles, which are resolved when it strikes."""
+
+    f: str
+    nodes: tuple[str, ...] = ()
+    moment: Moment | None = None  # None: at once
+    timeout_s: float = MOMENT_TIMEOUT_S  # of the moment
+    args: Mapping[str, Any] = field(default_factory=dict)  # grudge, unclean, sends, keep, ...: by f
+
+    def text(self) -> str:
+        """`kill n1 n2`."""
+        return " ".join((self.f, *self.nodes))
+
+    @property
+    def partition(self) -> int:
+        """The partition for which roles are resolved: the entry's, that of its ops or its point, else 0."""
+        named = [self.args, *self.args.get("sends", ()), self.args.get("point", {})]
+        partitions = (one["partition"] for one in named if "partition" in one)
+        return int(next(partitions, next(iter(self.args.get("partitions", ())), 0)))
+
+
+Schedule = tuple[Entry, ...]

@@ -26,8 +26,18 @@ from typing import Any
 
 from floodmark.harness.faults import BY_ROLE, FAULTS, MENDING, MENDS_ROLE
 from floodmark.harness.op import NEMESIS, Op, Type
-from floodmark.harness.schedule.entry import ACTS, MOMENT_TIMEOUT_S, Entry, Schedule
-from floodmark.harness.schedule.moments import Ack, After, FirstOf, InTurn, Time, WhenState
+from floodmark.harness.schedule.moments import (
+    ACTS,
+    MOMENT_TIMEOUT_S,
+    Ack,
+    After,
+    Entry,
+    FirstOf,
+    InTurn,
+    Schedule,
+    Time,
+    WhenState,
+)
 from floodmark.harness.schedule.states import Condition, Joined, Observation
 from floodmark.harness.schedule.views import ActiveFaults
 

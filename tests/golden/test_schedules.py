@@ -14,8 +14,7 @@ from golden_text import answered_as_written
 
 from floodmark.harness.errors import Refused, UsageError
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import Entry
-from floodmark.harness.schedule.moments import Time
+from floodmark.harness.schedule.moments import Entry, Time
 from floodmark.nemesis.steps import GRAMMAR, read_step
 
 NODES, PARTITIONS = ("n1", "n2", "n3"), (0, 1)

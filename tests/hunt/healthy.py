@@ -34,7 +34,7 @@ import simulated_runs
 from floodmark.harness.catalog import SIMULATED
 from floodmark.harness.faults import MENDING
 from floodmark.harness.run import write_whole
-from floodmark.harness.schedule.entry import ACTS
+from floodmark.harness.schedule.moments import ACTS
 from floodmark.harness.schedule.views import CONTROLLER
 
 FLOODMARK = Path(sys.executable).parent / "floodmark"

@@ -17,8 +17,7 @@ from floodmark.harness.client.client import wire_clients
 from floodmark.harness.history import read
 from floodmark.harness.op import Op, Type
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, Traces, WorkloadSettings, ability
-from floodmark.harness.schedule.entry import Entry, Schedule
-from floodmark.harness.schedule.moments import Ack, After
+from floodmark.harness.schedule.moments import Ack, After, Entry, Schedule
 from floodmark.harness.spec import RunPlan, RunSpec
 
 LOAD = ("concurrency", "rate", "duration")  # of a spec

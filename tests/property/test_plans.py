@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from floodmark.harness.catalog import NEMESES
 from floodmark.harness.faults import FAULTS, MORE_NEMESES
-from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.json_form import read, write
-from floodmark.harness.schedule.moments import HEALTHY, Failpoint, FirstOf, Time
+from floodmark.harness.schedule.moments import HEALTHY, Entry, Failpoint, FirstOf, Schedule, Time
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
 from floodmark.harness.schedule.views import CONTROLLER, ActiveFaults
 from floodmark.nemesis.budget import overspends

@@ -15,7 +15,7 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import Part, play
 from floodmark.harness.pipeline import Played
 from floodmark.harness.report.run_summary import SCENARIO
-from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.schedule.moments import Schedule
 from floodmark.harness.spec import RULES, RunPlan, RunSpec
 from floodmark.harness.verdict import Verdict
 from floodmark.nemesis.scenario import REFERENCE, load, shipped, why_not_played

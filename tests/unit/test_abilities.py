@@ -33,9 +33,8 @@ from floodmark.harness.protocols import (
 )
 from floodmark.harness.record_batches import MARK
 from floodmark.harness.run import Run
-from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.fields import Known
-from floodmark.harness.schedule.moments import HEALTHY, Ack, read_moment
+from floodmark.harness.schedule.moments import HEALTHY, Ack, Entry, read_moment
 from floodmark.harness.schedule.states import read_state
 from floodmark.harness.schedule.views import UNKNOWN, ActiveFaults, Stage, View
 from floodmark.harness.spec import RunSpec

@@ -11,7 +11,7 @@ from golden_text import answered_as_written
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS, POINTS
 from floodmark.harness.protocols import BadDisks, Clocks, MemoryLimits, Packets, Resets
-from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.moments import Entry
 from floodmark.nemesis.schedule_runner import ScheduleRunner
 from floodmark.nemesis.strikes import Strikes, unavailable
 

@@ -15,8 +15,7 @@ from floodmark.harness.commands.run import (
     schedule_of,
 )
 from floodmark.harness.errors import UsageError
-from floodmark.harness.schedule.entry import ACTS
-from floodmark.harness.schedule.moments import Time
+from floodmark.harness.schedule.moments import ACTS, Time
 from floodmark.harness.spec import RunSpec
 
 

@@ -14,7 +14,7 @@ from floodmark.harness.registered import registered
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.views import ActiveFaults
 from floodmark.nemesis.budget import overspends
-from floodmark.nemesis.registered_nemeses import nemeses_of
+from floodmark.nemesis.strikes import nemeses_of
 
 CODE = """
 from floodmark.harness.faults import Fault

@@ -14,8 +14,7 @@ from floodmark.harness.run import create
 from floodmark.harness.runner import _initial_about
 from floodmark.harness.saved_run import read_saved
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import Entry, Schedule
-from floodmark.harness.schedule.moments import After, Time
+from floodmark.harness.schedule.moments import After, Entry, Schedule, Time
 from floodmark.harness.schedule.reanchoring import (
     AnchorBasis,
     ReanchoredEntry,

@@ -22,8 +22,7 @@ from floodmark.harness.commands.reproduce import (
 from floodmark.harness.errors import UsageError
 from floodmark.harness.report.night import wilson
 from floodmark.harness.run import Run
-from floodmark.harness.schedule.entry import Entry
-from floodmark.harness.schedule.moments import HEALTHY, read_moment
+from floodmark.harness.schedule.moments import HEALTHY, Entry, read_moment
 from floodmark.harness.schedule.reanchoring import Acks, AnchorBasis, ReanchoredEntry, ScheduleHistory, Strike
 
 MS = 1_000_000

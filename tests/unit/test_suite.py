@@ -30,7 +30,7 @@ from floodmark.harness.protocols import Cluster, Struck
 from floodmark.harness.run import DONE, Run
 from floodmark.harness.runner import RunResult
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import ACTS, Entry
+from floodmark.harness.schedule.moments import ACTS, Entry
 from floodmark.harness.schedule.views import View
 from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict
 

@@ -15,7 +15,7 @@ from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.op import Intent, Send, Type
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, PartitionSpec, Workload, WorkloadSettings
 from floodmark.harness.runner import first_free_value, spread
-from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.moments import Entry
 from floodmark.workloads.idempotent import IdempotentSession, outcome_of_delivery
 from floodmark.workloads.log import LogSession, reading_share
 

@@ -32,20 +32,13 @@ from floodmark.checkers.text.explain import known_findings
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError, nearest
 from floodmark.harness.event_loop import run_loop, work_through
+from floodmark.harness.report import verdict_text
 from floodmark.harness.report.phrases import many
 from floodmark.harness.report.run_files import kept_verdict
 from floodmark.harness.report.run_page import write_page_if_invalid
 from floodmark.harness.report.run_summary import HARNESS, Ruling, case_name, missed_steps_text
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import Screen
-from floodmark.harness.report.verdict_text import (
-    Outcome,
-    junit,
-    markdown,
-    outcome_of,
-    print_reports,
-    read_about,
-)
 from floodmark.harness.run import (
     DONE,
     INTERRUPTED,
@@ -55,8 +48,8 @@ from floodmark.harness.run import (
     P,
     Run,
     RunAt,
+    pretty_json,
     refuse_nonempty,
-    write_json,
     write_whole,
 )
 from floodmark.harness.run_location import Place
@@ -361,36 +354,36 @@ def judge_and_report(folders: Sequence[Place], through: Gate, workers: Workers =
     except FloodmarkError as error:
         not_judged(folders, str(error), through)
         raise
-    outcomes = [outcome_of(one.folder, one.verdict, through.policy, one.unsaved) for one in judged]
+    outcomes = [verdict_text.outcome_of(one.folder, one.verdict, through.policy, one.unsaved)
+                for one in judged]
     codes = [outcome.code for outcome in outcomes]
     codes += write_verdicts(judged, through) + write_reports(outcomes, through)  # stdout's reader may be gone
     pages = [write_page_if_invalid(one.folder, one.ruling, one.verdict, one.reading) for one in outcomes]
-    print_reports(outcomes, pages)
+    verdict_text.print_reports(outcomes, pages)
     return codes
 
 
 def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
     """Writes the reports for CI servers if judging failed completely; EXIT_HARNESS for each folder."""
     failed = Ruling(kind=HARNESS, word=HARNESS, harness=(why,))
-    outcomes = [Outcome(folder=folder, ruling=failed, verdict={}, tested=case_name(read_about(folder)))
-                for folder in folders]
+    outcomes = [verdict_text.Outcome(folder=folder, ruling=failed, verdict={},
+                                     tested=case_name(verdict_text.read_about(folder))) for folder in folders]
     return [outcome.code for outcome in outcomes] + write_reports(outcomes, through)
 
 
 def write_verdicts(judged: Sequence[Judged[P]], through: Gate) -> list[int]:
     """Writes all verdicts of the call to the one file of --json, by folder."""
     verdicts = {str(one.folder): report.as_json(one.verdict) for one in judged}
-    return write_file(through.json_file, partial(write_json, data=verdicts))
+    return write_file(through.json_file, lambda: pretty_json(verdicts))
 
 
-def write_reports(outcomes: Sequence[Outcome], through: Gate) -> list[int]:
+def write_reports(outcomes: Sequence[verdict_text.Outcome], through: Gate) -> list[int]:
     """Writes the requested report files for CI servers, each atomically."""
-    return [*write_file(through.junit_file,
-                        lambda file: write_whole(file, junit(outcomes, datetime.datetime.now()))),
-            *write_file(through.markdown_file, lambda file: write_whole(file, markdown(outcomes)))]
+    return [*write_file(through.junit_file, lambda: verdict_text.junit(outcomes, datetime.datetime.now())),
+            *write_file(through.markdown_file, lambda: verdict_text.markdown(outcomes))]
 
 
-def write_file(file: Path | None, write: Callable[[Path], None]) -> list[int]:
+def write_file(file: Path | None, content: Callable[[], bytes]) -> list[int]:
     """Writes a file that an option names, if it does; returns [EXIT_HARNESS] if that failed."""
-    failed = file is not None and written(lambda: write(file)) is not None
+    failed = file is not None and written(lambda: write_whole(file, content())) is not None
     return [EXIT_HARNESS] if failed else []

@@ -127,7 +127,7 @@ def create(folder: Path, about: Mapping[str, Any]) -> Run:
     """Make a run folder with a run.json; UsageError unless the folder is absent or empty."""
     refuse_nonempty(folder)
     with new_folder(folder) as begun:
-        (begun / "run.json").write_bytes(_pretty(about))
+        (begun / "run.json").write_bytes(pretty_json(about))
     return Run(folder=folder)
 
 
@@ -238,8 +238,8 @@ def sync_run(folder: Path) -> None:
 
 def write_json(path: Place, data: Any, *, durable: bool = False) -> None:
     """Write a file of JSON, for people too, as write_whole does."""
-    write_whole(path, _pretty(data), durable=durable)
+    write_whole(path, pretty_json(data), durable=durable)
 
 
-def _pretty(data: Any) -> bytes:
+def pretty_json(data: Any) -> bytes:
     return orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

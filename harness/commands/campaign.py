@@ -29,20 +29,11 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.event_loop import run_loop
 from floodmark.harness.pipeline import new_parent, write_file
 from floodmark.harness.protocols import Cluster
-from floodmark.harness.report.night import (
-    Results,
-    changes,
-    difference,
-    index_beside,
-    night_junit,
-    night_markdown,
-    results_in,
-    summary,
-)
+from floodmark.harness.report import night
 from floodmark.harness.report.phrases import command_line, many, time_text
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.terminal import Screen
-from floodmark.harness.run import RUNS, new_folder, write_json, write_whole
+from floodmark.harness.run import RUNS, new_folder, write_json
 from floodmark.harness.run_location import sync
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
 
@@ -79,7 +70,7 @@ def run_campaign(
         "plan": plan.text,
     }
     with new_folder(folder) as begun:
-        write_about(begun, about)
+        write_json(begun / ABOUT, about, durable=True)  # without it a campaign cannot be resumed
     sync(folder.parent)
     click.echo(f"{many(len(plan.cases), 'case')}, {time_text(budget_s)}, seed {about['seed']}; folder "
                f"{harmless(str(folder))}", err=True)
@@ -91,8 +82,8 @@ def resume_campaign(folder: Path, *, ledger: Path | None = None, junit_file: Pat
     """Runs a campaign's next session, and writes its reports however that ends. bounds: budget_s, runs."""
     if ledger is not None:
         ledgers.load(ledger)
-    changes = {**bounds, "ledger": None if ledger is None else str(ledger.absolute())}
-    about = {**about_of(folder), **{name: new for name, new in changes.items() if new is not None},
+    more = {**bounds, "ledger": None if ledger is None else str(ledger.absolute())}
+    about = {**about_of(folder), **{name: new for name, new in more.items() if new is not None},
              "format": FORMAT}
     if lacking := NEEDED - about.keys():
         raise FloodmarkError(f"{folder / ABOUT} lacks {', '.join(sorted(lacking))}: it cannot be resumed")
@@ -106,11 +97,10 @@ def resume_campaign(folder: Path, *, ledger: Path | None = None, junit_file: Pat
         trouble = "" if failure is None else str(failure) or repr(failure)
         results = results_so_far(folder, about, trouble)
         unwritten = [
-            *write_file(junit_file, lambda file: write_whole(
-                file, night_junit(results, datetime.datetime.now()))),
-            *write_file(markdown_file, lambda file: write_whole(file, night_markdown(results)))]
-        click.echo(summary(results), nl=False)
-        index = index_beside(folder, about, trouble)
+            *write_file(junit_file, lambda: night.night_junit(results, datetime.datetime.now())),
+            *write_file(markdown_file, lambda: night.night_markdown(results))]
+        click.echo(night.summary(results), nl=False)
+        index = night.index_beside(folder, about, trouble)
     if failure is not None:
         raise failure
     if index is not None:
@@ -121,21 +111,16 @@ def resume_campaign(folder: Path, *, ledger: Path | None = None, junit_file: Pat
     return worst([results.exit_code, *unwritten])
 
 
-def write_about(folder: Path, about: Mapping[str, Any]) -> None:
-    """Writes campaign.json and fsyncs it: without it a campaign cannot be resumed."""
-    write_json(folder / ABOUT, about, durable=True)
-
-
-def results_so_far(folder: Path, about: Mapping[str, Any], trouble: str) -> Results:
+def results_so_far(folder: Path, about: Mapping[str, Any], trouble: str) -> night.Results:
     """The campaign's results; after an error as far as its files can be read."""
     try:
         ledger = ledgers.load(Path(about["ledger"]))
     except FloodmarkError as error:
         ledger, trouble = Ledger(), trouble or str(error)
     try:
-        return results_in(folder, ledger, about, trouble)
+        return night.results_in(folder, ledger, about, trouble)
     except FloodmarkError as error:
-        return Results(runs=(), spent_s=0.0, trouble=trouble or str(error), folder=str(folder))
+        return night.Results(runs=(), spent_s=0.0, trouble=trouble or str(error), folder=str(folder))
 
 
 def run_session(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
@@ -144,11 +129,11 @@ def run_session(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
     try:
         state = writable_state(folder, time.time)
         if about != about_of(folder):
-            write_about(folder, about)
+            write_json(folder / ABOUT, about, durable=True)
         with Screen(total=float(about["budget_s"])) as screen:
             runner = CampaignRunner(
                 folder=folder, plan=plan, about=about, state=state, screen=screen,
-                look=lambda: index_beside(folder, about), player=Worker(PLAYER, folder / "players.log"),
+                look=lambda: night.index_beside(folder, about), player=Worker(PLAYER, folder / "players.log"),
                 judge=Worker(JUDGE, folder / "judge.log"))
             run_loop(runner.run(), (signal.SIGTERM, signal.SIGINT))
     except asyncio.CancelledError as error:
@@ -221,10 +206,10 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
 
 def diff_campaigns(before: Path, after: Path, ledger: Path | None) -> int:
     """Prints what differs; exit 1 if the second campaign has a bug that is new and not marked as known."""
-    then, now = (results_in(folder, Ledger(), about_of(folder)) for folder in (before, after))
+    then, now = (night.results_in(folder, Ledger(), about_of(folder)) for folder in (before, after))
     marks = ledgers.load(ledger or ledgers.path_of(about_of(after), after))
-    found = changes(then, now)
-    click.echo(harmless(difference(then, now, found, marks), breaks=True))
+    found = night.changes(then, now)
+    click.echo(harmless(night.difference(then, now, found, marks), breaks=True))
     return EXIT_INVALID if any(
         one.is_new_bug and not marks.knows(one.signature) for one in found) else EXIT_VALID
 

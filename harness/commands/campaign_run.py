@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.campaign import ledger as ledgers
+from floodmark.harness.campaign import state as states
 from floodmark.harness.campaign.plan import (
     GATE,
     GATES,
@@ -35,16 +36,6 @@ from floodmark.harness.campaign.plan import (
     draws,
 )
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.campaign.state import (
-    BEGUN,
-    JUDGE_FAILED,
-    NO_SPACE,
-    RunState,
-    State,
-    case_of,
-    runs_by_signature,
-    smallest,
-)
 from floodmark.harness.commands.campaign_processes import Worker
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import work_through
@@ -72,7 +63,7 @@ WHERE age <= 5 GROUP BY spec
 """
 JUDGED = "SELECT avg(judge_s) FROM (SELECT judge_s FROM runs WHERE judge_s > 0 ORDER BY number DESC LIMIT 20)"
 RUNS = "SELECT count(judged) FROM runs"
-MADE = f"status != '{BEGUN}'"
+MADE = f"status != '{states.BEGUN}'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +82,7 @@ class Job:
 class Batch:
     """The runs chosen so far, and what they are expected to take."""
 
-    state: State
+    state: states.State
     at_once: int
     left_s: float  # of the campaign's time
     reproduce: int = 0  # how often each new bug is reproduced
@@ -104,7 +95,7 @@ class Batch:
     free_s: list[float] = field(init=False)  # a heap: when each of the clusters is free again
 
     def __post_init__(self) -> None:
-        self.took_s = {case_of(spec): took_s for spec, took_s in self.state.select(TOOK)}
+        self.took_s = {states.case_of(spec): took_s for spec, took_s in self.state.select(TOOK)}
         ((judge_s,),), ((judged,),) = self.state.select(JUDGED), self.state.select(RUNS)
         self.judge_s = judge_s or JUDGE_S
         self.bugs_per_run = self.state.bugs / max(judged, 1)
@@ -141,7 +132,7 @@ class CampaignRunner:
     folder: Path
     plan: Plan
     about: Mapping[str, Any]  # campaign.json
-    state: State
+    state: states.State
     player: Worker
     judge: Worker
     look: Callable[[], object]  # called after each batch, while no cluster runs
@@ -162,7 +153,7 @@ class CampaignRunner:
         try:
             # The machine may have been the reason why the judge itself failed once.
             left = self.state.runs("status = 'recorded' OR (judge_failures = 1 AND "
-                                   f"json_extract(judged, '$.{JUDGE_FAILED}'))")
+                                   f"json_extract(judged, '$.{states.JUDGE_FAILED}'))")
             await self._judge_batch([self._job_of(run, self.folder / run.folder) for run in left])
             while jobs := self._next_batch():
                 await self._play_batch(jobs)
@@ -203,7 +194,7 @@ class CampaignRunner:
                 return
             yield self._job_of(draw, self.folder / "runs" / draw.name)
 
-    def _job_of(self, draw: Draw | RunState, folder: Path) -> Job:
+    def _job_of(self, draw: Draw | states.RunState, folder: Path) -> Job:
         return Job(folder=folder, title=f"{draw.number} {draw.case.title} seed {draw.seed}", case=draw.case,
                    number=draw.number, request={"case": case_to_json(draw.case), "seed": draw.seed,
                                                 "folder": str(folder)})
@@ -211,14 +202,14 @@ class CampaignRunner:
     def _reproductions(self) -> Iterator[Job]:
         """Yields the missing reproductions of each bug not marked as known, up to the plan's number."""
         ledger = ledgers.load(Path(self.about["ledger"]))
-        for signature, runs in runs_by_signature(self.state.runs()).items():
+        for signature, runs in states.runs_by_signature(self.state.runs()).items():
             entry = ledger.of(signature)
             if signature.klass != BUG or entry is None or entry.known is not None:
                 continue
             tried = len(self.state.reproductions(entry.id))
             if entry.reproduced[1] >= self.plan.reproduce > 0 and not tried:
                 continue  # another campaign has reproduced it
-            first = smallest(runs)
+            first = states.smallest(runs)
             for number in range(tried + 1, self.plan.reproduce + 1):
                 folder = self.folder / "again" / entry.id / str(number)
                 shutil.rmtree(folder, ignore_errors=True)  # left by a killed session
@@ -274,7 +265,7 @@ class CampaignRunner:
             self.in_flight -= 1
         why, took_s = answer.get("why"), time.monotonic() - began_s
         early = why or (ended if (ended := answer.get("ended")) not in (None, DONE) else None)
-        wanted = ROOM_BYTES if NO_SPACE in str(early) else self._bytes_of_a_run
+        wanted = ROOM_BYTES if states.NO_SPACE in str(early) else self._bytes_of_a_run
         if early is not None and (full := self._disk_full(wanted)):
             raise FloodmarkError(f"{full} ({job.title} was running: {early})")
         if not job.signature:

@@ -35,17 +35,7 @@ from floodmark.harness.run import Run, write_json
 from floodmark.harness.spec import TOPIC, RunPlan, RunSpec, key_values, pairs
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, Verdict, worst
 from floodmark.nemesis import scenario
-from floodmark.nemesis.scenario import (
-    KRAFT,
-    REFERENCE,
-    ZOOKEEPER,
-    Row,
-    Scenario,
-    config_on,
-    differences,
-    systems_of,
-    why_not_played,
-)
+from floodmark.nemesis.scenario import Row, Scenario
 
 TABLE = "scenarios.json"  # in the parent folder: the table, for programs
 WIDTH = 120  # of the demo's stories and notes
@@ -104,7 +94,7 @@ class Outcome:
 
 def list_scenarios() -> int:
     click.echo(table(("name", "zoo", "rows", "plays on", "title"), (
-        (one.name, one.zoo, str(len(one.rows)), ", ".join(systems_of(one)), one.title)
+        (one.name, one.zoo, str(len(one.rows)), ", ".join(scenario.systems_of(one)), one.title)
         for one in scenario.shipped(scenario_words()))))
     return EXIT_VALID
 
@@ -187,7 +177,7 @@ def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Pa
     unfit: list[str] = []
     for part in parts:
         row = f"{part.scenario.source}: on {part.row.label}"
-        why_not = why_not_played(part.scenario.schedule, part.row, system_of(part.kafka))
+        why_not = scenario.why_not_played(part.scenario.schedule, part.row, system_of(part.kafka))
         if why_not is not None:
             unfit.append(f"not played: {part.title}: {why_not}")
             continue
@@ -215,14 +205,14 @@ def rows_of(one: Scenario, rules: str | None, *, sample: bool, system: str | Non
     if not sample:
         return found
     if system is not None:
-        found = [row for row in found if why_not_played(one.schedule, row, system) is None] or found
+        found = [row for row in found if scenario.why_not_played(one.schedule, row, system) is None] or found
     return [*[row for row in found if not row.control][:1], *[row for row in found if row.control][:1]]
 
 
 def plan_of(part: Part, cluster: str, folder: Path, *, ask_broker: bool = True) -> RunPlan:
     """A part's run: the scenario's, on the rules of the row."""
     spec, row = part.scenario.spec, part.row
-    config = {**pairs(spec.config), **config_on(row.config, system_of(part.kafka))}
+    config = {**pairs(spec.config), **scenario.config_on(row.config, system_of(part.kafka))}
     if row.switches:
         config["floodmark.switches"] = ",".join(row.switches)
     return planned(replace(
@@ -249,9 +239,9 @@ def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int) -> 
 def system_of(kafka: str | None) -> str:
     """The system's name for --kafka. A folder's version is only known when it is opened."""
     if kafka is None:
-        return REFERENCE
+        return scenario.REFERENCE
     word = version_of(kafka) if is_image(kafka) else kafka
-    return KRAFT if is_version(word) and form_of(word) == "kraft" else ZOOKEEPER
+    return scenario.KRAFT if is_version(word) and form_of(word) == "kraft" else scenario.ZOOKEEPER
 
 
 def judge_plays(parts: Sequence[Part], plays: Sequence[Played], what: str = "") -> list[Outcome]:
@@ -263,7 +253,7 @@ def judge_plays(parts: Sequence[Part], plays: Sequence[Played], what: str = "") 
         verdict = verdicts.get(played.folder)
         wrong = [played.why] if played.why else []
         if verdict is not None and not wrong:  # a failed run proves nothing about its row
-            wrong = differences(part.row, verdict, traced=part.kafka is None)
+            wrong = scenario.differences(part.row, verdict, traced=part.kafka is None)
         outcomes.append(Outcome(part=part, played=played, verdict=verdict, differences=wrong))
     return outcomes
 

@@ -20,6 +20,7 @@ from floodmark.harness import history
 from floodmark.harness.errors import FloodmarkError, UsageError, nearest
 from floodmark.harness.faults import LASTING, undoes
 from floodmark.harness.op import NEMESIS, Op, Read, Send, Type
+from floodmark.harness.report import verdict_text
 from floodmark.harness.report.evidence import Evidence, began, leader_of, replicas_of
 from floodmark.harness.report.model import (
     MOST,
@@ -55,15 +56,6 @@ from floodmark.harness.report.run_files import (
 )
 from floodmark.harness.report.run_summary import guarantee_texts, is_kafka, ruling, system_text
 from floodmark.harness.report.safe_text import harmless, harmless_op
-from floodmark.harness.report.verdict_text import (
-    evidence_of,
-    findings_text,
-    ran_text,
-    reading_of,
-    reproduce_command,
-    struck_text,
-    summarised,
-)
 from floodmark.harness.run import SHRUNK, Run
 from floodmark.harness.run_location import is_named
 from floodmark.harness.verdict import BUG
@@ -78,14 +70,14 @@ def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
     """Yields what ran, what struck it, and the verdict."""
     verdict = read_verdict(run) if is_named(run.verdict_path) else None
     word = ruling(verdict, about).heading if verdict else click.style("not judged yet", bold=True)
-    reading = reading_of(shown, verdict or {}, about)
+    reading = verdict_text.reading_of(shown, verdict or {}, about)
     yield f"{harmless(run.folder.name)}: {word}"
-    yield from summarised(reading)
-    yield f"  ran        {ran_text(about)}"
+    yield from verdict_text.summarised(reading)
+    yield f"  ran        {verdict_text.ran_text(about)}"
     yield f"  ended      {ending(about)}"
     yield from (f"  died       {sentence}" for sentence in died_unquoted(run, about, verdict or {}))
     shrunk = about.get(SHRUNK) is True  # it has no history, which would show what struck
-    yield from struck_text(reading) or ([] if shrunk else ["  struck by  nothing"])
+    yield from verdict_text.struck_text(reading) or ([] if shrunk else ["  struck by  nothing"])
     if shrunk:
         yield f"  shrunk     {LEFT_OF_SHRUNK}"
     else:
@@ -93,7 +85,7 @@ def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
     if verdict is None:
         yield f"  judge      {harmless(command_line('check', shown))}"
     else:
-        yield from findings_text(shown, verdict, about, reading)
+        yield from verdict_text.findings_text(shown, verdict, about, reading)
 
 
 def timeline_text(about: Json, reading: Reading, files: RunFiles) -> Iterator[str]:
@@ -151,7 +143,7 @@ def finding_text(run: Run, about: Json, name: str) -> Iterator[str]:
     for entry in reasons:
         yield (f"{name}: {click.style('cannot tell', fg='yellow')} whether there is "
                f"{'more' if groups else 'any'}: {entry['reason']}")
-    once_more = reproduce_command(run.folder, about, name) if groups else None
+    once_more = verdict_text.reproduce_command(run.folder, about, name) if groups else None
     yield f"\nwhy    floodmark explain {name}"
     if once_more:
         yield f"again  {harmless(once_more)}"
@@ -161,7 +153,7 @@ def examples_text(run: Run, about: Json, verdict: Json, found: Json) -> Iterator
     """Yields each example with its paragraph and its history; the logs once for neighbouring offsets."""
     shown_before = list[Evidence]()
     pictured: set[tuple[int, int]] = set()
-    examples = evidence_of(RunFiles(run), verdict, about, found)[:SHOWN_EXAMPLES]
+    examples = verdict_text.evidence_of(RunFiles(run), verdict, about, found)[:SHOWN_EXAMPLES]
     for number, evidence in enumerate(examples, 1):
         (_, what), *parts = narrate_finding(evidence, shown_before)
         yield from ["", f"{number}. {what}", *with_heads(parts, indent=2)]

@@ -263,11 +263,15 @@ def fails(found: Json, policy: Policy) -> bool:
     return found["name"] not in policy.allow and (policy.strict or found["class"] == BUG)
 
 
+def has_lists(about: Json) -> bool:
+    return all(isinstance(about.get(name) or [], list) for name in LISTS)
+
+
 def harness_failures(verdict: Json, about: Json | None) -> tuple[str, ...]:
     """The failures of the run itself, a sentence each; they say nothing about the cluster."""
     if not verdict.get("counts"):
         return ("nothing was judged",)
-    if about is None or not all(isinstance(about.get(name) or [], list) for name in LISTS):
+    if about is None or not has_lists(about):
         return (f"its run.json is missing, or has no list where there should be: {', '.join(LISTS)}",)
     ended = about.get("ended")
     return (f"the run ended early: {ended}",) if ended not in (None, DONE) else ()

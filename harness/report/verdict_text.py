@@ -30,31 +30,13 @@ from floodmark.checkers.text.blame_words import blame_in
 from floodmark.harness import __version__, catalog
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.registered import CLUSTER, WORKLOAD
-from floodmark.harness.report import narrative
+from floodmark.harness.report import narrative, run_summary
 from floodmark.harness.report.evidence import Evidence, group_findings
 from floodmark.harness.report.model import Account, Json, Reading, examples_of, int_in, mapping, text_of
 from floodmark.harness.report.narrative import WIDE, heads_covered_by, narrate_finding
 from floodmark.harness.report.phrases import class_text, command_line, cut_text, many, with_heads
 from floodmark.harness.report.render import Room, cut, render
 from floodmark.harness.report.run_files import LEFT_OF_SHRUNK, RunFiles, bad_lines, died_unquoted
-from floodmark.harness.report.run_summary import (
-    EXITS,
-    HARNESS,
-    INVALID,
-    LISTS,
-    UNREADABLE,
-    Ruling,
-    case_name,
-    fails,
-    guarantee_texts,
-    is_kafka,
-    numbered,
-    ruling,
-    strikes_of,
-    strikes_text,
-    summary,
-    system_text,
-)
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.run import SHRUNK, Run, RunAt
 from floodmark.harness.run_location import Place
@@ -95,7 +77,7 @@ def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
     if course is not None:
         accounts[0] = replace(accounts[0], covered_above=heads_covered_by(lines, course))
     return Reading(accounts=tuple(accounts), course=course, summary=lines,
-                   strikes=strikes_of(files.nemesis, about), files=files)
+                   strikes=run_summary.strikes_of(files.nemesis, about), files=files)
 
 
 def evidence_of(files: RunFiles, verdict: Json, about: Json, found: Json) -> list[Evidence]:
@@ -104,14 +86,15 @@ def evidence_of(files: RunFiles, verdict: Json, about: Json, found: Json) -> lis
                      example=example) for example in examples_of(found)]
 
 
-def report(folder: Place, verdict: Json, about: Json | None, *, ruled: Ruling | None = None,
+def report(folder: Place, verdict: Json, about: Json | None, *, ruled: run_summary.Ruling | None = None,
            reading: Reading | None = None) -> str:
     """The report: the outcome, a summary, a paragraph for each event, what is unknown and why, what was read,
     and the next commands. ruled: the outcome under the gate's options."""
     reading = reading_of(folder, verdict, about) if reading is None else reading
     ran = [f"  ran        {ran_text(about)}", *struck_text(reading)] if about else []
-    return "\n".join([f"{harmless(folder.resolve().name)}: {(ruled or ruling(verdict, about)).heading}",
-                      *summarised(reading), *ran, *findings_text(folder, verdict, about, reading)])
+    ruled = ruled or run_summary.ruling(verdict, about)
+    return "\n".join([f"{harmless(folder.resolve().name)}: {ruled.heading}", *summarised(reading), *ran,
+                      *findings_text(folder, verdict, about, reading)])
 
 
 def findings_text(folder: Place, verdict: Json, about: Json | None, reading: Reading) -> Iterator[str]:
@@ -130,16 +113,16 @@ def summarised(reading: Reading) -> list[str]:
 
 def ran_text(about: Json) -> str:
     """What was run, with the settings that decide what is guaranteed."""
-    named = ("workload",) if is_kafka(about) else ("rules", "workload")
-    parts = [system_text(about),
+    named = ("workload",) if run_summary.is_kafka(about) else ("rules", "workload")
+    parts = [run_summary.system_text(about),
              *(f"{name} {about.get(name, '?')}" for name in named if about.get(name, "?")),
-             *guarantee_texts(about)]
+             *run_summary.guarantee_texts(about)]
     return ", ".join([*parts, f"seed {about.get('seed', '?')}"])
 
 
 def struck_text(reading: Reading) -> list[str]:
     """The faults that struck, in one line; empty if none was planned."""
-    strikes = strikes_text(reading.strikes)
+    strikes = run_summary.strikes_text(reading.strikes)
     return [f"  struck by  {strikes}"] if strikes else []
 
 
@@ -305,10 +288,10 @@ class Outcome:
     """The result of one folder at the gate."""
 
     folder: Place
-    ruling: Ruling
+    ruling: run_summary.Ruling
     verdict: Json  # the verdict, in verdict.json's form
     about: Json | None = None  # run.json, if anything was judged
-    tested: str = UNREADABLE  # the name of what it tested, whether or not anything was judged
+    tested: str = run_summary.UNREADABLE  # the name of what it tested, whether or not anything was judged
     reading: Reading | None = None  # of the run's files; None: only of the verdict
     failing: tuple[Json, ...] = ()  # the findings that fail the gate, the worst first
     remarks: tuple[tuple[str, str], ...] = ()  # further lines of a report: a head and a text each
@@ -342,7 +325,7 @@ class Outcome:
     @property
     def why(self) -> str:
         """Why the folder fails or is unknown; empty if it is valid."""
-        if self.ruling.kind == INVALID and self.failing:
+        if self.ruling.kind == run_summary.INVALID and self.failing:
             worst, *others = self.failing  # its sentence comes first: a list of tests shows no more
             examples = worst.get("examples") or ()
             sentence = f"{text_of(examples[0])} {blame_in(examples[0])}".rstrip() if examples else ""
@@ -365,10 +348,10 @@ class Outcome:
     @property
     def type(self) -> str:
         """What CI servers group by: the worst finding, else `harness`, `interrupted` or `unknown`."""
-        if self.ruling.kind == INVALID and self.failing:
+        if self.ruling.kind == run_summary.INVALID and self.failing:
             return str(self.failing[0]["name"])
         kind = self.ruling.kind
-        return "unknown" if self.code != EXIT_HARNESS else "harness" if kind == HARNESS else kind
+        return "unknown" if self.code != EXIT_HARNESS else "harness" if kind == run_summary.HARNESS else kind
 
     @property
     def commands(self) -> list[str]:
@@ -389,12 +372,12 @@ def outcome_of(folder: Place, verdict: Verdict, policy: Policy, unsaved: str | N
     remarks += [("gate", line) for line in effects_of_options(verdict, policy)]
     return Outcome(
         folder=folder,
-        ruling=ruling(shown, about, policy, failed=UNSAVED if unsaved else ()),
+        ruling=run_summary.ruling(shown, about, policy, failed=UNSAVED if unsaved else ()),
         verdict=shown,
         about=about,
-        tested=case_name(about or read_about(folder)),
+        tested=run_summary.case_name(about or read_about(folder)),
         reading=reading_of(folder, shown, about),
-        failing=tuple(found for found in worst_first(shown["findings"]) if fails(found, policy)),
+        failing=tuple(found for found in worst_first(shown["findings"]) if run_summary.fails(found, policy)),
         remarks=tuple(remarks),
     )
 
@@ -402,7 +385,7 @@ def outcome_of(folder: Place, verdict: Verdict, policy: Policy, unsaved: str | N
 def about_of(folder: Place, verdict: Verdict) -> Json | None:
     """run.json of a judged folder; None if it is missing now, or LISTS are no lists."""
     about = read_about(folder) if verdict.counts else None
-    return about if about and all(isinstance(about.get(name) or [], list) for name in LISTS) else None
+    return about if about and run_summary.has_lists(about) else None
 
 
 def read_about(folder: Place) -> Json | None:
@@ -432,7 +415,7 @@ def group_summary(found: Json) -> str:
 def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> None:
     """Prints the reports, of several with a summary first; each ends with its page, if any, and folder."""
     if len(outcomes) > 1:
-        click.echo(summary(outcome.ruling for outcome in outcomes) + "\n")
+        click.echo(run_summary.summary(outcome.ruling for outcome in outcomes) + "\n")
     for outcome, page in zip(outcomes, pages, strict=True):
         if outcome is not outcomes[0]:
             click.echo("")
@@ -447,9 +430,9 @@ def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> 
 
 def markdown(outcomes: Sequence[Outcome], limit: int = LIMIT) -> bytes:
     """The content of `--markdown FILE`: the worst runs first."""
-    ordered = sorted(outcomes, key=lambda outcome: [*EXITS].index(outcome.ruling.kind))
+    ordered = sorted(outcomes, key=lambda outcome: [*run_summary.EXITS].index(outcome.ruling.kind))
     not_made = Counter(line for one in ordered for line in left_undone(one.verdict))
-    return render("run.md", heading=summary(one.ruling for one in outcomes), outcomes=ordered,
+    return render("run.md", heading=run_summary.summary(one.ruling for one in outcomes), outcomes=ordered,
                   failing=[one for one in ordered if one.code != EXIT_VALID], not_made=[*not_made.items()],
                   room=Room(limit), group_summary=group_summary, ran_text=ran_text, struck_text=struck_text,
                   shortened=shortened, left_undone=left_undone, SAME_EVENT=SAME_EVENT).encode()
@@ -457,9 +440,10 @@ def markdown(outcomes: Sequence[Outcome], limit: int = LIMIT) -> bytes:
 
 def junit(outcomes: Sequence[Outcome], now: datetime.datetime) -> bytes:
     """The content of `--junit FILE`."""
+    names = run_summary.numbered(one.tested for one in outcomes)
     cases = [{"name": name, "run": one, "took_s": seconds_of(one.folder),
               "lines": cut(click.unstyle(one.report), REPORT_CHARS).split("\n")}
-             for name, one in zip(numbered(one.tested for one in outcomes), outcomes, strict=True)]
+             for name, one in zip(names, outcomes, strict=True)]
     return render("run.xml", cases=cases, version=__version__, now=now.isoformat(timespec="seconds")).encode()
 
 

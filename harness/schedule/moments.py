@@ -20,16 +20,8 @@ from typing import Any, ClassVar, Self
 
 from floodmark.harness.faults import POINTS
 from floodmark.harness.schedule import fields as read_as
+from floodmark.harness.schedule import states
 from floodmark.harness.schedule.fields import ANYTHING, Known, Read, fields_of, one_of, refuse
-from floodmark.harness.schedule.states import (
-    Condition,
-    Healthy,
-    Observation,
-    State,
-    conditions_of,
-    implies_healthy,
-    read_state,
-)
 from floodmark.harness.schedule.views import UNKNOWN, Met, Sight, Stage, View, needs_view, nodes_with_role
 
 POLL_S = 0.01  # between two views of the cluster
@@ -140,7 +132,7 @@ class Moment:
         own = getattr(self, "partition", None)
         return frozenset() if own is None else frozenset({own})
 
-    def conditions(self) -> Sequence[Condition]:  # for which it waits
+    def conditions(self) -> Sequence[states.Condition]:  # for which it waits
         return ()
 
     def nodes(self, view: View, stage: Stage) -> Iterable[str]:  # whose replicas or failpoints it is about
@@ -333,13 +325,13 @@ class WhenState(Moment):
 
     at: ClassVar[str] = "state"
     looks_every_s: ClassVar[float] = POLL_S
-    state: State
+    state: states.State
 
     @classmethod
     def read(cls, place: str, given: Mapping[str, Any], known: Known) -> Self:
         own = {key: part for key, part in given.items() if key not in ("at", _THEN)}
         then = read_as.number(f"{place}.{_THEN}", given[_THEN], known) if _THEN in given else None
-        return cls(state=read_state(place, own, known), then_ns=then)
+        return cls(state=states.read_state(place, own, known), then_ns=then)
 
     def _fields_to_json(self) -> dict[str, Any]:
         return self.state.to_json()
@@ -349,7 +341,7 @@ class WhenState(Moment):
         return self.state.text() + "".join(f" partition {key}" for key in keys if keys != [0])
 
     def asked(self) -> str:
-        healthy = isinstance(self.state, Healthy)
+        healthy = isinstance(self.state, states.Healthy)
         return "asked when the cluster is healthy" if healthy else "asked at an observed state"
 
     async def look(self, sight: Sight, stage: Callable[[], Stage]) -> Reached | None:
@@ -366,10 +358,10 @@ class WhenState(Moment):
     def partitions(self) -> frozenset[int]:
         return frozenset(one.seen.partition for one in self.conditions() if one.seen.partition is not None)
 
-    def conditions(self) -> Sequence[Condition]:
-        return conditions_of(self.state)
+    def conditions(self) -> Sequence[states.Condition]:
+        return states.conditions_of(self.state)
 
-    def observations(self) -> list[Observation]:
+    def observations(self) -> list[states.Observation]:
         return [one for condition in self.conditions() for one in condition.observations()]
 
     def nodes(self, view: View, stage: Stage) -> Iterable[str]:
@@ -382,10 +374,10 @@ class WhenState(Moment):
 
     @property
     def saw_healthy(self) -> bool:
-        return self.then_ns is None and implies_healthy(self.state)
+        return self.then_ns is None and states.implies_healthy(self.state)
 
 
-HEALTHY = WhenState(state=Healthy())
+HEALTHY = WhenState(state=states.Healthy())
 
 
 # -- several ------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from judged_runs import judge_by
 from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import check
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.report import verdict_text
 from floodmark.harness.report.run_summary import Ruling
 from floodmark.harness.report.safe_text import harmless
 from floodmark.harness.report.verdict_text import LIMIT, Outcome, junit, markdown, seconds_of
@@ -285,7 +286,7 @@ def test_files_are_written_before_anything_is_printed(
     def gone(*_: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(pipeline, "print_reports", gone)
+    monkeypatch.setattr(verdict_text, "print_reports", gone)
     with pytest.raises(BrokenPipeError):
         check.check_folders([runs / "invalid"], gate(junit_file=tmp_path / "junit.xml"))
     assert outcome_in(cases_of((tmp_path / "junit.xml").read_bytes())["invalid"]) == ("failure", "lost-write")

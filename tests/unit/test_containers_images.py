@@ -3,7 +3,9 @@
 
 import ast
 import io
+import json
 import re
+import shutil
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 from docker.errors import APIError, ImageNotFound
+from golden_text import answered_as_written
 
 from floodmark.harness.cluster.containers import images
 from floodmark.harness.errors import FloodmarkError
@@ -52,17 +55,18 @@ class Engine:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small docker/ and an empty cache; scripts that fetch wheels and fail to make a base."""
+    """A small docker/ and an empty cache."""
     context = tmp_path / "docker"
     for name in ("Dockerfile", "requirements.txt", "broker/__init__.py", "faults/delay.py"):
         (context / name).parent.mkdir(parents=True, exist_ok=True)
         (context / name).touch()
-    script(context / "vendor.sh", 'echo fetched "$2" >>"$(dirname "$0")/log"; echo w >"$1/kio-1.whl"')
-    script(context / "base.sh", "echo it is raining >&2; exit 1")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///engine.sock")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv(images.BASE_VARIABLE, raising=False)
     monkeypatch.setattr(images, "context_folder", lambda: context)
     return context
+
+
+USUAL = {"vendor": 'echo w >"$1/kio-1.whl"', "base": "echo it is raining >&2; exit 1"}
 
 
 def script(path: Path, text: str) -> None:
@@ -70,99 +74,42 @@ def script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def ignore(_: str) -> None:
-    """Prints nothing."""
+def what_is_built(folder: Path, patch: pytest.MonkeyPatch, line: str) -> str:
+    """JSON: the images that are present, those of the registry, the base that is asked for, what the scripts
+    and the build's steps do. The base and the wheels of the build, and what is said; or why there is none."""
+    given = json.loads(line)
+    patch.setenv(images.BASE_VARIABLE, given.get("asked", ""))
+    for name in ("base", "vendor"):
+        script(folder / f"{name}.sh", given.get(name, USUAL[name]))
+    shutil.rmtree(folder.parent / "cache", ignore_errors=True)
+    (folder / "made").unlink(missing_ok=True)
+    engine, said = Engine(*given.get("present", ()), registry=given.get("registry", ())), list[str]()
+    engine.present |= {images.PLAIN.tag: "made"} if given.get("plain") else {}
+
+    def steps() -> Iterator[dict[str, str]]:
+        yield from given.get("steps", ())
+        if "stops" in given:
+            raise ConnectionResetError(104, given["stops"])
+
+    engine.steps = steps
+    try:
+        images.tools_image(engine, said.append)  # type: ignore[arg-type]
+        ((_, files, base),) = engine.built
+        told = f"= on {base} with {len([name for name in files if name.endswith('.whl')])} wheel"
+    except FloodmarkError as error:
+        told = f"! {error}"
+    said += [f"kept {path.name}" for path in (folder.parent / "cache").rglob("*.whl") if " 0 wheel" in told]
+    said += [path.read_text().strip() for path in folder.glob("made")]
+    told = "\n".join([told, *(f"= {one}" for one in said if not one.startswith("building the image"))])
+    return re.sub(r"tools:\w+", "tools:TAG", told.replace(images.PLAIN.tag, "PLAIN")).replace("\n  ", " | ")
 
 
-@pytest.mark.parametrize(
-    ("present", "registry", "requested", "base"),
-    [
-        ((images.OFFICIAL_BASE, images.PLAIN.tag), (), None, images.OFFICIAL_BASE),
-        ((images.PLAIN.tag,), (images.OFFICIAL_BASE,), None, images.PLAIN.tag),
-        ((), (images.OFFICIAL_BASE,), None, images.OFFICIAL_BASE),
-        ((images.OFFICIAL_BASE, "mine:1"), (), "mine:1", "mine:1"),
-        ((images.OFFICIAL_BASE,), ("mine:1",), "mine:1", "mine:1"),
-    ],
-)
-def test_the_base_is_the_requested_one_or_the_nearest(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    present: tuple[str, ...],
-    registry: tuple[str, ...],
-    requested: str | None,
-    base: str,
+def test_which_base_an_image_is_built_on_or_why_none_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """The requested one; else one in the engine; else one from a registry."""
-    if requested:
-        monkeypatch.setenv(images.BASE_VARIABLE, requested)
-    engine = Engine(*present, registry=registry)
-
-    images.tools_image(engine, ignore)  # type: ignore[arg-type]
-
-    assert [on for _, _, on in engine.built] == [base]
-
-
-def test_a_stand_in_is_made_where_no_registry_answers(folder: Path) -> None:
-    """By the script, with the expected tag."""
-    engine = Engine()
-    script(folder / "base.sh", f'echo "$1 $DOCKER_HOST" >"{folder}/made"')
-
-    assert images.base_image(engine, ignore) == images.PLAIN.tag  # type: ignore[arg-type]
-    assert (folder / "made").read_text().split()[0] == images.PLAIN.tag
-    assert (folder / "made").read_text().split()[1].startswith("unix://")
-
-
-def test_without_a_base_the_error_states_what_to_do(folder: Path) -> None:
-    """Why there is no stand-in, and the two solutions."""
-    messages = list[str]()
-    with pytest.raises(FloodmarkError) as error:
-        images.tools_image(Engine(), messages.append)  # type: ignore[arg-type]
-
-    assert "(it is raining)" in str(error.value)
-    assert "docker load" in str(error.value)
-    assert f"{images.BASE_VARIABLE}=IMAGE" in str(error.value)
-    assert "(no such host)" in messages[-1]
-
-
-def test_a_requested_base_that_is_not_available_is_an_error(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No other is used in its place."""
-    monkeypatch.setenv(images.BASE_VARIABLE, "mine:1")
-
-    with pytest.raises(FloodmarkError, match=r"mine:1, which FLOODMARK_BASE_IMAGE asks for.*no such host"):
-        images.tools_image(Engine(images.OFFICIAL_BASE), ignore)  # type: ignore[arg-type]
-
-
-def test_without_wheels_the_build_continues(folder: Path) -> None:
-    """And the failure leaves no file that the next run would take for a wheel."""
-    engine, messages = Engine(images.OFFICIAL_BASE), list[str]()
-    script(folder / "vendor.sh", 'echo half >"$1/half.whl"; echo no index >&2; exit 1')
-
-    images.tools_image(engine, messages.append)  # type: ignore[arg-type]
-
-    assert not any("wheels" in name for name in engine.built[0][1])
-    assert messages[0] == "wheels could not be fetched beforehand (no index): the build fetches them itself"
-    assert list((folder.parent / "cache/floodmark/wheels").iterdir()) == []
-
-
-def test_a_failed_build_shows_its_last_output(folder: Path) -> None:
-    """The error, and the lines before it; an engine that stops meanwhile is no error of requests."""
-    engine = Engine(images.OFFICIAL_BASE)
-    engine.steps = lambda: iter([{"stream": "Step 2 : RUN pip\nno wheel"}, {"error": "code 1"}])
-    with pytest.raises(FloodmarkError) as error:
-        images.tools_image(engine, ignore)  # type: ignore[arg-type]
-    assert re.fullmatch(
-        r"the image floodmark-tools:\w+ could not be built on python:3.11-slim-bookworm: code 1\n"
-        r"  Step 2 : RUN pip\n  no wheel", str(error.value))
-
-    def stops() -> Iterator[dict[str, str]]:
-        yield {"stream": "Step 1"}
-        raise ConnectionResetError(104, "Connection reset by peer")
-
-    engine.steps = stops
-    with pytest.raises(FloodmarkError, match="Connection reset by peer"):
-        images.tools_image(engine, ignore)  # type: ignore[arg-type]
+    """The one that is asked for, and no other; else one in the engine, else one of a registry, else a
+    stand-in that the script makes. Wheels that cannot be fetched beforehand are the build's concern."""
+    answered_as_written("images.txt", lambda line: what_is_built(folder, monkeypatch, line), request)
 
 
 def test_a_wheel_has_no_dockerfile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

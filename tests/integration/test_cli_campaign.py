@@ -158,7 +158,7 @@ def test_ctrl_c_leaves_reports_that_say_so(tmp_path: Path) -> None:
 def test_a_plan_that_is_off_starts_nothing(
     tmp_path: Path, plan: str, words: tuple[str, ...], says: str
 ) -> None:
-    """More mistakes: tests/golden/plan_mistakes.txt."""
+    """More mistakes: tests/golden/plans.txt."""
     (tmp_path / "plan.toml").write_text(plan)
     answer = floodmark("campaign", "run", tmp_path / "plan.toml", *words, "--out", tmp_path / "night")
     assert (answer.code, says in answer.err) == (2, True), answer.err

@@ -4,6 +4,7 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -57,40 +58,6 @@ scenario = "double-failover"
 """
 
 
-def test_axes_are_multiplied_and_exceptions_taken_out() -> None:
-    plan = read(SMALL, "plan.toml")
-    by_name = {(one.case.system, one.case.faults): one for one in plan.cases}
-    assert set(by_name) == {("kip-320", "crash,cut"), ("kip-320", "double-failover"),
-                         ("kip-320+trunc_hw", "crash,cut")}
-    assert [one.weight for one in plan.cases] == [3, 3, 1]
-    case = by_name["kip-320+trunc_hw", "crash,cut"].case
-    assert case.config == ("replica.lag.time.max.ms=1000", "min.insync.replicas=1")
-    assert (case.acks, case.interval, case.duration) == ("1", 2.0, 15.0)
-    assert plan.budget_s == 1200
-
-
-def test_a_nemesis_may_be_limited_to_some_systems() -> None:
-    plan = read(f"{SMALL}[[nemesis]]\nscenario = 'fast-failover'\nsystems = ['kip-320']", "plan.toml")
-    assert [(one.case.system, one.case.faults) for one in plan.cases] == [
-        ("kip-320", "crash,cut"), ("kip-320", "double-failover"), ("kip-320", "fast-failover"),
-        ("kip-320+trunc_hw", "crash,cut")]
-
-
-def test_an_empty_plan_is_one_default_case_with_drawn_settings() -> None:
-    (only,) = read("", "plan.toml").cases
-    assert only.case == RunSpec(rules="kip-320", settings="drawn")
-    (fixed,) = read("settings = 'fixed'", "plan.toml").cases
-    assert fixed.case == RunSpec(rules="kip-320")
-
-
-def test_settings_given_by_an_entry_or_a_scenario_are_not_drawn() -> None:
-    plan = read("[[cluster]]\nnodes = 3\n[[nemesis]]\nnemesis = 'all'\n[[nemesis]]\n"
-                "scenario = 'fast-failover'", "plan.toml")
-    drawn, scenario = (one.case for one in plan.cases)
-    assert (drawn.settings, drawn.given) == ("drawn", {"nodes"})
-    assert (scenario.settings, scenario.given) == ("fixed", frozenset())
-
-
 @pytest.mark.parametrize("name", presets("3.9.2"))
 def test_a_preset_for_kafka_tests_that_version_alone(name: str) -> None:
     plan = read(preset_text(name, "3.9.2"), "x")
@@ -119,13 +86,24 @@ def test_presets_can_be_read(name: str) -> None:
     assert all(one.case.faults for one in plan.cases)
 
 
-def test_an_error_in_a_plan_is_refused_with_its_line(request: pytest.FixtureRequest) -> None:
-    def refusal(line: str) -> str:
-        with pytest.raises(UsageError) as caught:
-            read(json.loads(line), "plan.toml")
-        return f"! {caught.value}".partition(" TOML: ")[0]  # what Python's reader says is its own
+def cases_or_refusal(line: str) -> str:
+    """Of a plan as JSON, behind SMALL: its time and its cases, each with its weight and its settings that are
+    not usual; or why it is refused."""
+    try:
+        plan = read(json.loads(line).replace("SMALL", SMALL), "plan.toml")
+    except UsageError as error:
+        return f"! {error}".partition(" TOML: ")[0]  # what Python's reader says is its own
+    usual, told = asdict(RunSpec()), [f"= {len(plan.cases)} cases in {plan.budget_s} s"]
+    for one in plan.cases:
+        more = {name: sorted(value) if isinstance(value, frozenset) else value
+                for name, value in asdict(one.case).items() if value != usual[name]}
+        told.append(f"= {one.weight:g} of {one.case.system}, {one.case.faults}: {more}")
+        assert case_of_json(case_to_json(one.case)) == one.case
+    return "\n".join(told)
 
-    answered_as_written("plan_mistakes.txt", refusal, request)
+
+def test_a_plan_gives_its_cases_or_is_refused_with_the_line(request: pytest.FixtureRequest) -> None:
+    answered_as_written("plans.txt", cases_or_refusal, request)
 
 
 # -- the order of runs --------------------------------------------------------------------------------------
@@ -169,22 +147,6 @@ def test_the_runs_of_a_campaign_have_consecutive_seeds_of_their_own() -> None:
     seeds = [seed_of(7, number) for number in range(1, 200)]
     assert [(later - seeds[0]) % SEEDS for later in seeds] == [*range(199)]
     assert not {*seeds} & {seed_of(8, number) for number in range(1, 200)}
-
-
-def test_a_case_survives_json() -> None:
-    (only, *_) = read(SMALL, "plan.toml").cases
-    assert case_of_json(case_to_json(only.case)) == only.case
-
-
-@pytest.mark.parametrize("exception", [
-    "config = { 'replica.lag.time.max.ms' = '1000', 'min.insync.replicas' = 1 }",
-    "bugs = ['trunc_hw']", "bugs = ['trunc_hw']\nnemesis = ['crash,cut', 'all']",
-    "bugs = ['trunc_hw']\ncluster = 'local'"])
-def test_an_exception_agrees_by_all_its_keys_whatever_their_form(exception: str) -> None:
-    """A table of keys in any order, a list of alternatives."""
-    plan = read(f"{SMALL}[[except]]\n{exception}", "plan.toml")
-    assert [(one.case.system, one.case.faults) for one in plan.cases] == [
-        ("kip-320", "crash,cut"), ("kip-320", "double-failover")]
 
 
 @pytest.mark.parametrize("line", [f"disk = '{'9' * 400} GB'", f"for = '{'9' * 400}h'", "disk = '0.1 B'"])

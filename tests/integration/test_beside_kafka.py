@@ -29,7 +29,7 @@ from golden_text import answered_as_written
 from kafka_requests import answered, end_offset_for, fetch, topic_metadata
 from raw import Raw, batch
 from real_brokers import RealBrokers
-from real_kafka import KafkaBrokers, skip_without
+from real_kafka import skip_without
 
 pytestmark = pytest.mark.kafka
 VERSION = "4.3.1"
@@ -266,7 +266,7 @@ def random_story(seed: int) -> Story:
 def test_the_same_requests_have_the_same_answers(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """As tests/golden/requests.txt has them; test_broker_wire.py asks the reference broker."""
     skip_without(VERSION)
-    with KafkaBrokers(tmp_path, VERSION, 1) as kafka:
+    with RealBrokers(tmp_path, 1, kafka=VERSION) as kafka:
         answered_as_written("requests.txt", partial(answered, kafka.port[1]), request)
 
 
@@ -312,10 +312,8 @@ STORIES = [
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, RealBrokers]]:
     skip_without(VERSION)
     home = tmp_path_factory.mktemp("beside")
-    (home / "kafka").mkdir()
-    (home / "reference").mkdir()
     with (RealBrokers(home / "reference", **KEYS, **SWITCHES) as reference,
-          KafkaBrokers(home / "kafka", VERSION, **KEYS) as kafka):
+          RealBrokers(home / "kafka", kafka=VERSION, **KEYS) as kafka):
         yield {"reference": reference, "kafka": kafka}
 
 

@@ -61,10 +61,10 @@ class Stage:
     """Plays stories on one cluster, one after the other in one event loop."""
 
     def __init__(self, folder: Path, nodes: int = 3, *, place: str = "containers", kafka: str | None = None,
-                 **config: str) -> None:
+                 links: str | None = None, trace: bool = True, **config: str) -> None:
         self.folder = folder
         made = catalog.cluster(place, folder, nodes, rules="kip-320", bugs=(), config=config, kafka=kafka,
-                               links="proxied" if place == "local" else "direct")
+                               links=links or ("proxied" if place == "local" else "direct"), trace=trace)
         assert isinstance(made, BrokerCluster)
         self.cluster = made
         self._runner = asyncio.Runner()

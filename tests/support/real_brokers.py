@@ -1,121 +1,97 @@
-"""Real processes for the broker's own tests: a controller and brokers on loopback, with direct connections.
+"""Real brokers for tests that ask them themselves, by broker ids: the local cluster with direct connections.
 
-This is not the harness's cluster: no keeper, no links; the tests run `python -m broker` alone.
+Between a test's calls the cluster's event loop stands still. Apache Kafka's can do what needs no `ask`; they
+have no ELR (KIP-966), which the reference broker lacks.
 """
 
-import json
-import os
+import asyncio
 import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from cluster_stage import Stage
 from run_processes import wait_until
 
-from floodmark.harness.cluster.layout import HOST, Ports
+from floodmark.harness.cluster.layout import HOST
+from floodmark.harness.errors import FloodmarkError
 
 CONTROLLER = 100
-HANGS_S = 120.0
 # No clock takes a broker out of an ISR while a test works: `expire` does.
 KEYS = {
     "broker.session.timeout.ms": "10000",
     "broker.heartbeat.interval.ms": "100",
     "replica.lag.time.max.ms": "60000",
     "replica.fetch.backoff.ms": "50",
-    "replica.socket.timeout.ms": "3000",
     "replica.high.watermark.checkpoint.interval.ms": "500",
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
 }
+OF_KAFKA = {"eligible.leader.replicas.version": "0"}
 
 
-class RealBrokers:
-    """Brokers 1..n and the controller; as a context it kills what still runs at the end. `{node}` in a key is
-    the id."""
+class RealBrokers(Stage):
+    """Brokers 1..n and the controller; they run in its context."""
 
-    preferred = KEYS
-
-    def __init__(self, folder: Path, brokers: int = 3, **keys: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, brokers: int = 3, *, kafka: str | None = None, trace: bool = True,
+                 **keys: str) -> None:
+        super().__init__(folder, brokers, place="local", kafka=kafka, links="direct", trace=trace,
+                         **{**(OF_KAFKA if kafka else KEYS), **keys})
         self.brokers = tuple(range(1, brokers + 1))
-        self._ports = Ports()
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self.port = {node: self._ports.choose() for node in (CONTROLLER, *self.brokers)}
-        self._control = {node: self._ports.choose() for node in self.port}
-        given = {key.replace("__", "."): value for key, value in keys.items()}
-        for node in self.port:
-            self._write(node, {**self.preferred, **given})
+        self.name = {number: name for name, number in self.cluster.runs.ids.items()}
 
     def __enter__(self) -> Self:
         try:
-            for node in self.port:
-                self.start(node)
-            self.wait_ready()
+            self.play(self.cluster.start())
         except BaseException:
-            self.__exit__()
+            self.close()
             raise
+        places = self.cluster.place.layout.places
+        self.port = {node: places[name].listens[1] for node, name in self.name.items()}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._processes.values():
-            process.kill()
-        for process in self._processes.values():
-            process.wait()
-        self._ports.close()
+        self.close()
 
     @property
     def bootstrap(self) -> str:
         return ",".join(f"{HOST}:{self.port[node]}" for node in self.brokers)
 
     def log_dir(self, node: int) -> Path:
-        return self.folder / f"n{node}"
-
-    def output(self, node: int) -> str:
-        return (self.folder / f"n{node}.out").read_text()
+        return self.cluster.place.layout.of(self.name[node]).log_dir
 
     # -- processes -----------------------------------------------------------------------------------------
 
     def start(self, node: int) -> None:
-        with (self.folder / f"n{node}.out").open("ab") as output:
-            self._processes[node] = subprocess.Popen(
-                [*self.command(), str(self.folder / f"n{node}.properties")], cwd=self.folder,
-                stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)  # fmt: skip
+        """Returns when it answers."""
+        self.play(self.cluster.start_node(self.name[node]))
 
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "floodmark.broker", "--config"]
-
-    def end(self, node: int, number: int = signal.SIGKILL) -> int:
-        """Sends the signal and waits; returns the exit code."""
-        self._processes[node].send_signal(number)
-        return self._processes[node].wait(HANGS_S)
+    def end(self, node: int, by: signal.Signals = signal.SIGKILL) -> None:
+        """Returns when it is gone."""
+        self.play((self.cluster.kill if by is signal.SIGKILL else self.cluster.stop_node)(self.name[node]))
 
     def pid(self, node: int) -> int:
-        return self._processes[node].pid
+        return self.cluster.place.processes.alive[self.name[node]].pid
 
     def pause(self, node: int) -> None:
-        os.kill(self.pid(node), signal.SIGSTOP)
+        self.play(self.cluster.pause(self.name[node]))
 
     def resume(self, node: int) -> None:
-        os.kill(self.pid(node), signal.SIGCONT)
+        self.play(self.cluster.resume(self.name[node]))
 
     def running(self, node: int) -> bool:
-        return self._processes[node].poll() is None
+        self.play(asyncio.sleep(0.01))  # in which it hears of an end
+        return self.cluster.place.lives(self.name[node])
+
+    def last_words(self, node: int) -> str:
+        """Of one that ended though nobody asked the cluster for it."""
+        wait_until(f"the end of {node}", lambda: not self.running(node))
+        return next(one.words for one in self.cluster.place.deaths if one.name == self.name[node])
 
     # -- what they say ---------------------------------------------------------------------------------------
 
     def ask(self, node: int, do: str, **besides: Any) -> Mapping[str, Any]:
-        with socket.create_connection((HOST, self._control[node]), HANGS_S) as connection:
-            connection.sendall(json.dumps({"id": 7, "do": do, **besides}).encode() + b"\n")
-            with connection.makefile("rb") as lines:
-                answer: Mapping[str, Any] = json.loads(lines.readline())
-        assert answer["id"] == 7
-        if "error" in answer:
-            raise AssertionError(answer["error"])
-        ok: Mapping[str, Any] = answer["ok"]
-        return ok
+        return self.play(self.cluster.runs._sockets.ask(self.name[node], do, **besides))
 
     def expire(self, *nodes: int) -> None:
         """Ends their sessions, as the controller does when it hears nothing from them for long."""
@@ -126,11 +102,8 @@ class RealBrokers:
         """The state, or {} while the node does not answer."""
         try:
             return self.ask(node, "state")
-        except (OSError, ValueError):
+        except FloodmarkError:
             return {}
-
-    def wait_ready(self) -> None:
-        self.wait_unfenced(*self.brokers)
 
     def wait_unfenced(self, *nodes: int) -> None:
         def unfenced() -> bool:
@@ -141,12 +114,10 @@ class RealBrokers:
 
     def partition(self, topic: str, index: int = 0) -> Mapping[str, Any]:
         """The controller's view of the partition; {} while there is none."""
-        found = self.seen(CONTROLLER).get("partitions", ())
-        return next((each for each in found if each["topic"] == topic and each["partition"] == index), {})
+        return one_of(self.seen(CONTROLLER).get("partitions", ()), topic, index)
 
     def replica(self, node: int, topic: str, index: int = 0) -> Mapping[str, Any]:
-        found = self.seen(node).get("replicas", ())
-        return next((each for each in found if each["topic"] == topic and each["partition"] == index), {})
+        return one_of(self.seen(node).get("replicas", ()), topic, index)
 
     def wait_isr(self, topic: str, *nodes: int) -> Mapping[str, Any]:
         """Waits until the controller has this ISR and its leader has taken its role."""
@@ -160,19 +131,6 @@ class RealBrokers:
 
         return wait_until(f"the ISR of {topic} to be {nodes}", full)
 
-    # -- config ---------------------------------------------------------------------------------------------
 
-    def _write(self, node: int, keys: Mapping[str, str]) -> None:
-        role = "controller" if node == CONTROLLER else "broker"
-        lines = {
-            "process.roles": role,
-            "node.id": str(node),
-            "listeners": f"PLAINTEXT://{HOST}:{self.port[node]}",
-            "controller.quorum.voters": f"{CONTROLLER}@{HOST}:{self.port[CONTROLLER]}",
-            "log.dirs": str(self.log_dir(node)),
-            "floodmark.control": f"{HOST}:{self._control[node]}",
-            **({"floodmark.durable": str(self.folder / f"n{node}.durable")} if role == "broker" else {}),
-            **{key: value.replace("{node}", str(node)) for key, value in keys.items()},
-        }
-        text = "".join(f"{key}={value}\n" for key, value in lines.items())
-        (self.folder / f"n{node}.properties").write_text(text)
+def one_of(rows: Any, topic: str, index: int) -> Mapping[str, Any]:
+    return next((each for each in rows if (each["topic"], each["partition"]) == (topic, index)), {})

@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -101,7 +101,7 @@ class CannedBroker:
     beside: dict[str, int] = field(default_factory=dict)  # node -> port: others that its client knows
     partitions: int = 1
     connections: int = 0
-    on_asked: Callable[[int, bytes], None] | None = None  # (api, frame), called before the answer
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def of(self, api: int) -> list[Any]:
         return [request for asked, _, request in self.asked if asked == api]
@@ -109,31 +109,14 @@ class CannedBroker:
     def _next(self, answers: list[Any]) -> Any:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while True:
-                size = struct.unpack(">i", await reader.readexactly(4))[0]
-                frame = await reader.readexactly(size)
-                api, version, correlation = struct.unpack_from(">hhi", frame)
-                if self.on_asked:
-                    self.on_asked(api, frame)
-                answer = self._answer(api, version, frame)
-                if answer is Act.DROP:
-                    return
-                if answer is Act.STALL:
-                    await reader.read()
-                    return
-                if answer is Act.GARBAGE:
-                    answer = b"\x7f" * 20
-                if answer is not None:
-                    head = struct.pack(">i", correlation)
-                    writer.write(struct.pack(">i", len(head) + len(answer)) + head + answer)
-                    await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
+    async def answer(self, frame: bytes) -> bytes | None:
+        api, version = struct.unpack_from(">hh", frame)
+        answer = self._answer(api, version, frame)
+        if answer is Act.STALL:
+            await self.over.wait()
+        if answer in (Act.DROP, Act.STALL):
+            raise ConnectionError
+        return b"\x7f" * 20 if answer is Act.GARBAGE else answer
 
     def _answer(self, api: int, version: int, frame: bytes) -> Any:
         if api == API_VERSIONS:
@@ -152,16 +135,14 @@ class CannedBroker:
         return encoded(made, api, version)
 
     def _metadata(self, led: Led) -> Any:
-        broker = MetadataResponse.MetadataResponseBroker
-        brokers = [broker(node_id=node, host="127.0.0.1", port=port, rack=None)
-                   for node, port in {1: self.port, **self.ports}.items()]
         topic = MetadataResponse.MetadataResponseTopic
         partitions = [topic.MetadataResponsePartition(
             error_code=led.error, partition_index=index, leader_id=led.leader, leader_epoch=led.epoch,
-            replica_nodes=[1], isr_nodes=[1], offline_replicas=[]) for index in range(self.partitions)]
+            replica_nodes=[1], isr_nodes=[1]) for index in range(self.partitions)]
         return MetadataResponse(
-            throttle_time_ms=0, brokers=brokers, cluster_id=None, controller_id=1,
-            topics=[topic(error_code=0, name=TOPIC, is_internal=False, partitions=partitions)])
+            brokers=[MetadataResponse.MetadataResponseBroker(node_id=node, host="127.0.0.1", port=port)
+                     for node, port in {1: self.port, **self.ports}.items()],
+            controller_id=1, topics=[topic(name=TOPIC, partitions=partitions)])
 
 
 def api_versions(served: Mapping[int, tuple[int, int]]) -> bytes:
@@ -179,65 +160,62 @@ def _produced(answer: Produced, request: Any) -> Any:
     topic = ProduceResponse.TopicProduceResponse
     asked = [part.index for one in request.topic_data for part in one.partition_data]
     partitions = [topic.PartitionProduceResponse(
-        index=index, error_code=answer.error, log_append_time_ms=-1, log_start_offset=0, record_errors=[],
-        base_offset=answer.base_offset + 1000 * index, error_message=None)
+        index=index, error_code=answer.error, base_offset=answer.base_offset + 1000 * index)
         for index in reversed(asked) if index not in answer.lacking]
-    return ProduceResponse(
-        responses=[topic(name=TOPIC, partition_responses=partitions)], throttle_time_ms=0)
+    return ProduceResponse(responses=[topic(name=TOPIC, partition_responses=partitions)])
 
 
 def _fetched(answer: Fetched) -> Any:
     topic = FetchResponse.FetchableTopicResponse
-    more = {}
-    if answer.diverging is not None:
-        more["diverging_epoch"] = topic.PartitionData.EpochEndOffset(
-            epoch=answer.diverging[0], end_offset=answer.diverging[1])
+    end = answer.diverging and topic.PartitionData.EpochEndOffset(
+        epoch=answer.diverging[0], end_offset=answer.diverging[1])
     partition = topic.PartitionData(
-        partition_index=0, error_code=answer.error, high_watermark=answer.hw, last_stable_offset=-1,
-        log_start_offset=0, aborted_transactions=None, records=answer.records,
-        preferred_read_replica=answer.elsewhere,
-        **more)
-    return FetchResponse(throttle_time_ms=answer.throttled_ms, error_code=0, session_id=0,
+        partition_index=0, error_code=answer.error, high_watermark=answer.hw, records=answer.records,
+        preferred_read_replica=answer.elsewhere, diverging_epoch=end)
+    return FetchResponse(throttle_time_ms=answer.throttled_ms,
                          responses=[topic(topic=TOPIC, partitions=[partition])])
 
 
 def _ended(answer: Ended) -> Any:
     topic = ListOffsetsResponse.ListOffsetsTopicResponse
     partition = topic.ListOffsetsPartitionResponse(
-        partition_index=0, error_code=answer.error, timestamp=-1, offset=answer.offset,
-        leader_epoch=answer.epoch)
-    return ListOffsetsResponse(throttle_time_ms=0, topics=[topic(name=TOPIC, partitions=[partition])])
+        partition_index=0, error_code=answer.error, offset=answer.offset, leader_epoch=answer.epoch)
+    return ListOffsetsResponse(topics=[topic(name=TOPIC, partitions=[partition])])
 
 
 def _identified(answer: Identified) -> Any:
-    return InitProducerIdResponse(throttle_time_ms=0, error_code=answer.error,
-                                  producer_id=answer.producer_id, producer_epoch=answer.epoch)
+    return InitProducerIdResponse(error_code=answer.error, producer_id=answer.producer_id,
+                                  producer_epoch=answer.epoch)
+
+
+async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
+                 answer: Callable[[bytes], Awaitable[bytes | None]]) -> None:
+    """Answers the requests of a connection, behind their correlation ids; None: one has no answer."""
+    try:
+        while True:
+            frame = await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
+            made = await answer(frame)
+            if made is not None:
+                writer.write(struct.pack(">i", len(made) + 4) + frame[4:8] + made)
+                await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        pass
+    finally:
+        writer.close()
 
 
 @asynccontextmanager
 async def canned_broker() -> AsyncIterator[CannedBroker]:
     broker = CannedBroker()
-    tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        try:
-            await broker._serve(reader, writer)
-        finally:
-            tasks.discard(task)
+        broker.connections += 1
+        await served(reader, writer, broker.answer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    broker.port = server.sockets[0].getsockname()[1]
-    try:
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        broker.port = server.sockets[0].getsockname()[1]
         yield broker
-    finally:
-        server.close()
-        await server.wait_closed()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        broker.over.set()
 
 
 @asynccontextmanager

@@ -28,6 +28,7 @@ from canned_broker import (
     REQUESTS,
     api_versions,
     encoded,
+    served,
 )
 from kafka.protocol.admin import (
     CreateTopicsRequest,
@@ -174,19 +175,17 @@ class ForeignCluster:
     # -- the wire -----------------------------------------------------------------------------------------
 
     async def serve(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while node in self.up:
-                self._open.setdefault(node, set()).add(writer)
-                frame = await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
-                answer = await self._answer(node, frame)
-                if answer is not None and node not in self.paused:
-                    writer.write(struct.pack(">i", len(answer) + 4) + frame[4:8] + answer)
-                    await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
+        async def answer(frame: bytes) -> bytes | None:
+            if node not in self.up:
+                raise ConnectionError
+            made = await self._answer(node, frame)
+            return None if node in self.paused else made
+
+        if node in self.up:
+            self._open.setdefault(node, set()).add(writer)
+            await served(reader, writer, answer)
             self._open.get(node, set()).discard(writer)
-            writer.close()
+        writer.close()
 
     async def control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         act, name = (await reader.readline()).decode().split()
@@ -197,8 +196,8 @@ class ForeignCluster:
     async def _answer(self, node: int, frame: bytes) -> bytes | None:
         api, version = struct.unpack_from(">hh", frame)
         if api == API_VERSIONS:
-            served = _SERVED | ({FETCH: (4, 10)} if Quirk.OLD_FETCH in self.quirks else {})
-            return api_versions({api: span for api, span in served.items() if api not in self.unserved})
+            spans = _SERVED | ({FETCH: (4, 10)} if Quirk.OLD_FETCH in self.quirks else {})
+            return api_versions({api: span for api, span in spans.items() if api not in self.unserved})
         request = _REQUESTS[api].decode(frame, version=version, header=True)
         if api == FETCH:
             made = await self._fetch(node, request)
@@ -224,25 +223,22 @@ class ForeignCluster:
         one = MetadataResponse.MetadataResponseTopic
         names = list(self.topics) if request.topics is None else [topic.name for topic in request.topics]
         topics = [one(error_code=0 if self._shown(node, name) else _UNKNOWN_TOPIC, name=name,
-                      is_internal=False, partitions=[one.MetadataResponsePartition(
+                      partitions=[one.MetadataResponsePartition(
                           error_code=_NO_LEADER if log.leader < 0 or self._forgot else 0,
                           leader_id=-1 if self._forgot else log.leader, partition_index=index,
-                          leader_epoch=log.epoch, replica_nodes=list(log.replicas),
-                          isr_nodes=list(log.isr), offline_replicas=[])
+                          leader_epoch=log.epoch, replica_nodes=list(log.replicas), isr_nodes=list(log.isr))
                           for index, log in enumerate(self._shown(node, name))])
                   for name in names]
         fewer = {max(self.ports)} if self._forgot and Quirk.LISTS_FEWER in self.quirks else set()
         controller = -1 if self._unready else self.controller or min(self.up)
         self._unready = max(0, self._unready - 1)
-        return MetadataResponse(throttle_time_ms=0, cluster_id="foreign", controller_id=controller, brokers=[
-            MetadataResponse.MetadataResponseBroker(node_id=up, host="127.0.0.1", port=self.ports[up],
-                                                    rack=None) for up in sorted(self.up - fewer)],
-                                topics=topics)
+        return MetadataResponse(cluster_id="foreign", controller_id=controller, topics=topics, brokers=[
+            MetadataResponse.MetadataResponseBroker(node_id=up, host="127.0.0.1", port=self.ports[up])
+            for up in sorted(self.up - fewer)])
 
     # -- topics -------------------------------------------------------------------------------------------
 
     def _create(self, node: int, request: Any) -> Any:
-        one = CreateTopicsResponse.CreatableTopicResult
         for topic in request.topics:
             self.topics[topic.name] = [
                 _Log(replicas=tuple(part.broker_ids), leader=part.broker_ids[0], isr=tuple(part.broker_ids))
@@ -250,33 +246,30 @@ class ForeignCluster:
             if Quirk.ONE_PARTITION in self.quirks:
                 del self.topics[topic.name][1:]
             self.topic_settings[topic.name] = {entry.name: entry.value for entry in topic.configs}
-        return CreateTopicsResponse(throttle_time_ms=0, topics=[
-            one(name=topic.name, error_code=0, error_message=None) for topic in request.topics])
+        return CreateTopicsResponse(topics=[
+            CreateTopicsResponse.CreatableTopicResult(name=topic.name) for topic in request.topics])
 
     def _delete(self, node: int, request: Any) -> Any:
         known = {name: self.topics.pop(name, None) is not None for name in request.topic_names}
-        return DeleteTopicsResponse(throttle_time_ms=0, responses=[
+        return DeleteTopicsResponse(responses=[
             DeleteTopicsResponse.DeletableTopicResult(name=name, error_code=0 if had else _UNKNOWN_TOPIC)
             for name, had in known.items()])
 
     def _configs(self, node: int, request: Any) -> Any:
         one = DescribeConfigsResponse.DescribeConfigsResult
         aged = {"retention.ms": "1000"} if Quirk.DELETES_BY_AGE in self.quirks else {}
-        return DescribeConfigsResponse(throttle_time_ms=0, results=[
-            one(error_code=0, error_message=None, resource_type=asked.resource_type,
-                resource_name=asked.resource_name, configs=[one.DescribeConfigsResourceResult(
-                    name=name, value=value, read_only=False, config_source=5, is_sensitive=False, synonyms=[],
-                    config_type=0, documentation=None) for name, value in {
-                        **self.settings, **self.topic_settings.get(asked.resource_name, {}), **aged}.items()])
+        return DescribeConfigsResponse(results=[
+            one(resource_type=asked.resource_type, resource_name=asked.resource_name, configs=[
+                one.DescribeConfigsResourceResult(name=name, value=value) for name, value in {
+                    **self.settings, **self.topic_settings.get(asked.resource_name, {}), **aged}.items()])
             for asked in request.resources])
 
     def _elect_leaders(self, node: int, request: Any) -> Any:
         one = ElectLeadersResponse.ReplicaElectionResult
-        return ElectLeadersResponse(throttle_time_ms=0, error_code=0, replica_election_results=[
+        return ElectLeadersResponse(replica_election_results=[
             one(topic=asked.topic, partition_result=[one.PartitionResult(
-                partition_id=index, error_message=None,
-                error_code=self._prefer(self.topics[asked.topic][index])) for index in asked.partitions])
-            for asked in request.topic_partitions])
+                partition_id=index, error_code=self._prefer(self.topics[asked.topic][index]))
+                for index in asked.partitions]) for asked in request.topic_partitions])
 
     def _prefer(self, log: _Log) -> int:
         if log.replicas[0] not in log.isr:
@@ -292,13 +285,12 @@ class ForeignCluster:
         made = []
         for topic in request.topic_data:
             parts = [(part.index, *self._appended(node, topic.name, part)) for part in topic.partition_data]
-            made.append(one(name=topic.name, partition_responses=[one.PartitionProduceResponse(
-                index=index, error_code=error, base_offset=base, record_errors=[], error_message=None,
-                log_append_time_ms=time.time_ns() // 1_000_000, log_start_offset=0)
+            made.append(one(name=topic.name, partition_responses=[
+                one.PartitionProduceResponse(index=index, error_code=error, base_offset=base)
                 for index, error, base in parts]))
         self._grown.set()
         self._grown = asyncio.Event()
-        return ProduceResponse(responses=made, throttle_time_ms=0)
+        return ProduceResponse(responses=made)
 
     def _appended(self, node: int, topic: str, part: Any) -> tuple[int, int]:
         """The error, and the base offset."""
@@ -327,8 +319,7 @@ class ForeignCluster:
         quiet = request.max_wait_ms == 0 and Quirk.QUIET_FETCH in self.quirks
         throttled = self._fetches % 3 == 0 and Quirk.EMPTY_BY_QUOTA in self.quirks
         if quiet or throttled:
-            return FetchResponse(throttle_time_ms=_THROTTLED_MS if throttled else 0, error_code=0,
-                                 session_id=0, responses=[])
+            return FetchResponse(throttle_time_ms=_THROTTLED_MS if throttled else 0)
         deadline_s = time.monotonic() + request.max_wait_ms / 1000
         while True:
             grown = self._grown
@@ -338,7 +329,7 @@ class ForeignCluster:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0 or any(part.records or part.error_code for topic in topics
                                   for part in topic.partitions):
-                return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=topics)
+                return FetchResponse(responses=topics)
             try:
                 await asyncio.wait_for(grown.wait(), left_s)
             except TimeoutError:
@@ -353,13 +344,10 @@ class ForeignCluster:
         if log is not None and -1 < (part.current_leader_epoch or -1) < log.epoch:
             error = _FENCED_EPOCH
         if log is None or error:
-            return one(partition_index=part.partition, error_code=error, high_watermark=-1, records=b"",
-                       last_stable_offset=-1, log_start_offset=-1, aborted_transactions=None,
-                       preferred_read_replica=-1)
+            return one(partition_index=part.partition, error_code=error, high_watermark=-1)
         lso = log.end if log.lso is None else log.lso
-        return one(partition_index=part.partition, error_code=0, high_watermark=log.end,
-                   last_stable_offset=lso, log_start_offset=log.start, preferred_read_replica=-1,
-                   aborted_transactions=[],
+        return one(partition_index=part.partition, high_watermark=log.end, last_stable_offset=lso,
+                   log_start_offset=log.start,
                    records=self._records(log, part, lso if request.isolation_level == 1 else log.end))
 
     def _records(self, log: _Log, part: Any, below: int) -> bytes:
@@ -380,8 +368,8 @@ class ForeignCluster:
 
     def _list_offsets(self, node: int, request: Any) -> Any:
         one = ListOffsetsResponse.ListOffsetsTopicResponse
-        return ListOffsetsResponse(throttle_time_ms=0, topics=[one(name=topic.name, partitions=[
-            one.ListOffsetsPartitionResponse(partition_index=part.partition_index, timestamp=-1, **dict(zip(
+        return ListOffsetsResponse(topics=[one(name=topic.name, partitions=[
+            one.ListOffsetsPartitionResponse(partition_index=part.partition_index, **dict(zip(
                 ("error_code", "offset", "leader_epoch"),
                 self._offset(node, topic.name, part, request), strict=True)))
             for part in topic.partitions]) for topic in request.topics])

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import soak_work
-from soak_laws import TAMPERING, beside_twin, broken, broken_base, comparable, failures
-from soak_mistyped import MISTYPED
+from soak_laws import MISTYPED, TAMPERING, beside_twin, broken, broken_base, comparable, failures
 from soak_work import Asked
 from twin_compare import as_dict, spoken
 

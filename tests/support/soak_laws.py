@@ -5,6 +5,7 @@ with the one before.
     UNREADABLE    less of it can be read, and the readable part was there before
     QUIET         the same, but a judge need not notice
     TAMPERING     the file means something else, which may be real damage
+    MISTYPED      one value has another type, or is gone (soak_mutations.mistype)
 
 A line counts as unreadable only if the twin's field table refuses it; a key twice in one object, or notation
 that JSON's readers treat differently, is tampering.
@@ -35,6 +36,7 @@ from twin_folder import Line, fits_field_table, is_entry, is_int, is_offset, is_
 from floodmark.harness.verdict import BUG, Verdict
 
 HARMLESS, UNREADABLE, QUIET, TAMPERING = "harmless", "unreadable", "quiet", "tampering"
+MISTYPED = "mistyped"
 HISTORY, ROWS, TRACE, RUN = "history.jsonl", "replicas.jsonl", "trace.jsonl", "run.json"
 
 Files = dict[str, bytes | None]  # by name; None: a folder of that name is there

@@ -7,8 +7,7 @@ mutation itself shows it.
 
 import io
 import json
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Collection
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -37,10 +36,13 @@ DUMP = pa.schema([
 MUTATIONS: dict[str, tuple[Change, Kind | None]] = {}  # without a kind soak_laws decides it
 
 
-def mutation(kind: Kind | str | None = None) -> Callable[[Change], Change]:
-    def register(change: Change) -> Change:
+def mutation(kind: Kind | str | None = None, of: Callable[[Any], Change] | None = None
+             ) -> Callable[[Any], Any]:
+    """of: what it is a change of; None: it changes the files itself."""
+    def register(change: Any) -> Any:
         assert change.__name__ not in MUTATIONS
-        MUTATIONS[change.__name__] = change, (lambda _: kind) if isinstance(kind, str) else kind
+        MUTATIONS[change.__name__] = of(change) if of else change, (
+            lambda _: kind) if isinstance(kind, str) else kind
         return change
 
     return register
@@ -48,7 +50,6 @@ def mutation(kind: Kind | str | None = None) -> Callable[[Change], Change]:
 
 def of_bytes(change: Callable[[bytes, Random], bytes]) -> Change:
     """Of the bytes of some file."""
-    @wraps(change)
     def of_file(files: Files, random: Random) -> str:
         name = text_file(files, random)
         files[name] = change(files[name] or b"", random)
@@ -59,7 +60,6 @@ def of_bytes(change: Callable[[bytes, Random], bytes]) -> Change:
 
 def of_lines(change: Callable[[list[bytes], int, Random], list[bytes]]) -> Change:
     """Of a file of lines: its lines, and the index of one that is not blank."""
-    @wraps(change)
     def of_file(files: Files, random: Random) -> str:
         name, lines, spot = some_line(files, random)
         files[name] = b"\n".join(change(lines, spot, random))
@@ -70,7 +70,6 @@ def of_lines(change: Callable[[list[bytes], int, Random], list[bytes]]) -> Chang
 
 def of_objects(change: Callable[[Line, Random], str]) -> Change:
     """Of one line's object; run.json is one line."""
-    @wraps(change)
     def of_file(files: Files, random: Random) -> str:
         is_run = random.random() < 0.2 and files.get(RUN)
         name, lines, spot = (RUN, [files[RUN] or b""], 0) if is_run else some_line(files, random)
@@ -82,7 +81,6 @@ def of_objects(change: Callable[[Line, Random], str]) -> Change:
 
 
 def of_run(change: Callable[[Line, Random], None]) -> Change:
-    @wraps(change)
     def of_file(files: Files, random: Random) -> str:
         data = object_of(files.get(RUN) or b"")
         change(data, random)
@@ -93,7 +91,6 @@ def of_run(change: Callable[[Line, Random], None]) -> Change:
 
 
 def of_parquet(change: Callable[[bytes, Random], bytes]) -> Change:
-    @wraps(change)
     def of_file(files: Files, random: Random) -> str:
         name = one(random, dumps(files, ".parquet"))
         files[name] = change(files[name] or b"", random)
@@ -145,8 +142,7 @@ def write(files: Files, name: str, lines: list[bytes], changed: dict[int, Line])
 
 # -- bytes --------------------------------------------------------------------------------------------------
 
-@mutation()
-@of_bytes
+@mutation(of=of_bytes)
 def bits_flip(data: bytes, random: Random) -> bytes:
     return flipped(data, random, random.choice((1, 1, 1, 2, 5)))
 
@@ -158,8 +154,7 @@ def flipped(data: bytes, random: Random, bits: int) -> bytes:
     return bytes(changed)
 
 
-@mutation()
-@of_lines
+@mutation(of=of_lines)
 def a_line_feed_flips(lines: list[bytes], spot: int, random: Random) -> list[bytes]:
     """A line feed becomes another byte."""
     if spot + 1 >= len(lines):
@@ -168,28 +163,24 @@ def a_line_feed_flips(lines: list[bytes], spot: int, random: Random) -> list[byt
             *lines[spot + 2:]]
 
 
-@mutation()
-@of_bytes
+@mutation(of=of_bytes)
 def bytes_go(data: bytes, random: Random) -> bytes:
     start = random.randrange(len(data))
     return data[:start] + data[start + random.choice((1, 1, 2, 9, 80)):]
 
 
-@mutation()
-@of_bytes
+@mutation(of=of_bytes)
 def bytes_come(data: bytes, random: Random) -> bytes:
     start = random.randrange(len(data) + 1)
     return data[:start] + random.choice(JUNK) * random.choice((1, 1, 3)) + data[start:]
 
 
-@mutation()
-@of_bytes
+@mutation(of=of_bytes)
 def the_end_is_cut(data: bytes, random: Random) -> bytes:
     return data[:random.randrange(len(data))]
 
 
-@mutation()
-@of_bytes
+@mutation(of=of_bytes)
 def a_piece_of_nothing(data: bytes, random: Random) -> bytes:
     """As after a crash: some bytes are zeros."""
     start = random.randrange(len(data))
@@ -199,8 +190,7 @@ def a_piece_of_nothing(data: bytes, random: Random) -> bytes:
 
 # -- lines --------------------------------------------------------------------------------------------------
 
-@mutation()
-@of_lines
+@mutation(of=of_lines)
 def a_line_goes(lines: list[bytes], spot: int, random: Random) -> list[bytes]:
     return lines[:spot] + lines[spot + 1:]
 
@@ -211,8 +201,7 @@ def twice(name: str) -> str:
     return UNREADABLE if name in (HISTORY, ROWS, TRACE) else TAMPERING
 
 
-@mutation(twice)
-@of_lines
+@mutation(twice, of_lines)
 def a_line_comes_twice(lines: list[bytes], spot: int, random: Random) -> list[bytes]:
     again = random.choice((spot, spot, random.randrange(len(lines)))) + 1
     return [*lines[:again], lines[spot], *lines[again:]]
@@ -223,16 +212,14 @@ def swapped(name: str) -> str:
     return {HISTORY: UNREADABLE, ROWS: HARMLESS, TRACE: HARMLESS}.get(name, TAMPERING)
 
 
-@mutation(swapped)
-@of_lines
+@mutation(swapped, of_lines)
 def lines_change_places(lines: list[bytes], spot: int, random: Random) -> list[bytes]:
     other = one(random, [at for at, line in enumerate(lines) if line.strip() and line != lines[spot]])
     lines[spot], lines[other] = lines[other], lines[spot]
     return lines
 
 
-@mutation()
-@of_lines
+@mutation(of=of_lines)
 def lines_are_glued(lines: list[bytes], spot: int, random: Random) -> list[bytes]:
     if spot + 1 >= len(lines) or not lines[spot + 1].strip():
         raise Unfit
@@ -251,44 +238,40 @@ def a_line_of_something_else(files: Files, random: Random) -> str:
     return write(files, name, [*lines[:spot], line, *lines[end:]], {})
 
 
-@mutation(HARMLESS)
-@of_lines
+@mutation(HARMLESS, of_lines)
 def blank_lines_come(lines: list[bytes], spot: int, random: Random) -> list[bytes]:
     return [*lines[:spot], *random.choice(([b""], [b"   "], [b"", b"", b""])), *lines[spot:]]
 
 
-@mutation()
-@of_bytes
+@mutation(of=of_bytes)
 def the_last_line_feed_goes(data: bytes, random: Random) -> bytes:
     return data.rstrip(b"\n")
 
 
 # -- fields -------------------------------------------------------------------------------------------------
 
-def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) in it."""
-    keys = [*value] if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    return [(value, key) for key in keys] + [place for key in keys for place in places(value[key])]
+def places(value: Any, without: Collection[str] = ()) -> list[tuple[Any, Any]]:
+    """Every (container, key) in it, without those below some keys."""
+    every = [*value] if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    keys = [key for key in every if key not in without]
+    return [(value, key) for key in keys] + [place for key in keys for place in places(value[key], without)]
 
 
-@mutation()
-@of_objects
+@mutation(of=of_objects)
 def a_value_is_another(data: Line, random: Random) -> str:
     holder, key = random.choice(places(data))
     holder[key] = HERE
     return json.dumps(data).replace(json.dumps(HERE), random.choice(ODD))
 
 
-@mutation()
-@of_objects
+@mutation(of=of_objects)
 def a_field_goes(data: Line, random: Random) -> str:
     holder, key = random.choice(places(data))
     del holder[key]
     return json.dumps(data)
 
 
-@mutation()
-@of_objects
+@mutation(of=of_objects)
 def a_field_comes_twice(data: Line, random: Random) -> str:
     """A field a second time at the front or the end, with the same value or another."""
     key = random.choice(sorted(data))
@@ -297,8 +280,7 @@ def a_field_comes_twice(data: Line, random: Random) -> str:
     return "{" + again + "," + text[1:] if random.random() < 0.5 else text[:-1] + "," + again + "}"
 
 
-@mutation(HARMLESS)
-@of_objects
+@mutation(HARMLESS, of_objects)
 def it_is_said_in_other_words(data: Line, random: Random) -> str:
     """Fields in another order, spaces, escapes, and unknown fields."""
     fields = list(data.items())
@@ -434,14 +416,12 @@ def emptied(name: str) -> str:
     return TAMPERING if name.startswith("logs/") else UNREADABLE
 
 
-@mutation(emptied)
-@of_bytes
+@mutation(emptied, of_bytes)
 def a_file_is_empty(data: bytes, random: Random) -> bytes:
     return random.choice((b"", b"\n", b"   \n\n"))
 
 
-@mutation(UNREADABLE)
-@of_bytes
+@mutation(UNREADABLE, of_bytes)
 def a_file_is_something_else(data: bytes, random: Random) -> bytes:
     """An archive, a picture, random bytes, text."""
     return random.choice((
@@ -460,15 +440,13 @@ def two_dumps_change_places(files: Files, random: Random) -> str:
     return "logs/"
 
 
-@mutation(QUIET)
-@of_bytes
+@mutation(QUIET, of_bytes)
 def a_mark_of_byte_order(data: bytes, random: Random) -> bytes:
     """A byte order mark, which Windows' editors put in front; JSON does not allow it."""
     return b"\xef\xbb\xbf" + data
 
 
-@mutation(QUIET)
-@of_bytes
+@mutation(QUIET, of_bytes)
 def line_ends_of_windows(data: bytes, random: Random) -> bytes:
     return data.replace(b"\n", b"\r\n")
 
@@ -510,8 +488,7 @@ def run_lacks_what_nobody_needs(files: Files, random: Random) -> str:
     return write(files, RUN, [b""], {0: data})
 
 
-@mutation(QUIET)
-@of_run
+@mutation(QUIET, of_run)
 def run_is_mistyped(data: Line, random: Random) -> None:
     """A field of run.json that a check uses has another type: it then says nothing, and nothing may be
     blamed on it."""
@@ -535,8 +512,7 @@ def run_is_mistyped(data: Line, random: Random) -> None:
         raise Unfit from None
 
 
-@mutation(TAMPERING)
-@of_run
+@mutation(TAMPERING, of_run)
 def run_says_something_else(data: Line, random: Random) -> None:
     """Any field of run.json, at any depth, gets any value."""
     holder: Any = data
@@ -573,20 +549,17 @@ def written(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-@mutation(QUIET)
-@of_parquet
+@mutation(QUIET, of_parquet)
 def a_parquet_is_cut(data: bytes, random: Random) -> bytes:
     return random.choice((data[:random.randrange(len(data))], data[:-20] + b"PAR1", data[4:], b""))
 
 
-@mutation(TAMPERING)
-@of_parquet
+@mutation(TAMPERING, of_parquet)
 def bits_of_a_parquet_flip(data: bytes, random: Random) -> bytes:
     return flipped(data, random, random.choice((1, 3, 20)))
 
 
-@mutation(QUIET)
-@of_parquet
+@mutation(QUIET, of_parquet)
 def a_parquet_of_other_types(data: bytes, random: Random) -> bytes:
     """A column has another type, is missing, or holds lists."""
     table = parquet.read_table(io.BytesIO(data))
@@ -606,7 +579,43 @@ def a_parquet_of_other_types(data: bytes, random: Random) -> bytes:
         raise Unfit from None
 
 
-@mutation(QUIET)
-@of_parquet
+@mutation(QUIET, of_parquet)
 def a_parquet_of_something_else(data: bytes, random: Random) -> bytes:
     return written(pa.table({"a": [1, 2], "b": ["x", None]}))
+
+
+# -- one value of another type ------------------------------------------------------------------------------
+
+GONE = object()
+OF_ANY_TYPE: tuple[Any, ...] = (
+    GONE, None, True, 1.5, 1e300, 10**30, 7, "7", "", "\N{SNOWMAN}", [], [None], [1], ["n1"], [[1]], {},
+    {"a": [1]})
+# Files that the twin reads line by line, and how often one is changed.
+SHARES = {HISTORY: 4, ROWS: 1, TRACE: 6, "logs/n1.jsonl": 1, "logs/n2.jsonl": 1}
+# These are read by people only, or reported whatever their type.
+LEFT_ALONE = frozenset({"acks", "error", "follower", "fault", "why", "cause", "moment"})
+
+
+def mistype(folder: Path, random: Random) -> str:
+    """Changes the type of one value in one line of a run's files, or removes it, and nothing else: a value of
+    the right type cannot be doubted. Returns what was done."""
+    names = [name for name in SHARES if (folder / name).is_file() and (folder / name).stat().st_size]
+    if not names:  # an earlier damage has emptied or removed them all
+        return "nothing: no file has a line"
+    (name,) = random.choices(names, [SHARES[name] for name in names])
+    files: Files = {name: (folder / name).read_bytes()}
+    lines, objects = objects_of(files, name)
+    found = [(spot, data) for spot, data in objects.items() if places(data, LEFT_ALONE)]
+    if not found:
+        return f"nothing to {name}"
+    spot, data = random.choice(found)
+    holder, key = random.choice(places(data, LEFT_ALONE))
+    was = holder[key]
+    odd = random.choice([odd for odd in OF_ANY_TYPE if type(odd) is not type(was)])
+    if odd is GONE:
+        del holder[key]
+    else:
+        holder[key] = odd
+    (folder / write(files, name, lines, {spot: data})).write_bytes(files[name] or b"")
+    said = "gone" if odd is GONE else json.dumps(odd)
+    return f"{name}:{spot + 1} {key} was {json.dumps(was)[:40]}, is {said}"

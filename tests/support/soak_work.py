@@ -15,9 +15,8 @@ from typing import Any
 import random_runs
 import twin
 from random_runs import Made
-from soak_laws import QUIET, TAMPERING, UNREADABLE, Files, amounts_to
-from soak_mistyped import MISTYPED, mistype
-from soak_mutations import MUTATIONS, in_parquet, is_spare
+from soak_laws import MISTYPED, QUIET, TAMPERING, UNREADABLE, Files, amounts_to
+from soak_mutations import MUTATIONS, in_parquet, is_spare, mistype
 from twin_compare import spoken
 
 GOLDEN = Path(__file__).parents[2] / "histories" / "golden"

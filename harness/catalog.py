@@ -195,7 +195,7 @@ def import_simulated() -> None:
     for entry in (own(CLUSTER)[SIMULATED], *own(WORKLOAD).values()):
         entry.load()
     for module in ("harness.cluster.reference.system", "harness.client.client", "nemesis.random_plans",
-                   "nemesis.budget", "nemesis.strikes", "nemesis.schedule_runner"):
+                   "nemesis.strikes", "nemesis.schedule_runner"):
         import_module(f"floodmark.{module}")
 
 

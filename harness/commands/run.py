@@ -55,8 +55,7 @@ from floodmark.harness.schedule.patterns import SESSION_S, PatternScope
 from floodmark.harness.schedule.views import CLIENTS
 from floodmark.harness.spec import DIRECT, DRAWN, PROXIED, TOPIC, RunPlan, RunSpec, pairs
 from floodmark.harness.verdict import EXIT_VALID, worst
-from floodmark.nemesis.budget import overspends
-from floodmark.nemesis.random_plans import plan
+from floodmark.nemesis.random_plans import overspends, plan
 from floodmark.nemesis.strikes import draws, refusals, unavailable
 
 SIMULATED_RATE = 100.0  # ops a second, of virtual time

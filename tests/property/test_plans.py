@@ -15,9 +15,8 @@ from floodmark.harness.schedule.json_form import read, write
 from floodmark.harness.schedule.moments import HEALTHY, Entry, Failpoint, FirstOf, Schedule, Time
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
 from floodmark.harness.schedule.views import CONTROLLER, ActiveFaults
-from floodmark.nemesis.budget import overspends
 from floodmark.nemesis.fault_patterns import MAKERS, laggard, severed
-from floodmark.nemesis.random_plans import plan
+from floodmark.nemesis.random_plans import overspends, plan
 
 names = st.lists(st.sampled_from(sorted(MAKERS)), min_size=1, unique=True)
 sizes = st.integers(1, 5)

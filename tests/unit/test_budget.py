@@ -4,7 +4,7 @@ import pytest
 from golden_text import answered_as_written
 
 from floodmark.harness.schedule.json_form import read
-from floodmark.nemesis.budget import overspends
+from floodmark.nemesis.random_plans import overspends
 from floodmark.nemesis.steps import read_step
 
 

@@ -13,7 +13,7 @@ from floodmark.harness.faults import loses, registered_fault
 from floodmark.harness.registered import registered
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.views import ActiveFaults
-from floodmark.nemesis.budget import overspends
+from floodmark.nemesis.random_plans import overspends
 from floodmark.nemesis.strikes import nemeses_of
 
 CODE = """

@@ -1,7 +1,14 @@
-"""Makes small healthy run folders from a seed: it simulates a cluster without errors, op by op.
+"""Makes small healthy run folders from a seed, some with transactions: it simulates a cluster without errors.
 
 Rules kept here: every choice comes from the Random that is passed; a folder is one that a correct cluster
 could leave, so a judge must find nothing in it; a RunFolder stays plain data until it is written.
+
+A transaction appends and reads step by step, with others between its steps; its outcome is decided at one
+moment, and partition by partition a marker (a record that is not ours) makes it visible; a consumer sees
+nothing from the first record of an undecided transaction on, and nothing of an aborted one; a client gets ok
+after the decision, and fail after every marker of an abort is written. So committed writes become visible
+partition by partition, as isolation permits, and no reader sees what was decided after its answer. Under
+read_uncommitted consumers see everything at once.
 """
 
 import json
@@ -15,6 +22,8 @@ from typing import Any
 Line = dict[str, Any]
 NODES = ("n1", "n2", "n3")
 PROBER, READER = 900, 901
+OPEN, COMMIT, ABORT = "open", "commit", "abort"
+FATES = ("ok", "fail", "info", "never")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,12 +122,33 @@ class Log:
     boundaries: list[list[int]] = field(default_factory=lambda: [[0, 0]])
 
 
-class Life:
-    """A simulated run while it is made: clients take steps, one at a time and in random order, on the
-    logs."""
+@dataclass(slots=True, kw_only=True)
+class Txn:
+    """An open transaction."""
 
-    def __init__(self, random: Random, partitions: int) -> None:
-        self.random = random
+    process: int
+    sends: list[Line]
+    fate: str  # its client's answer
+    steps: list[str]  # its remaining steps
+    decided: str = OPEN
+    entries: list[Line] = field(default_factory=list)  # its records in the logs
+    unmarked: list[int] = field(default_factory=list)  # partitions whose marker is not written yet
+    reads: list[Line] = field(default_factory=list)
+    positions: dict[int, int] = field(default_factory=dict)
+    answered: bool = False
+
+    @property
+    def over(self) -> bool:
+        return self.decided != OPEN and not self.unmarked
+
+
+class Life:
+    """A simulated run while it is made: clients take steps, one at a time and in random order, on the logs.
+    transacts: they also run transactions, each at most one at a time."""
+
+    def __init__(self, random: Random, partitions: int, *, transacts: bool = False, uncommitted: bool = False
+                 ) -> None:
+        self.random, self.transacts, self.uncommitted = random, transacts, uncommitted
         self.time = 0
         self.lines: list[Line] = []
         self.trace: list[Line] = []
@@ -129,6 +159,7 @@ class Life:
         self.open: list[Line] = []  # invocations, each with its private "_fate" and "_offsets"
         self.ghosts: list[tuple[int, int]] = []  # appended later: (partition, value) of an info send
         self.positions: dict[int, dict[int, int]] = {}
+        self.txns: list[Txn] = []  # not over, or not answered
 
     def record(self, process: int, kind: str, f: str, **fields: Any) -> Line:
         self.time += self.random.randrange(1, 5_000_000)
@@ -145,11 +176,19 @@ class Life:
 
     def end(self, key: int) -> int:
         """The end offset that consumers see."""
-        return len(self.logs[key].entries)
+        return len(self.logs[key].entries) if self.uncommitted else self.last_stable(key)
+
+    def last_stable(self, key: int) -> int:
+        """The first record of a transaction without a marker, else the end."""
+        waiting = [entry["offset"] for txn in self.txns if txn.decided == OPEN or key in txn.unmarked
+                   for entry in txn.entries if entry["partition"] == key]
+        return min(waiting, default=len(self.logs[key].entries))
 
     def show(self, entries: list[Line]) -> list[Line]:
         """The records that a consumer gets of these."""
-        return ours(entries)
+        return [{"partition": entry["partition"], "offset": entry["offset"], "value": entry["value"]}
+                for entry in entries
+                if entry["value"] is not None and (self.uncommitted or not entry.get("aborted"))]
 
     def elect(self, key: int, leader: str) -> None:
         log = self.logs[key]
@@ -166,6 +205,9 @@ class Life:
     # -- steps
 
     def step(self) -> None:
+        if self.txns and self.random.random() < 0.7:
+            self.go_on(self.random.choice(self.txns))
+            return
         roll = self.random.random()
         if roll < 0.06:
             self.strike()
@@ -174,7 +216,7 @@ class Life:
         elif roll < 0.55 and self.open:
             self.advance(self.random.choice(self.open))
         else:
-            self.begin()
+            self.ask(self.process())
 
     def strike(self) -> None:
         node = self.random.choice(NODES)
@@ -190,10 +232,11 @@ class Life:
         self.next_process += 1
         return self.next_process - 1
 
-    def begin(self) -> None:
-        self.ask(self.process())
-
     def ask(self, process: int) -> None:
+        if (self.transacts and self.random.random() < 0.35
+                and not any(txn.process == process for txn in self.txns)):
+            self.begin_txn(process)
+            return
         fs = ("send", "poll", "assign", "list_offsets", "crash")
         f = self.random.choices(fs, (12, 6, 2, 2, 1))[0]
         if f in ("poll", "crash") and process not in self.positions:
@@ -202,7 +245,7 @@ class Life:
         if f == "send":
             values = range(self.next_value, self.next_value + self.random.randrange(1, 5))
             self.next_value = values.stop
-            fate = self.random.choices(("ok", "fail", "info", "never"), (12, 2, 2, 1))[0]
+            fate = self.random.choices(FATES, (12, 2, 2, 1))[0]
             sends = [{"partition": key, "value": value} for value in values]
             line = self.record(process, "invoke", f, sends=sends)
             self.open.append({**line, "_fate": fate, "_applied": fate == "fail", "_offsets": []})
@@ -277,10 +320,97 @@ class Life:
         self.record(op["process"], "ok", "list_offsets", offsets=ends)
         return "ok"
 
+    # -- transactions
+
+    def begin_txn(self, process: int) -> None:
+        count = self.random.choice((0, 1, 2, 2, 3, 4))
+        if count == 0 and not self.positions.get(process):
+            count = 1
+        values = range(self.next_value, self.next_value + count)
+        self.next_value = values.stop
+        sends = [{"partition": self.random.choice(sorted(self.logs)), "value": value} for value in values]
+        reading = self.random.randrange(3) if self.positions.get(process) else 0
+        steps = ["send"] * count + ["read"] * reading
+        self.random.shuffle(steps)
+        fate = self.random.choices(FATES, (12, 3, 3, 1))[0]
+        self.txns.append(Txn(process=process, sends=sends, fate=fate, steps=steps,
+                             positions=dict(self.positions.get(process, {}))))
+        self.record(process, "invoke", "txn", **({"sends": sends} if sends else {}))
+
+    def go_on(self, txn: Txn) -> None:
+        """One more step: append, read, decide, write a marker, answer. A transaction that will get fail, info
+        or no answer may stop at any step."""
+        if txn.steps and (txn.fate == "ok" or self.random.random() < 0.8):
+            if txn.steps.pop() == "send":
+                self.send_one(txn)
+            else:
+                self.read_some(txn)
+        elif txn.decided == OPEN:
+            self.decide(txn)
+        elif txn.unmarked and (txn.answered or self.random.random() < 0.7):
+            self.mark(txn)
+        elif not txn.answered and (txn.fate != "fail" or txn.over):
+            self.answer_txn(txn)
+        if txn.over and txn.answered:
+            self.txns.remove(txn)
+
+    def send_one(self, txn: Txn) -> None:
+        send = txn.sends[len(txn.entries)]
+        offset = self.append(send["partition"], send["value"])
+        txn.entries.append(self.logs[send["partition"]].entries[offset])
+
+    def read_some(self, txn: Txn) -> None:
+        key = self.random.choice(sorted(txn.positions))
+        position = txn.positions[key]
+        end = max(position, min(self.end(key), position + self.random.randrange(1, 6)))
+        txn.reads += self.show(self.logs[key].entries[position:end])
+        txn.positions[key] = end
+
+    def decide(self, txn: Txn) -> None:
+        """Only a complete transaction can commit; one that will be answered info commits or not at random."""
+        complete = len(txn.entries) == len(txn.sends) and txn.fate != "fail"
+        txn.decided = COMMIT if complete and (txn.fate == "ok" or self.random.random() < 0.5) else ABORT
+        txn.steps = []
+        txn.unmarked = sorted({entry["partition"] for entry in txn.entries})
+        txn.answered = txn.fate == "never"  # it never gets an answer
+
+    def mark(self, txn: Txn) -> None:
+        key = txn.unmarked.pop(self.random.randrange(len(txn.unmarked)))
+        self.append(key, None)
+        if txn.decided == ABORT:
+            for entry in txn.entries:
+                if entry["partition"] == key:
+                    entry["aborted"] = True
+
+    def answer_txn(self, txn: Txn) -> None:
+        """An ok has offsets, seldom not; a client that got info may not have kept what it read."""
+        txn.answered = True
+        sends = [dict(send) for send in txn.sends]
+        if txn.fate == "ok":
+            for send, entry in zip(sends, txn.entries, strict=True):
+                if self.random.random() < 0.9:
+                    send["offset"] = entry["offset"]
+            if txn.process in self.positions:
+                self.positions[txn.process] = txn.positions
+        reads = txn.reads if txn.fate == "ok" or self.random.random() < 0.7 else []
+        fields = {"sends": sends} if sends else {}
+        error = {} if txn.fate == "ok" else {"error": "TIMEOUT"}
+        self.record(txn.process, txn.fate, "txn", **fields, reads=reads, **error)
+        if txn.fate != "info":
+            self.idle.append(txn.process)
+
     # -- the end of a run
 
     def settle(self) -> None:
-        """Sends a probe to each partition, acked; then one new process reads everything to the end."""
+        """Open transactions are aborted by their time-out, decided ones get their markers. A probe is sent to
+        each partition, and acked; then one new process reads everything to the end."""
+        for txn in self.txns:
+            if txn.decided == OPEN:
+                txn.decided, txn.steps = ABORT, []
+                txn.unmarked = sorted({entry["partition"] for entry in txn.entries})
+            while txn.unmarked:
+                self.mark(txn)
+        self.txns = []
         for key in sorted(self.logs):
             send = {"partition": key, "value": self.next_value}
             self.next_value += 1
@@ -295,21 +425,13 @@ class Life:
                 self.record(READER, "ok", "poll", reads=self.show(part))
 
 
-def ours(entries: list[Line]) -> list[Line]:
-    return [{"partition": entry["partition"], "offset": entry["offset"], "value": entry["value"]}
-            for entry in entries if entry["value"] is not None and not entry.get("aborted")]
-
-
 # -- folders ------------------------------------------------------------------------------------------------
 
-def healthy(random: Random, *, steps: int = 60, settled: bool = True, trace: bool | None = None) -> RunFolder:
-    """A run without any fault. Unsettled: only the main phase, followers behind, n3 down or lagging."""
-    life = Life(random, random.randrange(1, 4))
-    return lived(life, random, steps=steps, settled=settled, trace=trace)
-
-
-def lived(life: Life, random: Random, *, steps: int, settled: bool, trace: bool | None) -> RunFolder:
-    """The folder of a simulated run of so many steps; trace None: sometimes with a trace."""
+def healthy(random: Random, *, steps: int = 60, settled: bool = True, trace: bool | None = None,
+            transacts: bool = False, uncommitted: bool = False) -> RunFolder:
+    """A run of so many steps without any fault; trace None: sometimes with a trace. Unsettled: only the main
+    phase, followers behind, n3 down or lagging."""
+    life = Life(random, random.randrange(1, 4), transacts=transacts, uncommitted=uncommitted)
     for _ in range(steps):
         life.step()
     while not any(line["type"] == "ok" and line["f"] == "send" for line in life.lines):
@@ -321,6 +443,12 @@ def lived(life: Life, random: Random, *, steps: int, settled: bool, trace: bool 
                        dumps={node: [] for node in NODES}, trace=starts() + life.trace if traced else None)
     for key, log in sorted(life.logs.items()):
         freeze(folder, random, key, log, settled=settled)
+    if transacts:
+        folder.run["workload"] = "txn"
+        for row in folder.rows:
+            row["lso"] = min(row["hw"], life.last_stable(row["partition"]))
+    if uncommitted:
+        folder.run["guarantees"]["isolation"] = "read_uncommitted"
     return folder
 
 

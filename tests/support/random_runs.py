@@ -18,7 +18,6 @@ from typing import Any
 
 import corpus
 from traces import traced
-from txn_histories import healthy_txns
 
 from floodmark.checkers.laws.finding_names import FILES, LAWS
 from histories import NODES, READER, Line, RunFolder, checksum, healthy
@@ -64,7 +63,7 @@ def base_of(random: Random, traced_share: float) -> tuple[str, RunFolder, bool]:
         return "log", healthy(random, steps=steps, settled=settled), True
     if kind < 0.65:
         few = random.random() < 0.2
-        return "txn", healthy_txns(random, steps=steps, settled=settled, uncommitted=few), True
+        return "txn", healthy(random, steps=steps, settled=settled, transacts=True, uncommitted=few), True
     case = random.choice(told())
     return case, read_case(case), False
 

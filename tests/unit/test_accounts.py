@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from golden_text import as_written
 from how_many import cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -51,17 +52,13 @@ def write_lines(path: Path, rows: Sequence[Any], spaced: bool = False) -> None:
     path.write_text("".join(json.dumps(row, separators=separators) + "\n" for row in rows))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def fill(folder: Path) -> None:
     """Acked by n1 at offset 1; in the end the leader's LEO is 1, n1 still has the record, n3 has no dump."""
-    write_lines(tmp_path / "history.jsonl", SENT)
-    write_lines(tmp_path / "trace.jsonl", TRACE)
     first = {"node": "n1", "partition": 0, "offset": 0, "epoch": 2, "value": 6, "crc": 1}
-    write_lines(tmp_path / "logs" / "n1.jsonl", [first, {**first, "offset": 1, "value": 7}])
-    write_lines(tmp_path / "logs" / "n2.jsonl", [{**first, "node": "n2"}])
-    write_lines(tmp_path / "replicas.jsonl",
+    write_lines(folder / "logs" / "n1.jsonl", [first, {**first, "offset": 1, "value": 7}])
+    write_lines(folder / "logs" / "n2.jsonl", [{**first, "node": "n2"}])
+    write_lines(folder / "replicas.jsonl",
                 [{"node": "n2", "partition": 0, "log_start": 0, "leo": 1, "hw": 1}])
-    return tmp_path
 
 
 def group(name: str = "lost-write", *examples: dict[str, Any], by: str | None = None) -> dict[str, Any]:
@@ -69,227 +66,154 @@ def group(name: str = "lost-write", *examples: dict[str, Any], by: str | None = 
             "count": len(examples) or 1, "examples": list(examples or [LOST])}
 
 
-def accounts_of(folder: Path, *groups: dict[str, Any], run_json: dict[str, Any] = RUN_JSON,
-                unknown: Sequence[Any] = ()) -> list[dict[str, str]]:
-    verdict = {"valid": False, "findings": list(groups), "unknown": list(unknown)}
-    return [dict(account.parts) for account in verdict_text.reading_of(folder, verdict, run_json).accounts]
-
-
-@pytest.mark.parametrize(("trace", "claimed"), [
-    (TRACE, "n1"),
-    ([*TRACE, ack(5_000, offset=9)], "n1"),  # a later one of the same leader
-    ([ack(500, "n3", epoch=1), *TRACE], "n1"),  # before it was sent: another record at that offset
-    ([*TRACE, ack(9_500, "n3", epoch=3)], "n1"),  # after the client got its ack
-    ([*TRACE, ack(5_000, "n3", epoch=3)], None),  # two leaders may have acked it
-    ([appended(2_000, "n1"), ack(4_000, offset=0)], None),  # acks only the offset before it
-    ([appended(2_000, "n1"), ack(4_000, partition=1)], None),
-    ([appended(2_000, "n1"), {**ack(4_000), "offset": "1"}], None),
-    ([], None),
-])
-def test_an_ack_is_attributed_only_if_a_single_leader_can_have_sent_it(
-        folder: Path, trace: list[Any], claimed: str | None) -> None:
-    write_lines(folder / "trace.jsonl", trace)
-    (account,) = accounts_of(folder, group())
-    assert (f"; by {claimed} as the leader" in account["when"]) == (claimed is not None)
-    assert ("; by " in account["when"]) == (claimed is not None)
-    assert "process 5 was acked 7 at offset 1 (history.jsonl:2" in account["when"]
-
-
-def test_the_epoch_in_the_clients_ack_decides(folder: Path) -> None:
-    (invoked, completed) = SENT
-    write_lines(folder / "history.jsonl", [
-        invoked, {**completed, "sends": [{"partition": 0, "value": 7, "offset": 1, "epoch": 3}]}])
-    write_lines(folder / "trace.jsonl", [*TRACE, ack(5_000, "n3", epoch=3)])
-    (account,) = accounts_of(folder, group())
-    assert "; by n3 as the leader of epoch 3" in account["when"]
-
-
-def test_the_holders_are_the_replicas_that_appended_before_the_ack(folder: Path) -> None:
-    """Not those that appended it later or appended other offsets."""
-    write_lines(folder / "trace.jsonl", [
-        appended(2_000, "n1"), appended(3_000, "n2", offset=0, count=1), ack(4_000), appended(5_000, "n3")])
-    (account,) = accounts_of(folder, group())
-    assert account["held"].startswith("when it was acked, n1 had appended it; ")
-
-
-@pytest.mark.parametrize(("error_ns", "later", "held"), [
-    (0, [], "when it was acked, n1 and n2 had appended it; "),
-    (999, [], "when it was acked, n1 and n2 had appended it; "),
-    (1_000, [], "at offset 1 in the end"),  # n2's append may have been after the ack
-    (999, [appended(4_999, "n3")], "at offset 1 in the end"),  # n3's before it
-    (998, [appended(4_999, "n3")], "when it was acked, n1 and n2 had appended it; "),
-])
-def test_of_times_that_are_in_no_order_nobody_says_who_had_it(
-        folder: Path, error_ns: int, later: list[Any], held: str) -> None:
-    """Except of what is on the acker's own node."""
-    write_lines(folder / "trace.jsonl", [*TRACE, *later])
-    about = {**RUN_JSON, "clock_error_ns": error_ns}
-    (account,) = accounts_of(folder, group(), run_json=about)
-    assert account["held"].startswith(held)
-
-
-@pytest.mark.parametrize(("leo", "gets"), [(1, "record will"), (0, "records will")])
-def test_a_leader_without_the_offset_gives_it_to_one_of_its_next_records(
-        folder: Path, leo: int, gets: str) -> None:
-    write_lines(folder / "trace.jsonl", [line(5_000, "n2", "become_leader", leo=leo, isr=["n2"])])
-    (account,) = accounts_of(folder, group("leader-incomplete", {"partition": 0, "offset": 1, "event": 0}))
-    assert f": without offset 1, which its next {gets} get." in account["guilty"]
-
-
-NOT_WAITED_FOR = {**RUN_JSON, "leaders": {"0": {"leader": "n3"}}}
-TRUNCATED = line(5_000, "n2", "truncate", **{"from": 2, "to": 1})
-ELECTED = {"time": 6_000, "node": "controller", "seq": 6_000, "event": "elect", "partition": 0,
-           "leader": "n2", "epoch": 3, "isr": ["n2"], "clean": True}
-FAILED = {**SENT[1], "type": "fail", "error": "NOT_LEADER_OR_FOLLOWER"}
-ENDS = [{"index": index, "time": time, "process": 5, "type": "ok", "f": "list_offsets",
-         "offsets": [{"partition": 0, "offset": end}]} for index, time, end in ((0, 5_000, 4), (1, 7_000, 3))]
-
-
-@pytest.mark.parametrize(("fact", "name", "example", "trace", "history", "run_json"), [
-    ("S20", "lost-write", {"event": 3}, [*TRACE, TRUNCATED], SENT, {**RUN_JSON, "rules": "high-watermark"}),
-    ("", "lost-write", {"event": 3}, [*TRACE, TRUNCATED], SENT, RUN_JSON),  # truncated under other rules
-    ("", "lost-write", {"event": 2}, [*TRACE, TRUNCATED], SENT, {**RUN_JSON, "rules": "high-watermark"}),
-    ("S1", "lost-write", {}, TRACE, SENT, NOT_WAITED_FOR),
-    ("", "lost-write", {}, TRACE, SENT, RUN_JSON),  # the final leader was in the ISR: the ack waited for it
-    ("S2", "ack-rule", {"how": "member"}, TRACE, SENT, RUN_JSON),
-    ("", "ack-rule", {"how": "hw"}, TRACE, SENT, RUN_JSON),
-    ("S6", "G1a", {}, TRACE, [SENT[0], FAILED], RUN_JSON),
-    ("", "G1a", {}, TRACE, [SENT[0], {**FAILED, "error": "NOT_ENOUGH_REPLICAS"}], RUN_JSON),
-    ("S10", "diverged", {}, [*TRACE, {**ELECTED, "clean": False}], SENT, RUN_JSON),
-    ("", "diverged", {}, [*TRACE, ELECTED], SENT, RUN_JSON),
-    ("S16", "poll-skip", {"event": 3}, [*TRACE, TRUNCATED], SENT, RUN_JSON),
-    ("", "poll-skip", {"event": 2}, [*TRACE, TRUNCATED], SENT, RUN_JSON),
-    ("", "saw-then-lost", {"event": 3}, [*TRACE, TRUNCATED], SENT, RUN_JSON),  # no reads afterwards
-    ("S15", "end-offset-regressed", {}, [*TRACE, ELECTED], ENDS, RUN_JSON),
-    ("", "end-offset-regressed", {}, [*TRACE, {**ELECTED, "time": 8_000}], ENDS, RUN_JSON),
-])
-def test_a_misread_fact_is_quoted_only_if_the_run_is_a_case_of_it(
-        folder: Path, fact: str, name: str, example: dict[str, Any], trace: list[Any], history: list[Any],
-        run_json: dict[str, Any]) -> None:
-    """And never for a permitted finding: there the setting explains it."""
-    write_lines(folder / "trace.jsonl", trace)
-    write_lines(folder / "history.jsonl", history)
-    (account,) = accounts_of(folder, group(name, {**LOST, **example}), run_json=run_json)
-    assert re.findall(r"Many believe that .*? \((S\d+)\)\. ", account["why"]) == ([fact] if fact else [])
-    (permitted,) = accounts_of(folder, group(name, {**LOST, **example}, by="fault budget"), run_json=run_json)
-    assert not re.search(r"\bS\d+\b", permitted["why"])
-
-
-@pytest.mark.parametrize(("cause", "resent", "named"), [
-    ("retries", [7], True), ("retries", None, False), ("acks", [7], False)])
-def test_what_the_clients_library_repeated_itself_is_named(
-    folder: Path, cause: str, resent: list[int] | None, named: bool
-) -> None:
-    (account,) = accounts_of(folder, group("duplicate", by=cause), run_json={**RUN_JSON, "resent": resent})
-    assert ("library itself repeated records" in account["why"]) == named
-
-
 def fault_op(index: int, f: str, **fault: Any) -> dict[str, Any]:
     return {"index": index, "time": index * 1_000_000_000, "process": -1, "type": "info", "f": f,
             "fault": fault}
 
 
-def test_the_faults_that_permit_a_loss_are_named(folder: Path) -> None:
-    """Those that took data, of nodes that hold the partition, after the send."""
-    early, *after = (
-        fault_op(0, "power_cut", nodes=["n1"], lost=True), fault_op(3, "kill", nodes=["n1"]),
-        fault_op(4, "power_cut", nodes=["n9"], lost=True), fault_op(5, "disk", nodes=["n2"], lost=False),
-        fault_op(6, "power_cut", nodes=["n2"], lost=True, error="no engine"))
-    sent = [{**op, "index": at} for at, op in enumerate(SENT, 1)]
-    write_lines(folder / "history.jsonl", [early, *sent, *after])
-    found = {**LOST, "ops": [1, 2]}
-    (account,) = accounts_of(folder, group("lost-write", found, by="fault budget"))
-    here = ("Here: at 6.000 s power_cut n2; what was not fsynced is lost; failed half-way: no engine "
-            "(history.jsonl:7). With")
-    assert here in account["why"]
+def elected(time: int, **fields: Any) -> dict[str, Any]:
+    return {"time": time, "node": "controller", "seq": time, "event": "elect", "partition": 0, "leader": "n2",
+            "epoch": 3, "isr": ["n2"], "clean": True, **fields}
 
 
-@pytest.mark.parametrize(("flush", "f", "reason"), [
-    ("os", "power_cut", "but no leader was chosen from such copies alone."),
-    ("every", "disk", "but no leader was chosen from such copies alone."),
-    ("every", "power_cut", "but flush.messages=1 guarantees that acked records are on disk.")])
-def test_a_loss_that_a_fault_does_not_permit_says_why_not(
-        folder: Path, flush: str, f: str, reason: str) -> None:
-    write_lines(folder / "history.jsonl", [*SENT, fault_op(2, f, nodes=["n2"], lost=True)])
-    run_json = {**RUN_JSON, "guarantees": {**RUN_JSON["guarantees"], "flush": flush}}
-    (account,) = accounts_of(folder, group(), run_json=run_json)
-    assert reason in account["why"]
+def sent(at: int = 0, **changes: Any) -> list[dict[str, Any]]:
+    """The send and its ack from this index on, the ack with these changes."""
+    return [{**one, "index": number, **(changes if number > at else {})}
+            for number, one in enumerate(SENT, at)]
 
 
-@pytest.mark.parametrize(("lost", "short"), [
-    ({"n1": 0, "n2": 0}, "power_cut n1 n2 (lost 0)"), ({"n1": 2, "n2": 3}, "power_cut n1 n2 (lost 5)"),
-    ({}, "power_cut n1 n2 (data lost)")])
-def test_a_power_cut_of_several_nodes_says_how_much_was_lost(
-        folder: Path, lost: dict[str, int], short: str) -> None:
-    fault = fault_op(2, "power_cut", nodes=["n1", "n2"], lost=True, lost_records=lost)
-    write_lines(folder / "history.jsonl", [*SENT, fault])
-    reading = verdict_text.reading_of(folder, {"findings": [group()]}, RUN_JSON)
-    assert dict(reading.summary)["struck"] == f"2.000 s {short}"
+TRUNCATED = line(5_000, "n2", "truncate", **{"from": 2, "to": 1})
+HIGH_WATERMARK = {"rules": "high-watermark"}
+ENDS = [{"index": index, "time": time, "process": 5, "type": "ok", "f": "list_offsets",
+         "offsets": [{"partition": 0, "offset": end}]} for index, time, end in ((0, 5_000, 4), (1, 7_000, 3))]
+FSYNCED = {"guarantees": {**RUN_JSON["guarantees"], "flush": "every"}}
+UNCLEAN = "unclean.leader.election.enable"
+DIFFERENT = {"name": "diverged", "found": {"ops": [], "nodes": ["n3"], "text": "They differ."}}
+OTHER = {"process": 1, "sends": [{"partition": 0, "value": 77, "offset": 1}]}
 
 
-@pytest.mark.parametrize("where", ["without a trace ", ""])
-def test_a_doubtful_permission_has_the_judges_reason(folder: Path, where: str) -> None:
-    """A trace does not always decide it either."""
+def lost_in(*kinds: str, **more: Any) -> dict[str, Any]:
+    return {"history": [*SENT, *(fault_op(2, kind, nodes=["n2"], lost=True, **more) for kind in kinds)]}
+
+
+def cut_both(**lost: int) -> dict[str, Any]:
+    return {"history": [*SENT, fault_op(2, "power_cut", nodes=["n1", "n2"], lost=True, lost_records=lost)]}
+
+
+def in_order(error_ns: int, *later: Any) -> dict[str, Any]:
+    return {"trace": [*TRACE, *later], "about": {"clock_error_ns": error_ns}}
+
+
+def doubtful(where: str) -> dict[str, Any]:
     reason = f"{where}nobody can say whether acks covers all of it"
-    (account,) = accounts_of(folder, group(by="acks"), unknown=[{"names": ["lost-write"], "reason": reason}])
-    assert f"Perhaps: {reason}." in account["why"]
+    return {"by": "acks", "unknown": [{"names": ["lost-write"], "reason": reason}]}
 
 
-def test_the_unclean_election_is_named_from_the_trace_or_the_nemesis_op(folder: Path) -> None:
-    """The one of this partition, after the send."""
-    cause = "unclean.leader.election.enable"
+# title -> what differs from the story of the folder: files, the finding, run.json
+STORIES: dict[str, dict[str, Any]] = {
+    "acked by n1": {},
+    "n1 acks a later one too": {"trace": [*TRACE, ack(5_000, offset=9)]},
+    "n3 acked that offset before this was sent": {"trace": [ack(500, "n3", epoch=1), *TRACE]},
+    "n3 acks that offset after the client got its ack": {"trace": [*TRACE, ack(9_500, "n3", epoch=3)]},
+    "n1 or n3 may have acked it": {"trace": [*TRACE, ack(5_000, "n3", epoch=3)]},
+    "the client's ack has n3's epoch": {
+        "trace": [*TRACE, ack(5_000, "n3", epoch=3)],
+        "history": sent(sends=[{"partition": 0, "value": 7, "offset": 1, "epoch": 3}])},
+    "n1 acked the offset before alone": {"trace": [appended(2_000, "n1"), ack(4_000, offset=0)]},
+    "n1 acked in another partition": {"trace": [appended(2_000, "n1"), ack(4_000, partition=1)]},
+    "an ack of a text": {"trace": [appended(2_000, "n1"), {**ack(4_000), "offset": "1"}]},
+    "no trace": {"trace": []},
+    "n2 appended another offset, n3 appended it later": {"trace": [
+        appended(2_000, "n1"), appended(3_000, "n2", offset=0, count=1), ack(4_000), appended(5_000, "n3")]},
+    "clocks that differ less than the events": in_order(999),
+    "n2's append may have been after the ack": in_order(1_000),
+    "n3's append may have been before the ack": in_order(999, appended(4_999, "n3")),
+    "n3's append was after the ack": in_order(998, appended(4_999, "n3")),
+    **{f"a leader whose log ends at {leo} gives the offset to one of its next records": {
+        "name": "leader-incomplete", "found": {"event": 0, "ops": []},
+        "trace": [line(5_000, "n2", "become_leader", leo=leo, isr=["n2"])]} for leo in (1, 0)},
+    # what many believe is quoted if the run is a case of it
+    "truncated by the rules of before KIP-101": {
+        "found": {"event": 3}, "trace": [*TRACE, TRUNCATED], "about": HIGH_WATERMARK},
+    "so it is, and permitted": {
+        "found": {"event": 3}, "trace": [*TRACE, TRUNCATED], "about": HIGH_WATERMARK, "by": "fault budget"},
+    "truncated by the rules of today": {"found": {"event": 3}, "trace": [*TRACE, TRUNCATED]},
+    "those rules, but no truncation": {
+        "found": {"event": 2}, "trace": [*TRACE, TRUNCATED], "about": HIGH_WATERMARK},
+    "the ack did not wait for the final leader": {"about": {"leaders": {"0": {"leader": "n3"}}}},
+    "an ack by a member": {"name": "ack-rule", "found": {"how": "member"}},
+    "an ack above the HW": {"name": "ack-rule", "found": {"how": "hw"}},
+    **{f"a read of what failed with {error}": {"name": "G1a", "history": sent(type="fail", error=error)}
+       for error in ("NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS")},
+    **{f"different after {'a clean' if clean else 'an unclean'} election": {
+        "name": "diverged", "trace": [*TRACE, elected(6_000, clean=clean)]} for clean in (False, True)},
+    **{f"{name} by {event}": {"name": name, "found": {"event": number}, "trace": [*TRACE, TRUNCATED]}
+       for name, event, number in (("poll-skip", "a truncation", 3), ("poll-skip", "an ack", 2),
+                                   ("saw-then-lost", "a truncation", 3))},
+    **{f"an end that falls after an election {where}": {
+        "name": "end-offset-regressed", "history": ENDS, "trace": [*TRACE, elected(time)]}
+       for where, time in (("in between", 6_000), ("later", 8_000))},
+    **{f"twice, by {cause}, {resent} repeated": {"name": "duplicate", "by": cause, "about": {
+        "resent": resent}} for cause, resent in (("retries", [7]), ("retries", None), ("acks", [7]))},
+    "the power cuts before it, of another node, and one that failed half-way": {
+        "by": "fault budget", "found": {"ops": [1, 2]}, "history": [
+            fault_op(0, "power_cut", nodes=["n1"], lost=True), *sent(1), fault_op(3, "kill", nodes=["n1"]),
+            fault_op(4, "power_cut", nodes=["n9"], lost=True), fault_op(5, "disk", nodes=["n2"], lost=False),
+            fault_op(6, "power_cut", nodes=["n2"], lost=True, error="no engine")]},
+    "a power cut that does not permit it": lost_in("power_cut"),
+    "a lost disk that does not, although each write is fsynced": {**lost_in("disk"), "about": FSYNCED},
+    "a power cut that does not, as each write is fsynced": {**lost_in("power_cut"), "about": FSYNCED},
+    "a power cut of two that lost nothing": cut_both(n1=0, n2=0),
+    "a power cut of two that lost five": cut_both(n1=2, n2=3),
+    "a power cut of two that lost nobody knows what": cut_both(),
+    "permitted perhaps": doubtful(""),
+    "permitted perhaps, without a trace": doubtful("without a trace "),
+    "the unclean election is the one of this partition, after the send": {"by": UNCLEAN, "trace": [
+        elected(0, clean=False), *TRACE, elected(5_000), elected(6_000, partition=1, clean=False),
+        elected(7_000, clean=False)]},
+    "without a trace it is the nemesis's": {"by": UNCLEAN, "trace": [], "history": [
+        *SENT, *(fault_op(2 + key, "elect", partitions=[1 - key], unclean=True) for key in (0, 1))]},
+    "a send of 77, which begins with the same digit, is another": {
+        **DIFFERENT, "history": [*sent(0, **OTHER), *sent(2)]},
+    "lines with spaces, and a dump out of order": {**DIFFERENT, "dump": (0, 3, 4, 5, 1)},
+    "only the verdict": {"files": False},
+}
 
-    def elected(time: int, **fields: Any) -> dict[str, Any]:
-        return {"time": time, "node": "controller", "seq": time, "event": "elect", "partition": 0,
-                "leader": "n2", "epoch": 3, "isr": ["n2"], "clean": False, **fields}
 
-    write_lines(folder / "trace.jsonl", [
-        elected(0), *TRACE, elected(5_000, clean=True), elected(6_000, partition=1), elected(7_000)])
-    (account,) = accounts_of(folder, group(by=cause))
-    assert ("Here: at 0.000 s the controller chose n2 to lead epoch 3, its ISR n2 (an UNCLEAN election) "
-            "(trace.jsonl:7).") in account["why"]
-
-    (folder / "trace.jsonl").unlink()
-    write_lines(folder / "history.jsonl", [*SENT, fault_op(2, "elect", partitions=[1], unclean=True),
-                                           fault_op(3, "elect", partitions=[0], unclean=True)])
-    (account,) = accounts_of(folder, group(by=cause))
-    assert "Here: at 3.000 s elect; unclean p0 (history.jsonl:4)." in account["why"]
-
-
-def test_the_send_of_a_record_in_the_logs_is_found_by_its_value(folder: Path) -> None:
-    """A send of 77, which begins with the same digit, is not taken for it."""
-    invoked, completed = (
-        {**op, "process": 1, "index": op["index"], "sends": [{**op["sends"][0], "value": 77}]} for op in SENT)
-    write_lines(folder / "history.jsonl", [
-        invoked, completed, *({**op, "index": op["index"] + 2} for op in SENT)])
-    example = {"partition": 0, "offset": 1, "value": 7, "nodes": ["n3"], "text": "They differ."}
-    (account,) = accounts_of(folder, group("diverged", example))
-    assert account["when"].startswith("at 0.000 s process 5 was acked 7 at offset 1 (history.jsonl:4; by n1")
+def parts_of(folder: Path, story: Mapping[str, Any]) -> dict[str, str]:
+    """What is told of the finding, by its parts, and what struck, when the folder has this story."""
+    folder.mkdir(exist_ok=True)
+    if story.get("files", True):
+        fill(folder)
+        for name, usual in (("history", SENT), ("trace", TRACE)):
+            write_lines(folder / f"{name}.jsonl", story.get(name, usual), "dump" in story)
+    if "dump" in story:
+        write_lines(folder / "logs" / "n1.jsonl", [
+            {"node": "n1", "partition": 0, "offset": at, "epoch": 2, "value": 6 + at, "crc": 1}
+            for at in story["dump"]], spaced=True)
+    found = group(story.get("name", "lost-write"), {**LOST, **story.get("found", {})}, by=story.get("by"))
+    verdict = {"valid": False, "findings": [found], "unknown": story.get("unknown", [])}
+    reading = verdict_text.reading_of(folder, verdict, {**RUN_JSON, **story.get("about", {})})
+    (account,) = reading.accounts
+    return {**dict(account.parts), "struck": dict(reading.summary).get("struck", "")}
 
 
-@pytest.mark.parametrize("spaced", [False, True])
-def test_a_dump_that_is_out_of_order_and_one_with_spaces_are_read(folder: Path, spaced: bool) -> None:
-    rows = [{"node": "n1", "partition": 0, "offset": offset, "epoch": 2, "value": 6 + offset, "crc": 1}
-            for offset in (0, 3, 4, 5, 1)]
-    write_lines(folder / "logs" / "n1.jsonl", rows, spaced)
-    write_lines(folder / "history.jsonl", SENT, spaced)
-    example = {"partition": 0, "offset": 1, "value": 7, "nodes": ["n3"], "text": "They differ."}
-    (account,) = accounts_of(folder, group("diverged", example))
-    assert "n1 has 7 of epoch 2 (logs/n1.jsonl:5)" in account["held"]
-    assert "process 5 was acked 7" in account["when"]
+def test_what_is_told_of_a_finding(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """golden/told.txt: of the first story all, of the others the clauses that the first one has not."""
+    first = parts_of(tmp_path / "first", {})
+    now = "".join(f"{head}: {words}\n" for head, words in first.items())
+    for number, (title, story) in enumerate(STORIES.items()):
+        now += f"== {title}\n"
+        parts = parts_of(tmp_path / str(number), story)
+        for head in {**first, **parts}:
+            before, after = ([*re.split(r"(?<=[.;:,]) ", one.get(head, ""))] for one in (first, parts))
+            new = " ".join(words for words in after if words not in before)
+            now += f"{head}: {new or '-'}\n" if before != after else ""
+    as_written("told.txt", now, request)
 
 
-def test_a_finding_of_a_folder_with_only_its_verdict_is_described(tmp_path: Path) -> None:
-    """By the sentence with its op indexes, and the law."""
-    (account,) = accounts_of(tmp_path, group("lost-write", LOST))
-    assert account["what"] == LOST["text"]
-    assert set(account) == {"what", "held", "why"}
-    assert account["held"] == "at offset 1 in the end n2 (the leader), n1 and n3 have no dump."
-
-
-def test_a_sentence_is_limited_in_length(folder: Path) -> None:
-    (account,) = accounts_of(folder, group("lost-write", {**LOST, "text": "x" * 9_000}))
-    assert len(account["what"]) < 1_100
+def test_a_sentence_is_limited_in_length(tmp_path: Path) -> None:
+    assert len(parts_of(tmp_path, {"found": {"text": "x" * 9_000}})["what"]) < 1_100
 
 
 JUNK = st.recursive(
@@ -300,26 +224,22 @@ JUNK = st.recursive(
 FIELDS = st.sampled_from([*LOST, "event", "epoch", "nodes", "process"])
 
 
-@settings(max_examples=cases(150, few=40),
-          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(150, few=40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(example=st.dictionaries(FIELDS, JUNK | st.integers(0, 3)), name=st.sampled_from(names.MADE),
-       by=st.sampled_from([None, "fault budget", "unclean.leader.election.enable", "acks", "else"]),
-       run_json=st.dictionaries(st.sampled_from(sorted(RUN_JSON)), JUNK), position=st.integers(0, 2),
-       field=st.text("ptefo"), junk=JUNK)
+       by=st.sampled_from([None, "fault budget", UNCLEAN, "acks", "else"]),
+       about=st.dictionaries(st.sampled_from(sorted(RUN_JSON)), JUNK), position=st.integers(0, 2),
+       field=st.sampled_from(["partition", "time", "event", "from", "offset"]), junk=JUNK)
 def test_any_content_of_a_folder_gives_an_account(
-        folder: Path, example: dict[str, Any], name: str, by: str | None, run_json: dict[str, Any],
+        tmp_path: Path, example: dict[str, Any], name: str, by: str | None, about: dict[str, Any],
         position: int, field: str, junk: Any) -> None:
     """Any verdict, run.json or lines: no exception."""
-    keys = {"p": "partition", "t": "time", "e": "event", "f": "from", "o": "offset"}
-    damaged = [{**row, keys[field[:1] or "o"]: junk, "clean": junk} if at == position else row
-              for at, row in enumerate(TRACE)]
-    write_lines(folder / "trace.jsonl", [*damaged, junk])
-    write_lines(folder / "history.jsonl", [*SENT, fault_op(2, "power_cut", nodes=junk, lost=True),
-                                           fault_op(3, "elect", partitions=junk, unclean=True)])
-    (account,) = accounts_of(
-        folder, group(name, {**LOST, **example}, by=by), run_json={**RUN_JSON, **run_json})
-    assert account["what"]
-    assert account["why"]
+    damaged = [{**row, field: junk, "clean": junk} if at == position else row for at, row in enumerate(TRACE)]
+    told = parts_of(tmp_path, {
+        "name": name, "found": example, "by": by, "about": about, "trace": [*damaged, junk],
+        "history": [*SENT, fault_op(2, "power_cut", nodes=junk, lost=True),
+                    fault_op(3, "elect", partitions=junk, unclean=True)]})
+    assert told["what"]
+    assert told["why"]
 
 
 def test_counts_are_grouped_by_thousands_and_names_are_not() -> None:

@@ -51,18 +51,11 @@ _RECOVERY_LOSS = """
         union all by name
         select run, partition, node, time, least("offset", 9223372036854775806) + 1 as upto, 'ack' as how
         from timeline where event = 'ack'),
-    so_far as (
-        select run, partition, node, how, time as proved_by,
-            max(upto) over (partition by run, partition, node, how order by time) as upto
-        from proofs semi join shorter using (run, partition, node)),
-    asked as (
-        select *, 'fetch' as how, time - clock_error - 1 as proved_by from shorter
-        union all
-        select *, 'ack' as how, last_time - 1 as proved_by from shorter),
     proved as (
-        select a.* exclude (how), s.upto, how
-        from asked a asof join so_far s using (run, partition, node, how, proved_by)
-        where s.upto > a.floor and s.upto <= a.last_leo and not a.truncating
+        select s.*, p.upto, p.how
+        from shorter s join proofs p using (run, partition, node)
+        where p.time < if(p.how = 'fetch', s.time - clock_error, last_time)
+            and p.upto > floor and p.upto <= last_leo and not truncating
         union all by name
         select *, last_leo as upto, 'clean' as how from shorter where clean)
     select * exclude (best), best.upto as upto, best.upto as seen, best.how as how from (

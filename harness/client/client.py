@@ -11,7 +11,8 @@ Rules
 5. Where the settings ask for it, sends are those of idempotent_producer.py, and rules 1 to 3 are not theirs.
 6. If the first batch of an answer cannot be read, it is fetched again on a new connection. After
    CORRUPT_TRIES the poll says where and why (`corrupt`), and the process goes on behind it, if the answer has
-   more. A later batch may be cut off (KIP-74); it will be the first of the next answer.
+   more. A later batch may be cut off (KIP-74); it will be the first of the next answer. The first one may be
+   too if several partitions were asked for, or the answer is as long as it may be.
 """
 
 import asyncio
@@ -201,13 +202,15 @@ class Client:
             for key in keys:
                 self._leaders.doubt(key)
             return [_PartitionReads(error=_describe_failure(error))]
-        parts = [self._process_fetched(key, fetched.get(config.keys[key])) for key in keys]
+        parts = [self._process_fetched(key, fetched.get(config.keys[key]), alone=len(keys) == 1)
+                 for key in keys]
         if any(part.error == _CORRUPT for part in parts):
             connection.abort()
         return parts
 
-    def _process_fetched(self, key: int, fetched: codec.FetchedPartition | None) -> _PartitionReads:
-        """Read one partition's records, and move its position to their end."""
+    def _process_fetched(self, key: int, fetched: codec.FetchedPartition | None, *, alone: bool
+                         ) -> _PartitionReads:
+        """Read one partition's records, and move its position to their end. alone: only it was asked for."""
         at = self._positions[key]
         if fetched is None:
             return _PartitionReads(error=classify.CONNECTION)
@@ -232,13 +235,16 @@ class Client:
         except record_batches.Corrupt as corrupt:
             if not batches:
                 return self._process_corrupt(key, fetched, corrupt)
-        if fetched.records and not batches:  # the first one is cut off
-            return _PartitionReads(error=_CORRUPT)
+        if fetched.records and not batches:
+            room = at.offset < fetched.hw and len(fetched.records) < self._config.fetch_max_bytes
+            cut_off = record_batches.Corrupt("it is cut off", "length" if alone and room else None)
+            return self._process_corrupt(key, fetched, cut_off)
         return _PartitionReads(reads=tuple(reads))
 
     def _process_corrupt(self, key: int, fetched: codec.FetchedPartition, corrupt: record_batches.Corrupt
                          ) -> _PartitionReads:
-        """Move behind it at the last try. What this reader may only lack (a compression) is no damage."""
+        """Move behind it at the last try. Without a `why` it may be no damage: it is cut off rightly, or this
+        reader lacks its compression."""
         at = self._positions[key]
         at.corrupt += corrupt.why is not None
         if corrupt.why is None or at.corrupt < CORRUPT_TRIES:

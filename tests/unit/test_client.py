@@ -61,7 +61,8 @@ def records(answer: str) -> bytes:
     data = bytearray(stamped([*map(int, values.split(","))], offset, epoch))
     if damage == "theirs":
         return offset.to_bytes(8, "big") + record_batches.encode([5], "another run", 0)[8:]
-    for at, byte in {"checksum": [(-1, 0xEE)], "magic": [(16, 9)], "length": [(11, 3)]}.get(damage, ()):
+    for at, byte in {"checksum": [(-1, 0xEE)], "magic": [(16, 9)], "length": [(11, 3)], "long": [(9, 3)]
+                     }.get(damage, ()):
         data[at] = byte
     return bytes(data[:-3] if damage == "cut" else data)
 

@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,12 +74,12 @@ class Quirk(Enum):
     NO_ACKS = "from some record on no send is acked"
     END_BEHIND_ACK = "the latest offset is the last batch's base offset plus one"
     QUIET_FETCH = "a fetch that does not wait is answered without its partitions"
-    OLD_FETCH = "Fetch is served up to version 10 only"
+    OLD_FETCH = "Fetch is served up to version 10 only, by leaders alone"
     DELETES_BY_AGE = "a log begins above its first records, by a retention that the system shows"
     LSO_BELOW_HW = "somebody else's transaction stays open"
     NO_CONTROLLER_YET = "after all brokers were down nobody knows controller or topics for a while"
     PARTIAL_LAST_BATCH = "the last batch of a fetch is cut off (KIP-74)"
-    EMPTY_BY_QUOTA = "every third fetch is throttled, and answered empty"
+    EMPTY_BY_QUOTA = "every third fetch of a broker is throttled, and answered empty"
     LISTS_FEWER = "what FORGETS_TOPIC has, but the last broker is not listed yet"
     ONE_PARTITION = "a topic has one partition, whatever was asked"
     ONE_REMEMBERS = "what FORGETS_TOPIC has, but the first broker knows the topics, without leaders"
@@ -134,7 +135,7 @@ class ForeignCluster:
     unready_answers: int = 40  # in Metadata, after all brokers were down
     _forgot: bool = False
     _unready: int = 0  # Metadata answers until controller and topics are known
-    _fetches: int = 0
+    _fetches: Counter[int] = field(default_factory=Counter)  # by node
     _grown: asyncio.Event = field(default_factory=asyncio.Event)
     _open: dict[int, set[asyncio.StreamWriter]] = field(default_factory=dict)
 
@@ -314,10 +315,10 @@ class ForeignCluster:
         return 0, stored.base
 
     async def _fetch(self, node: int, request: Any) -> Any:
-        self._fetches += 1
+        self._fetches[node] += 1
         one = FetchResponse.FetchableTopicResponse
         quiet = request.max_wait_ms == 0 and Quirk.QUIET_FETCH in self.quirks
-        throttled = self._fetches % 3 == 0 and Quirk.EMPTY_BY_QUOTA in self.quirks
+        throttled = self._fetches[node] % 3 == 0 and Quirk.EMPTY_BY_QUOTA in self.quirks
         if quiet or throttled:
             return FetchResponse(throttle_time_ms=_THROTTLED_MS if throttled else 0)
         deadline_s = time.monotonic() + request.max_wait_ms / 1000
@@ -338,7 +339,9 @@ class ForeignCluster:
     def _fetched(self, node: int, topic: str, part: Any, request: Any) -> Any:
         one = FetchResponse.FetchableTopicResponse.PartitionData
         log = self._log(topic, part.partition)
-        error = _UNKNOWN_TOPIC if log is None else _NOT_LEADER if node not in log.isr else 0
+        error = _UNKNOWN_TOPIC if log is None else 0
+        if log is not None and node not in ((log.leader,) if Quirk.OLD_FETCH in self.quirks else log.isr):
+            error = _NOT_LEADER
         if log is not None and not error and not log.start <= part.fetch_offset <= log.end:
             error = _OUT_OF_RANGE
         if log is not None and -1 < (part.current_leader_epoch or -1) < log.epoch:

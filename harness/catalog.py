@@ -89,7 +89,6 @@ broker_refusal: Callable[[Sequence[str]], str | None] = late(f"{BROKER_CHECK}:fi
 
 # -- names --------------------------------------------------------------------------------------------------
 
-
 def own_names(kind: str) -> tuple[str, ...]:
     """The names of floodmark's own workloads, clusters or nemeses, in the catalog's order."""
     return tuple(faults.NEMESES if kind == NEMESIS else own(kind))
@@ -145,7 +144,6 @@ def nemeses(options: str, cluster: str = "local") -> tuple[str, ...]:
 
 
 # -- what runs are made of ----------------------------------------------------------------------------------
-
 
 def workload(name: str, settings: WorkloadSettings) -> Workload:
     return _made(WORKLOAD, name, Workload, settings)
@@ -255,7 +253,6 @@ def _made(kind: str, name: str, protocol: type[Made], *args: Any, **options: Any
 
 
 # -- the judge ----------------------------------------------------------------------------------------------
-
 
 class ToStderr(logging.Handler):
     """Logs plain lines to the current standard error."""

@@ -183,7 +183,6 @@ def undoes(f: str, nodes: Sequence[str], of: str, node: str | None) -> bool:
 
 # -- failpoints ---------------------------------------------------------------------------------------------
 
-
 REPORT, CRASH, HOLD, DELAY, DROP, DUPLICATE = "report", "crash", "hold", "delay", "drop", "duplicate"
 STOP_ACTIONS = (REPORT, CRASH, HOLD, DELAY)
 MESSAGE_ACTIONS = (*STOP_ACTIONS, DROP)  # for a message that can be dropped

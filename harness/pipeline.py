@@ -76,7 +76,6 @@ def new_parent(out: Path | None, what: str) -> Path:
 
 # -- play ---------------------------------------------------------------------------------------------------
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Play:
     title: str
@@ -215,7 +214,6 @@ def progress_line(progress: Progress) -> str:
 
 # -- judge --------------------------------------------------------------------------------------------------
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged(Generic[P]):
     folder: P
@@ -325,7 +323,6 @@ def shrink(folder: Path) -> None:
 
 # -- rule ---------------------------------------------------------------------------------------------------
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """The options that turn verdicts into an exit code, and the files for reports."""
@@ -345,7 +342,6 @@ def gate(*, strict: bool, allow: Sequence[str], allow_unknown: bool, **files: Pa
 
 
 # -- render -------------------------------------------------------------------------------------------------
-
 
 def judge_and_report(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> list[int]:
     """Judges and reports; returns each folder's exit code (and 4 for each file that could not be written)."""

@@ -198,7 +198,6 @@ def controller(scope: PatternScope) -> FaultPattern:
 
 # -- mixtures -----------------------------------------------------------------------------------------------
 
-
 def elections(scope: PatternScope) -> FaultPattern:
     """Elections right after one another: sessions end in turn and preferred leaders return, before a replica
     can have followed any of them for long."""

@@ -117,7 +117,6 @@ def _of_a_loss(entry: Entry, min_insync_replicas: int) -> list[str]:
 
 # -- random plans -------------------------------------------------------------------------------------------
 
-
 HARM_S = 8.0  # the longest harm without a pause
 CALM_S = 2.5
 FIRST_S = 1.0

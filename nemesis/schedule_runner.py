@@ -153,7 +153,6 @@ class Watch:
 
 # -- a moment that did not come -----------------------------------------------------------------------------
 
-
 Miss = Mapping[str, Any]  # in sentences, as in run.json's `missed_words`: waited_for, seen, likely
 
 
@@ -180,7 +179,6 @@ async def explain(entry: Entry, stuck: Moment | None, sight: Sight, stage: Stage
 
 
 # -- what was seen: pure -------------------------------------------------------------------------------------
-
 
 def describe_partition(partition: int, view: View, stage: Stage, *, acks: int) -> Iterator[str]:
     """Describe a partition as the controller sees it, then as each replica does."""
@@ -219,7 +217,6 @@ def _describe_replica(own: ReplicaView) -> str:
 
 
 # -- why: pure -----------------------------------------------------------------------------------------------
-
 
 def guess_reasons(moment: Moment, keys: Sequence[int], view: View, stage: Stage, held: Sequence[Met]
                   ) -> Iterator[str]:
@@ -283,7 +280,6 @@ def _guess_from_partition(
 
 
 # -- the runner ---------------------------------------------------------------------------------------------
-
 
 UNHEALTHY_S = 10.0
 NOWAIT_PATIENCE_S = 10.0  # of an op that stays open: a later step may have to release its leader first
@@ -452,7 +448,6 @@ def _death(crash: Met, noticed_ns: int, count: int) -> Mapping[str, Any]:
 
 # -- targets ------------------------------------------------------------------------------------------------
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """An entry whose moment has come, with nodes for its roles."""
@@ -534,7 +529,6 @@ def _where(target: Target, sight: Sight, partitions: Sequence[int]) -> dict[str,
 
 
 # -- scripted ops -------------------------------------------------------------------------------------------
-
 
 class _Scripted:
     """Runs entries as ops. Ops with `nowait` are open until `drain`."""

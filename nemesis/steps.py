@@ -257,7 +257,6 @@ def _observation(word: str) -> Json:
 
 # -- what is wrong ------------------------------------------------------------------------------------------
 
-
 def _refuse_token(error: UnexpectedToken, verb: str, text: str) -> NoReturn:
     """Say what is wrong with the first token that the grammar does not allow there."""
     word = None if error.token.type == "$END" else str(error.token)

@@ -69,7 +69,6 @@ def unavailable(cluster: Cluster) -> Mapping[str, str]:
 
 # -- what a cluster cannot do -------------------------------------------------------------------------------
 
-
 def refuse_schedule(schedule: Schedule, cluster: Cluster) -> None:
     """Raise UnfitCluster for the first entry that cannot be carried out, before the cluster starts. With a
     step left out a schedule would be another experiment, and prove something else."""
@@ -109,7 +108,6 @@ def refusals(entry: Entry, cluster: Cluster) -> Iterator[str]:
 
 
 # -- strikes ------------------------------------------------------------------------------------------------
-
 
 async def _on_each(method: Method, _: Cluster, entry: Entry, nodes: Nodes) -> Struck:
     """All nodes at once. All calls end before the first error is raised."""
@@ -200,7 +198,6 @@ _STRIKES: Mapping[str, Strike] = {
 
 
 # -- nemeses of other packages ------------------------------------------------------------------------------
-
 
 Made = TypeVar("Made")
 

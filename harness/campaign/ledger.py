@@ -149,7 +149,6 @@ def with_findings(ledger: Ledger, state: State, about: Mapping[str, Any], folder
 
 # -- the file -----------------------------------------------------------------------------------------------
 
-
 def path_of(about: Mapping[str, Any], folder: Path) -> Path:
     """The ledger of the campaign in this folder: as its campaign.json says, else beside the folder."""
     return Path(str(about.get("ledger") or folder.parent / "ledger.json"))

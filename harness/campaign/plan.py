@@ -132,7 +132,6 @@ def seed_of(seed: int, number: int) -> int:
 
 # -- reading ------------------------------------------------------------------------------------------------
 
-
 def presets(kafka: str | None = None) -> tuple[str, ...]:
     names = sorted(path.stem for path in PRESETS.glob("*.toml"))
     return tuple(name.removesuffix(KAFKA_PLAN) for name in names

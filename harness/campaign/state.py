@@ -236,7 +236,6 @@ def case_of(spec: str) -> RunSpec:
 
 # -- on disk ------------------------------------------------------------------------------------------------
 
-
 def is_campaign(folder: Path) -> bool:
     return (folder / ABOUT).is_file()
 

@@ -177,7 +177,6 @@ def demo() -> None:
 
 # -- clusters ------------------------------------------------------------------------------------------
 
-
 FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, show_default="the latest",
                              help="Which cluster.")
 
@@ -236,7 +235,6 @@ _strike("power_cut", "power_cut", "The old spelling of power-cut.", hidden=True)
 
 
 # -- campaigns -----------------------------------------------------------------------------------------
-
 
 PLAN_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 LEDGER_FILE = click.Path(path_type=Path, dir_okay=False)
@@ -353,7 +351,6 @@ def campaign_stats() -> None:
 
 # -- other tools' histories ------------------------------------------------------------------------------
 
-
 @main.group("import")
 def import_() -> None:
     """Turn histories that other tools recorded into run folders, which check can judge."""
@@ -380,7 +377,6 @@ def import_jepsen() -> None:
 
 
 # -- the zoo ---------------------------------------------------------------------------------------------
-
 
 @main.group()
 def scenario() -> None:
@@ -424,7 +420,6 @@ def scenario_run() -> None:
 
 # -- Apache Kafka itself -------------------------------------------------------------------------------
 
-
 @main.group()
 def kafka() -> None:
     """Get the jars of Apache Kafka itself."""
@@ -446,7 +441,6 @@ def kafka_get() -> None:
 
 
 # -- this machine ----------------------------------------------------------------------------------------
-
 
 @main.command()
 @spec_options("cluster")

@@ -43,7 +43,6 @@ NEVER = RUNS / "never"  # of a run that is only planned
 
 # -- run and resume -----------------------------------------------------------------------------------------
 
-
 def run_campaign(
     *, plan_file: Path | None, preset: str | None, kafka: str | None, budget_s: float | None,
     out: Path | None, seed: int | None, runs: int | None, ledger: Path | None, keep: bool, **reports: Any,
@@ -202,7 +201,6 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
 
 
 # -- diff, mark ---------------------------------------------------------------------------------------
-
 
 def diff_campaigns(before: Path, after: Path, ledger: Path | None) -> int:
     """Prints what differs; exit 1 if the second campaign has a bug that is new and not marked as known."""

@@ -180,7 +180,6 @@ class Worker:
 
 # -- play ----------------------------------------------------------------------------------------------------
 
-
 SAMPLE_S = 1.0
 
 
@@ -262,7 +261,6 @@ def resident_bytes(process: int | None = None) -> int:
 
 
 # -- judge ---------------------------------------------------------------------------------------------------
-
 
 async def judge_runs(request: Mapping[str, Any]) -> Mapping[str, Any]:
     folders = list(map(Path, request["folders"]))

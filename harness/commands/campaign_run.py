@@ -389,7 +389,6 @@ class CampaignRunner:
 
 # -- pure ---------------------------------------------------------------------------------------------------
 
-
 def with_gates(answer: Mapping[str, Any], limits: Mapping[str, float], case: RunSpec) -> dict[str, Any]:
     """The judge's summary with the gates that the run breaks. A valid run that breaks some is of kind GATE;
     one without the measures for them is unknown. Where the harness failed none is broken."""

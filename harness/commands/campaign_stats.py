@@ -81,7 +81,6 @@ def runs_of(folders: Sequence[Place]) -> list[tuple[str, Place]]:
 
 # -- the tables ---------------------------------------------------------------------------------------------
 
-
 def tables(answers: "Answers") -> str:
     parts = [_titled(
         "Availability by kind of fault: medians (worst); latency of sends, waiting included, before > during "

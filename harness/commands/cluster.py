@@ -101,7 +101,6 @@ it is used (auto.create.topics.enable=false).
 
 # -- the server ---------------------------------------------------------------------------------------------
 
-
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A line of another terminal. do: a fault's name, state, mend, nemesis, struck or end_nemesis."""
 
@@ -385,7 +384,6 @@ def find_cluster(folder: Path | None) -> tuple[Path, str, int]:
 
 
 # -- the commands -------------------------------------------------------------------------------------------
-
 
 def state(folder: Path | None, *, as_json: bool = False) -> int:
     answer = ask_cluster(folder, "state")

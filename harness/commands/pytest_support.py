@@ -100,7 +100,6 @@ class JudgedRun:
 
 # -- runs ---------------------------------------------------------------------------------------------------
 
-
 def start_judge() -> None:
     """Returns when Spark is ready. Its start uses all processors, so no cluster should run meanwhile."""
     catalog.can_judge()
@@ -189,7 +188,6 @@ def entries(keywords: Keywords) -> list[dict[str, Any]]:
 
 # -- keywords -----------------------------------------------------------------------------------------------
 
-
 def decoded_keywords(who: str, keywords: Keywords, valid: Sequence[str]) -> RunSpec:
     """The keywords as a spec: several nemeses are one string there. UsageError for a wrong name or value."""
     refuse_unknown(who, keywords, valid)
@@ -218,7 +216,6 @@ def refuse_a_running_loop() -> None:
 
 
 # -- clusters -----------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterUp:
@@ -278,7 +275,6 @@ def cluster_up(folder: Path, keywords: Keywords) -> Iterator[ClusterUp]:
 
 
 # -- faults on a cluster ----------------------------------------------------------------------------------
-
 
 @contextmanager
 def striking(cluster: ClusterUp, keywords: Keywords) -> Iterator[Sequence[str]]:

@@ -112,7 +112,6 @@ def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str 
 
 # -- the first ----------------------------------------------------------------------------------------------
 
-
 def read_first(folder: Path, finding: str | None) -> First:
     """Reads the first run's folder; FloodmarkError if the run cannot be reproduced."""
     run = open_run(folder)
@@ -162,7 +161,6 @@ def announce(first: First, runs: int, parent: Path) -> None:
 
 
 # -- the runs -----------------------------------------------------------------------------------------------
-
 
 def play_attempts(first: First, runs: int, parent: Path) -> list[tuple[int, RunResult]]:
     """Makes the reproductions; returns those that were made, by number. After Ctrl-C no other begins."""
@@ -221,7 +219,6 @@ def exit_code(first: First, attempts: Sequence[Attempt]) -> int:
 
 # -- how close ----------------------------------------------------------------------------------------------
 
-
 def distances(first: First, anchors: Sequence[ReanchoredEntry], attempts: Sequence[Attempt]
               ) -> list[Distance]:
     found = (distance(one, attempt, first.basis) for one in anchors for attempt in attempts)
@@ -261,7 +258,6 @@ def nearness(near: Sequence[Distance]) -> dict[str, float]:
 
 
 # -- text ---------------------------------------------------------------------------------------------------
-
 
 _ANCHOR_WORDS = {"asked": "as before", "acks": "by acks", "state": "by leader and ISR",
                  "after": "relative to the entry before", "time": "by time"}  # ReanchoredEntry.by

@@ -89,7 +89,6 @@ class PlanningContext:
 
 # -- a run ------------------------------------------------------------------------------------------------
 
-
 def run_and_judge(spec: RunSpec, through: Gate) -> int:
     """Plans, makes, judges and reports a run; the last line on stdout is the folder, also after a failure.
     A run in its default folder becomes histories/runs/latest."""
@@ -200,7 +199,6 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
 
 # -- its schedule -----------------------------------------------------------------------------------------
 
-
 def schedule_of(spec: RunSpec) -> PlannedSchedule:
     """The schedule on a cluster of floodmark's own, of the file or by the seed."""
     config = spec.broker_config
@@ -295,7 +293,6 @@ def whole_number(key: str, value: str) -> int:
 
 # -- floodmark's own version ------------------------------------------------------------------------------
 
-
 @functools.cache
 def own_commit() -> str | None:
     """The commit that this process was started from: git is asked once."""
@@ -320,7 +317,6 @@ def commit(package: Path) -> str | None:
 
 
 # -- on a user's own cluster ------------------------------------------------------------------------------
-
 
 PORT = 9092
 PLACE = "own"

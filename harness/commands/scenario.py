@@ -329,7 +329,6 @@ def as_json(outcome: Outcome) -> Mapping[str, Any]:
 
 # -- demo -----------------------------------------------------------------------------------------------
 
-
 def demo_acts(kafka: str | None = None) -> tuple[Part, ...]:
     """The six runs: each fault, then its fix. On Apache Kafka two, each with its control in the same run."""
     every = {one.name: one for one in scenario.shipped(scenario_words())}

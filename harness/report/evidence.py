@@ -436,7 +436,6 @@ def is_one_more(event: Event, one: Evidence, offset: int) -> bool:
 
 # -- text ---------------------------------------------------------------------------------------------------
 
-
 def clause(found: Json) -> str:
     """A clause that says what the finding is about the event's record."""
     examples = examples_of(found)

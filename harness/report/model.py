@@ -28,7 +28,6 @@ MOST = 1 << 63
 
 # -- fields of unknown types --------------------------------------------------------------------------------
 
-
 def int_in(fields: Json, name: str) -> int | None:
     """An integer field of 64 bits; None if it is missing or no such integer."""
     value = fields.get(name)
@@ -62,7 +61,6 @@ def mended_ns(about: Json) -> int:
 
 
 # -- what the files show ------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLine:
@@ -154,7 +152,6 @@ class Strikes:
 
 
 # -- the events of a verdict --------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:

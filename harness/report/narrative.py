@@ -118,7 +118,6 @@ def unless_repeated(
 
 # -- when, and by whom --------------------------------------------------------------------------------------
 
-
 def when_and_by_whom(evidence: Evidence) -> str:
     """What the clients asked and what answers they got, in the history's order, and which leader acked."""
     if evidence.name == names.STUCK:
@@ -187,7 +186,6 @@ def offsets(records: Sequence[Send | Read]) -> str:
 
 # -- which replicas had it, and have it ---------------------------------------------------------------------
 
-
 def copies_then_and_now(evidence: Evidence) -> str:
     """Which replicas had appended the record when it was acked, and which have it in their final logs."""
     if evidence.skipped is not None:
@@ -255,7 +253,6 @@ def meaning(evidence: Evidence, event: TraceLine) -> str:
 
 
 # -- why ----------------------------------------------------------------------------------------------------
-
 
 def broken_law(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
     """The broken law, that nothing permits this, and one commonly misread fact that explains this case."""

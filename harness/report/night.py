@@ -319,7 +319,6 @@ def gates_of(run: RunState) -> str:
 
 # -- signatures ---------------------------------------------------------------------------------------------
 
-
 def causes_of(runs: Sequence[RunState], ledger: Ledger, about: Mapping[str, Any], folder: str) -> list[Cause]:
     """The signatures that the campaign saw, the new ones first; then those that the ledger has for its
     systems and that were not seen this time."""
@@ -352,7 +351,6 @@ def causes_of(runs: Sequence[RunState], ledger: Ledger, about: Mapping[str, Any]
 
 
 # -- reports ------------------------------------------------------------------------------------------------
-
 
 def summary(night: Results) -> str:
     """The heading, tables of violations and stuck clusters, and the other runs that failed."""
@@ -544,7 +542,6 @@ def places(points: Sequence[Point], width: int, height: int, edge: int) -> list[
 
 
 # -- rates: pure --------------------------------------------------------------------------------------------
-
 
 def wilson(hits: int, of: int) -> tuple[float, float]:
     """The 95 % interval of a share (Wilson 1927), which is also valid at 0 of n and n of n."""

@@ -93,7 +93,6 @@ def records(items: Sequence[Record], asked: Asked) -> Iterable[str]:
 
 # -- faults -------------------------------------------------------------------------------------------------
 
-
 def fault_text(op: Op) -> str:
     """A fault on one line: what the nemesis did, to which nodes, at which moment, and what data was lost."""
     fault = op.fault or {}
@@ -161,7 +160,6 @@ def where_struck(op: Op, partition: int | None) -> str:
 
 
 # -- quantities ---------------------------------------------------------------------------------------------
-
 
 def time_text(time_s: float) -> str:
     """Print a time with its two largest units: `3 h 58 min`, `12 min 5 s`, `4.2 s`."""

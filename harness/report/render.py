@@ -64,7 +64,6 @@ def cut(text: str, limit: int) -> str:
 
 # -- Markdown -----------------------------------------------------------------------------------------------
 
-
 class Room:
     """The bytes that a page may still have. A template fills it: `call(one) room.fit(ones)`."""
 

@@ -368,7 +368,6 @@ def record_of(row: Json, place: str) -> Record:
 
 # -- run.json and verdict.json ------------------------------------------------------------------------------
 
-
 LEFT_OF_SHRUNK = "only run.json, the verdict and the measures are left: this verdict is the campaign's"
 
 
@@ -439,7 +438,6 @@ def are_texts(value: Any) -> bool:
 
 
 # -- bad lines, and the ends of brokers ---------------------------------------------------------------------
-
 
 MOST_LINES = 5  # named of one file
 SCAN_LINES = 100_000  # lines read from the first bad one on

@@ -224,7 +224,6 @@ def library() -> str | None:
 
 # -- words --------------------------------------------------------------------------------------------------
 
-
 def heading(facts: RunFacts) -> tuple[str, str]:
     """`invalid:` and `1 lost write`."""
     if facts.ruled is None:
@@ -317,7 +316,6 @@ def configuration(about: Json) -> dict[str, Any]:
 
 
 # -- data ---------------------------------------------------------------------------------------------------
-
 
 def ms(time_ns: int | None) -> float:
     return round((time_ns or 0) / 1e6, 3)

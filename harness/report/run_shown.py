@@ -65,7 +65,6 @@ LINES_SHOWN = 40  # of the nemesis's acts, and of the trace's lines if they are 
 
 # -- at a glance --------------------------------------------------------------------------------------------
 
-
 def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
     """Yields what ran, what struck it, and the verdict."""
     verdict = read_verdict(run) if is_named(run.verdict_path) else None
@@ -119,7 +118,6 @@ def ending(about: Json) -> str:
 
 
 # -- a finding ----------------------------------------------------------------------------------------------
-
 
 def finding_text(run: Run, about: Json, name: str) -> Iterator[str]:
     """Yields the first examples of the finding: whose fault, since when, which faults, and the logs."""
@@ -270,7 +268,6 @@ def ops_of(file: LineFile, pattern: re.Pattern[bytes]) -> Iterator[Op]:
 
 
 # -- output -------------------------------------------------------------------------------------------------
-
 
 def story_text(story: Story, evidence: Evidence, *, in_brief: bool) -> Iterator[str]:
     """Yields since when, and the lines: `>` about the finding, `!` faults in between (in_brief: only `>`)."""

@@ -131,7 +131,6 @@ def numbered(names: Iterable[str]) -> list[str]:
 
 # -- what struck it -----------------------------------------------------------------------------------------
 
-
 NO_STRIKES = ACTS | MENDING | UNSEEN
 
 
@@ -203,7 +202,6 @@ def plan_text(plan: RunPlan) -> str:
 
 
 # -- the outcome --------------------------------------------------------------------------------------------
-
 
 LISTS = ("died", "schedule")  # keys of run.json that reports need and the judge does not
 

@@ -133,7 +133,6 @@ def final_story(files: RunFiles, about: Json, partition: int) -> Json | None:
 
 # -- the steps ----------------------------------------------------------------------------------------------
 
-
 def steps_of(course: Course, events: Sequence[TraceLine]) -> list[Step]:
     """The steps that matter most, at most STEPS, in the order of time. events: those of its partition."""
     found: dict[tuple[str, int], Step] = {}
@@ -221,7 +220,6 @@ def of_event(events: Sequence[TraceLine], event: str) -> Iterator[TraceLine]:
 
 # -- the events ---------------------------------------------------------------------------------------------
 
-
 def merged(shown: Shown, nemesis: Sequence[Op], here: Mapping[str, Any]) -> list[Line]:
     """The trace's events and the nemesis's acts on these nodes, in order, each `of` a line, as in Step."""
     events = [{**line.fields, "of": ("trace", line.number)} for line in shown.events]
@@ -307,7 +305,6 @@ def compact(event: Line) -> dict[str, Any]:
 
 
 # -- values and acks ----------------------------------------------------------------------------------------
-
 
 def values_in(dumps: Mapping[str, Sequence[Line]]) -> dict[str, int | None]:
     """The values in the final logs by `offset:epoch`."""

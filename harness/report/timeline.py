@@ -115,7 +115,6 @@ Key = tuple[str, int]  # node, partition
 
 # -- the clients --------------------------------------------------------------------------------------------
 
-
 def silences(columns: Mapping[str, Sequence[int]]) -> list[tuple[int, int]]:
     """The times, in us, in which sends were tried, and none was acked for QUIET_US or more. Pure."""
     start, sends = 0, list[tuple[int, int]]()  # when each ended and began
@@ -144,7 +143,6 @@ def silences(columns: Mapping[str, Sequence[int]]) -> list[tuple[int, int]]:
 
 # -- the faults ---------------------------------------------------------------------------------------------
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """One fault on one node, or on no particular node (a cut of links, an election)."""
@@ -168,7 +166,6 @@ def spans_of(nemesis: Sequence[Op], last_ns: int) -> list[Span]:
 
 
 # -- the trace ----------------------------------------------------------------------------------------------
-
 
 @dataclass(slots=True, kw_only=True)
 class Reign:

@@ -128,7 +128,6 @@ def struck_text(reading: Reading) -> list[str]:
 
 # -- findings -----------------------------------------------------------------------------------------------
 
-
 def paragraph(account: Account) -> str:
     """The text of an event: the paragraph about the worst example, a sentence for each of the next few, the
     number of the others, and a line for each other group of the event."""
@@ -190,7 +189,6 @@ def looked_at(counts: Json, *, grouped: bool = False) -> str:
 
 
 # -- the next commands --------------------------------------------------------------------------------------
-
 
 def next_commands(folder: Place, verdict: Json, about: Json | None) -> list[tuple[str, str]]:
     """The commands to type next, each with its head: show, explain, reproduce; empty if there is nothing to
@@ -275,7 +273,6 @@ def read_reproducible(about: Mapping[str, Any], source: str) -> tuple[SavedRun, 
 
 
 # -- a folder at the gate -----------------------------------------------------------------------------------
-
 
 UNSAVED = ("its verdict could not be written",)
 LIMIT = 1_000_000  # bytes of a Markdown page
@@ -426,7 +423,6 @@ def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> 
 
 
 # -- for CI servers -----------------------------------------------------------------------------------------
-
 
 def markdown(outcomes: Sequence[Outcome], limit: int = LIMIT) -> bytes:
     """The content of `--markdown FILE`: the worst runs first."""

@@ -37,7 +37,6 @@ def quoted(value: object) -> str:
 
 # -- values -------------------------------------------------------------------------------------------------
 
-
 def value_that(fits: Callable[[Any], bool], should: str, to: Callable[[Any], Any] = lambda value: value
                ) -> Read:
     """A reader of values that fit. should: what they are, in words; to: makes them one type."""
@@ -105,7 +104,6 @@ node, node_or_role = node_or(), node_or(*sorted(ROLES))
 
 
 # -- objects and arrays -------------------------------------------------------------------------------------
-
 
 def fields_of(at: str, value: object, readers: Mapping[str, Read], known: Known, *,
               needs: Sequence[str] = (), dot: str = ".") -> dict[str, Any]:

@@ -155,7 +155,6 @@ class Moment:
 
 # -- times --------------------------------------------------------------------------------------------------
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Time(Moment):
     """`time` ns since the run began; with `after_ns`: not earlier than that after the entry before it."""
@@ -193,7 +192,6 @@ class After(Moment):
 
 
 # -- events -------------------------------------------------------------------------------------------------
-
 
 def _of_partition(partition: int | None) -> str:
     return f" partition {partition}" if partition else ""
@@ -318,7 +316,6 @@ def describe_met(met: Met, count: int) -> dict[str, Any]:
 
 # -- states -------------------------------------------------------------------------------------------------
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhenState(Moment):
     """The cluster is seen in a state, whose keys are the moment's."""
@@ -381,7 +378,6 @@ HEALTHY = WhenState(state=states.Healthy())
 
 
 # -- several ------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Several(Moment):
@@ -457,7 +453,6 @@ KINDS: Mapping[str, type[Moment]] = {
 
 # -- reading ------------------------------------------------------------------------------------------------
 
-
 def read_moment(value: object, place: str = "moment", known: Known = ANYTHING) -> Moment:
     """Check a moment in its JSON form, and read it. UsageError names the bad part."""
     given = read_as.an_object(place, value, known)
@@ -480,7 +475,6 @@ _READERS: Mapping[str, Read] = {  # of the fields of all kinds
 
 
 # -- entries ------------------------------------------------------------------------------------------------
-
 
 ACTS = frozenset({"send", "poll", "list_offsets", "wait"})  # entries that are no faults
 MOMENT_TIMEOUT_S = 30.0

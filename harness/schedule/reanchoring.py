@@ -50,7 +50,6 @@ FRESH_NS = 100_000_000  # if the last ack before a strike is not older than this
 
 # -- what the history says ----------------------------------------------------------------------------------
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
     """One entry as it was carried out. Times in ns since the run began."""
@@ -177,7 +176,6 @@ def _integer(fields: Mapping[str, Any], key: str) -> int | None:
 
 # -- the new moments ----------------------------------------------------------------------------------------
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReanchoredEntry:
     """One entry of the schedule, as it was (`then`) and as it is to be (`now`)."""
@@ -273,7 +271,6 @@ def _anchor_by_state(position: int, entry: Entry, strike: Strike, basis: AnchorB
 
 
 # -- the roles ----------------------------------------------------------------------------------------------
-
 
 def _replace_by_roles(schedule: Schedule, basis: AnchorBasis) -> dict[int, Entry]:
     """Replace node names by roles, in the entries that struck a leader and in those that undo them."""

@@ -177,7 +177,6 @@ def implies_healthy(state: State) -> bool:
 
 # -- reading ------------------------------------------------------------------------------------------------
 
-
 def read_state(at: str, value: object, known: Known) -> State:
     given = read_as.an_object(at, value, known)
     if by := next((by for by in ("all", "any", "healthy") if by in given), None):

@@ -105,7 +105,6 @@ class Sight(Protocol):
 
 # -- roles --------------------------------------------------------------------------------------------------
 
-
 ROLES = frozenset({"leader", "follower", "last-in-isr", "controller", "down", "paused"})
 EVERY = "every"  # as a state's `replica`: every replica of the partition
 

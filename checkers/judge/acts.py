@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from floodmark.checkers.judge.preconditions import Preconditions
+from floodmark.checkers.judge.preconditions import Preconditions, faults_in_broken, is_cut_short
 from floodmark.checkers.read.folder import INT64, Folder, ints, is_int
 from floodmark.harness.faults import FAULTS, LOSES, SPARES_FLUSHED, loses
 from floodmark.harness.schedule.moments import ACTS as OURS
@@ -68,17 +68,16 @@ def unread_of(folder: Folder, seen: Preconditions) -> dict[str, bool]:
     every write is flushed (`lost_flushed`); the `ended` process of one that flushed nothing; an unclean
     election (`elected`), or a request for one before it happened (`asked`). disordered: lines may have come
     in another order; untimely: or at another time."""
-    closed, bad = folder.about.get("history_lines"), seen.bad > folder.torn
-    incomplete = bad or (is_int(closed) and seen.lines - folder.torn < closed)
+    incomplete = seen.history.broken > folder.torn or is_cut_short(folder, seen)
     lacks = lacking(folder, seen, is_grave) if incomplete else frozenset()
     # A killed harness had no time to record the fault that it had begun.
     schedule = folder.about.get("schedule")
     may_be_due = not isinstance(schedule, list) or "elect" in lacking(folder, seen, is_grave)
-    may_be = seen.broken_faults | (frozenset() if folder.torn else seen.last_broken_faults)
+    may_be = faults_in_broken(folder, seen)
     losing = (lacks - {"elect"}) | (may_be & LOSES)
     ended = bool((losing | may_be) & ENDING or (incomplete and lacking(folder, seen, is_ending)))
     may_end = ended or folder.about.get("died") or any(
-        act["ended"] and act["node"] is not None for act in acts_of(seen.nemesis))
+        act["ended"] and act["node"] is not None for act in acts_of(seen.history.nemesis))
     recovers = flushes_at_recovery(folder)
     elected = "elect" in lacks | may_be
     return {
@@ -108,7 +107,7 @@ def lacking(
         for place, entry in enumerate(schedule if isinstance(schedule, list) else [])
         if isinstance(entry, dict) and counts(entry) and place not in missed
     )
-    return frozenset(asked - Counter(op["f"] for op in seen.nemesis))
+    return frozenset(asked - Counter(op["f"] for op in seen.history.nemesis))
 
 
 def is_ending(entry: Mapping[str, Any]) -> bool:

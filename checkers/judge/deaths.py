@@ -17,7 +17,7 @@ Rules
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from floodmark.checkers.judge.preconditions import Preconditions
+from floodmark.checkers.judge.preconditions import Preconditions, faults_in_broken, is_cut_short
 from floodmark.checkers.read.folder import Folder, ints, is_int
 from floodmark.harness.faults import FAULTS, OF_LINKS, undoes
 
@@ -63,15 +63,14 @@ def died(folder: Folder) -> list[str] | None:
 
 def unexplained(folder: Folder, seen: Preconditions) -> list[str]:
     nodes = died(folder) or []
-    return sorted({*nodes} - {*explained(folder, nodes, seen.nemesis)})
+    return sorted({*nodes} - {*explained(folder, nodes, seen.history.nemesis)})
 
 
 def may_have_been_struck(folder: Folder, seen: Preconditions) -> bool:
     """Whether the history may lack a fault, or its time may be wrong."""
-    closed, lines = folder.about.get("history_lines"), seen.lines - folder.torn
-    may_be = seen.broken_faults | (frozenset() if folder.torn else seen.last_broken_faults)
-    missing = folder.history is None or (is_int(closed) and lines < closed)
-    return bool(missing or may_be - {"elect"} or seen.disordered or seen.falls is not None)
+    missing = folder.history is None or is_cut_short(folder, seen)
+    may_be = faults_in_broken(folder, seen) - {"elect"}
+    return bool(missing or may_be or seen.disordered or seen.falls is not None)
 
 
 def explained(folder: Folder, nodes: Sequence[str], nemesis: Sequence[Mapping[str, Any]]) -> Collection[str]:

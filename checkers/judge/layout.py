@@ -10,7 +10,6 @@ from floodmark.checkers.judge.pieces import EVERY, by_hash, by_unit
 from floodmark.checkers.read.folder import Folder
 from floodmark.checkers.read.history_parquet import with_parquet
 from floodmark.checkers.read.ranges import RANGE_BYTES, Range, ranges_of
-from floodmark.checkers.read.seqs import SEQS
 from floodmark.harness.run_location import Place
 
 # Chosen, not measured closely: a run of 70 MB is judged much quicker by one task than split up.
@@ -24,8 +23,8 @@ PARQUET_WEIGHT = 6  # a byte of Parquet holds as much as this many of JSON
 LINES, VALUES = "lines", "values"
 KNOWN_REPLICAS = "known_replicas"  # the part of replicas.jsonl that the driver needs
 # Checks across partitions need these tables distributed by the hash of a column: lines by their process, to
-# pair invocations with completions; values, which must be unique in the run; the seqs of a trace.
-BY_HASH_OF = {LINES: "process", VALUES: "value", SEQS: "block"}
+# pair invocations with completions; values, which must be unique in the run.
+BY_HASH_OF = {LINES: "process", VALUES: "value"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,6 @@ from floodmark.checkers.read.pairing import answers, pairing
 from floodmark.checkers.read.ranges import Range
 from floodmark.checkers.read.repeats import repeats
 from floodmark.checkers.read.replica_rows import REPLICA_ROWS, SCHEMA, for_driver
-from floodmark.checkers.read.seqs import SEQS, seq_facts
 from floodmark.checkers.read.tables import read_range
 from floodmark.checkers.spark.settings import own_cores, own_memory_mb
 from floodmark.harness.errors import FloodmarkError
@@ -244,7 +243,7 @@ def plan_of(
             continue
         runs.append(number)
         tables.append(made)
-        if run.preconditions.txns:
+        if run.preconditions.history.txns:
             transactional.append(number)
     return Plan(layout=layout, runs=frozenset(runs), transactional=tuple(transactional),
                 of_driver=concatenated(tables), memory_mb=memory_mb)  # fmt: skip
@@ -306,7 +305,7 @@ def parsed(layout: Layout, read_as: ReadAs, ranges: Iterable[Read]) -> Iterator[
 
 def across_partitions(sent: Iterable[Keyed]) -> Iterator[Sent]:
     """Send the driver the facts of ranges; what is wrong in the processes of a run, and with its values,
-    which must be unique; and the seqs of a trace that is not in order."""
+    which must be unique."""
     of_runs = defaultdict[int, list[Piece]](list)
     for _, one in sent:
         if not isinstance(one, Piece) or one.name == KNOWN_REPLICAS:
@@ -323,8 +322,6 @@ def across_partitions(sent: Iterable[Keyed]) -> Iterator[Sent]:
                 yield from facts
                 if repeated.num_rows:
                     yield Piece.of(run, "repeated", repeated)
-            if SEQS in tables:
-                yield from seq_facts(tables[SEQS])
         except Exception as error:
             yield Failed(run=run, failure=failure_of(error))
 

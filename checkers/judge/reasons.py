@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from floodmark.checkers.judge.deaths import died, may_have_been_struck, unexplained
-from floodmark.checkers.judge.preconditions import Preconditions
+from floodmark.checkers.judge.preconditions import Preconditions, is_cut_short
 from floodmark.checkers.laws.finding_names import BROKER_DIED, STUCK, If, Reason
 from floodmark.checkers.read.columns import Flags, contains
+from floodmark.checkers.read.facts import each_of
 from floodmark.checkers.read.folder import (
     DIGITS_AT_MOST,
     INT64,
@@ -26,7 +27,6 @@ from floodmark.checkers.read.folder import (
     clock_error_ns,
     damage_dump,
     ints,
-    is_int,
 )
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.run import RunAt
@@ -47,7 +47,7 @@ def reasons_of(folder: Folder, seen: Preconditions) -> Gates:
     reasons += of_the_end(folder, seen, gates)
     reasons += of_the_trace(folder, seen)
     reasons += of_promises(folder, gates)
-    if seen.acked == 0:
+    if seen.history.acked == 0:
         reasons.append((If.UNACKED, "nothing was acked at all"))
     missed, unstruck = folder.about.get("missed"), folder.about.get("unstruck")
     if missed:
@@ -176,26 +176,27 @@ def uncommitted_of(folder: Folder) -> dict[int, bool]:
 
 def of_the_history(folder: Folder, seen: Preconditions) -> Iterator[Reason]:
     """Every kind of breach of history.jsonl's field table comes with the place of the first."""
-    if seen.repeated:
-        yield If.REPEATED, f"values were sent more than once: {listed(seen.repeated)}"
-    for process, index in sorted(seen.overlapping.items())[:SHOWN]:
+    history, across = seen.history, seen.across
+    if across.repeated:
+        yield If.REPEATED, f"values were sent more than once: {listed(across.repeated)}"
+    for process, index in sorted(across.overlapping.items())[:SHOWN]:
         overlap = f"process {process} had two ops open, or invoked one after an info, at index {index}"
         yield If.OVERLAPPING, f"history.jsonl: {overlap}"
     if folder.history is None:
         yield If.BREACHED, "history.jsonl cannot be read"
         return
-    bad, breached = seen.bad - folder.torn, If.BREACHED | (If.DISORDERED if seen.disordered else NO_ROW)
+    bad, breached = history.broken - folder.torn, If.BREACHED | (If.DISORDERED if seen.disordered else NO_ROW)
     if bad > 0:
         are = "lines are" if bad > 1 else "line is"
-        yield breached, f"history.jsonl:{seen.first_bad}: {bad} {are} not as the field table says"
+        yield breached, f"history.jsonl:{history.first_broken_line}: {bad} {are} not as the field table says"
     elif not seen.in_order:
         yield breached, "history.jsonl: index is not the line's position"
-    if seen.unmatched is not None:
-        yield If.BREACHED, f"history.jsonl:{seen.unmatched + 1}: a completion that fits no invocation"
+    if across.unmatched is not None:
+        yield If.BREACHED, f"history.jsonl:{across.unmatched + 1}: a completion that fits no invocation"
     if seen.falls is not None:
         yield If.BREACHED, f"history.jsonl:{seen.falls + 1}: time falls"
-    lines, closed = seen.lines - folder.torn, folder.about.get("history_lines")
-    if is_int(closed) and lines < closed:
+    if is_cut_short(folder, seen):
+        lines, closed = history.lines - folder.torn, folder.about["history_lines"]
         yield If.BREACHED, f"history.jsonl has {lines} lines, and had {closed} when it was closed"
 
 
@@ -205,11 +206,11 @@ def damaged_dumps(folder: Folder, seen: Preconditions) -> None:
         if node in folder.dumps:
             dump = folder.dumps.pop(node)
             damage_dump(folder, node, f"logs/{dump.name} cannot be read: {flaw}")
-    for node, bad in sorted(seen.bad_entries.items()):
-        if bad and node not in folder.damaged:
-            dump, line = folder.dumps[node], seen.first_bad_entries.get(node)
-            number = f":{line}" if dump.suffix == ".jsonl" else ""
-            lines = f"{bad} lines are" if bad > 1 else "1 line is"
+    for node, entries in sorted(seen.dumps.items()):
+        if entries.broken and node not in folder.damaged:
+            dump = folder.dumps[node]
+            number = f":{entries.first_broken_line}" if dump.suffix == ".jsonl" else ""
+            lines = f"{entries.broken} lines are" if entries.broken > 1 else "1 line is"
             damage_dump(folder, node, f"logs/{dump.name}{number}: {lines} no entry")
 
 
@@ -311,7 +312,7 @@ def stuck(folder: Folder, seen: Preconditions, gates: Gates) -> tuple[dict[int, 
         return lacking, None
     if not are_all_nodes(folder, "answering"):
         return {}, "not every node is in settle.answering, so some may not have been up"
-    acked = frozenset() if rows_that_hold(folder) & If.BREACHED else seen.acked_at_first
+    acked = {*each_of(() if rows_that_hold(folder) & If.BREACHED else seen.history.acked_at_first)}
     silent = [key for key in lacking if key not in acked]
     return {key: what for key, what in lacking.items() if key in acked}, (
         f"nothing shows that partition {listed(silent)} acked before the first fault" if silent else None
@@ -323,7 +324,7 @@ def of_the_trace(folder: Folder, seen: Preconditions) -> Iterator[Reason]:
         if folder.observes.events:
             yield If.TRACE, "trace.jsonl cannot be read, and run.json's `observes` promises it"
         return
-    if (flaw := seen.traced.flaw(folder.nodes, folder.observes)) is not None:
+    if (flaw := seen.trace.flaw(folder.nodes, folder.observes)) is not None:
         yield If.TRACE, f"trace.jsonl: {flaw}"
     if clock_error_ns(folder) == UNKNOWN_NS:
         unordered = "so no two nodes' times can be compared"

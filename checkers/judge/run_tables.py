@@ -73,7 +73,7 @@ def facts_of(number: int, run: Run) -> dict[str, pa.Table]:
     """The facts of a run; number: its position in the call."""
     rows: dict[str, Iterable[dict[str, Any]]] = {
         "run_facts": [run_facts(run)], "run_nodes": node_facts(run), "runs": [row_of_run(run)],
-        "acts": acts_of(run.preconditions.nemesis), "processes": process_rows(run),
+        "acts": acts_of(run.preconditions.history.nemesis), "processes": process_rows(run),
         "faults": fault_rows(run), "controller_lines": rulings_of(run),
     }  # fmt: skip
     made = {name: pa.Table.from_pylist([{**row, "run": number} for row in each], schema=FACTS[name])
@@ -89,7 +89,7 @@ def run_facts(run: Run) -> dict[str, Any]:
         "min_insync": None if promised.min_insync is None else min(promised.min_insync, EVER),
         "flushed": promised.flushed, "weak_acks": promised.weak_acks, "retried": promised.retried,
         "uncommitted": sees_uncommitted(run), "surely_uncommitted": promised.surely_uncommitted,
-        "transactional": run.preconditions.txns > 0, "loss_in_doubt": bool(observes.files_lacked),
+        "transactional": run.preconditions.history.txns > 0, "loss_in_doubt": bool(observes.files_lacked),
         "settled": folder.settled, "recovers": flushes_at_recovery(folder), "died": died(folder),
         "traced": run.traced, "complete": complete, "elections": complete and observes.shows(*ELECTIONS),
         "cleanness": complete and observes.shows("elect"), **run.unread,
@@ -98,11 +98,11 @@ def run_facts(run: Run) -> dict[str, Any]:
 
 def sees_uncommitted(run: Run) -> bool:
     """Whether readers may see records of open and aborted transactions, if there are any."""
-    return run.folder.guarantees.uncommitted and run.preconditions.txns > 0
+    return run.folder.guarantees.uncommitted and run.preconditions.history.txns > 0
 
 
 def node_facts(run: Run) -> Iterator[dict[str, Any]]:
-    folder, seqs = run.folder, run.preconditions.traced.nodes
+    folder, seqs = run.folder, run.preconditions.trace.nodes
     for node in dict.fromkeys((*folder.nodes, *folder.partitions.nodes)):
         yield {"node": node, "named": node in folder.nodes, "complete": has_complete_dump(folder, node),
                "first_seq": seqs[node].first if node in seqs else 0,
@@ -127,7 +127,7 @@ def internal_index(run: Run) -> int | None:
     """The index of the last fault that may have cost records of __transaction_state or __consumer_offsets. No
     run names their partitions and no trace shows them: any node that lost data may have had all copies, and
     nobody knows whether flush holds for them."""
-    indexes = [act["index"] for act in acts_of(run.preconditions.nemesis)
+    indexes = [act["index"] for act in acts_of(run.preconditions.history.nemesis)
                if (act["lost"] and act["node"] is not None) or (act["asks"] and act["partitions"] is None)]
     unread = run.unread
     if run.folder.guarantees.unclean is True or unread["lost"] or unread["elected"] or (
@@ -137,7 +137,7 @@ def internal_index(run: Run) -> int | None:
 
 
 def process_rows(run: Run) -> Iterator[dict[str, Any]]:
-    final, overlapping = frozenset(run.folder.final_processes), run.preconditions.overlapping
+    final, overlapping = frozenset(run.folder.final_processes), run.preconditions.across.overlapping
     uncommitted = uncommitted_of(run.folder)
     for process in sorted(final | overlapping.keys() | uncommitted.keys()):
         yield {"process": process, "final": process in final, "overlaps": process in overlapping,
@@ -145,13 +145,13 @@ def process_rows(run: Run) -> Iterator[dict[str, Any]]:
 
 
 def fault_rows(run: Run) -> Iterator[dict[str, Any]]:
-    for op in run.preconditions.nemesis:
+    for op in run.preconditions.history.nemesis:
         yield {"index": op["index"], "time": op["time"], "f": op["f"], "fault": json.dumps(op["fault"])}
 
 
 def rulings_of(run: Run) -> Iterator[dict[str, Any]]:
     named = {None, *run.folder.partitions.keys_there.tolist()}
-    for line in run.preconditions.traced.rulings if run.traced else ():
+    for line in run.preconditions.trace.rulings if run.traced else ():
         yield {**line, "of_controller": line["node"] not in run.folder.nodes,
                "of_run": line.get("partition") in named}  # fmt: skip
 

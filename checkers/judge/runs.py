@@ -31,12 +31,12 @@ class Run:
 def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) -> Run:
     """Build the run and complete the folder's reasons. rows: of replicas.jsonl, as REPLICA_ROWS."""
     replicas = NO_REPLICAS if rows is None else Replicas.of(rows)
-    with_replicas(folder, replicas, seen.bad_rows, seen.first_bad_row)
-    if seen.txns and seen.undecided is not None:
+    with_replicas(folder, replicas, seen.rows.broken, seen.rows.first_broken_line)
+    if seen.history.txns and seen.rows.undecided is not None:
         folder.undecided = (
             "a transaction was open at the end: of {} the last stable offset of partition {} is {}, and its "
-            "LEO {}").format(*seen.undecided)
-    folder.topic_gone = is_topic_gone(folder, seen.nemesis)
+            "LEO {}").format(*seen.rows.undecided)
+    folder.topic_gone = is_topic_gone(folder, seen.history.nemesis)
     gates = reasons_of(folder, seen)
     return Run(folder=folder, preconditions=seen, gates=gates, unread=unread_of(folder, seen))
 
@@ -56,7 +56,7 @@ def read_lines_instead(folder: Folder, nodes: Iterable[str]) -> tuple[str, ...]:
 def is_trace_whole(run: Run) -> bool:
     """Whether there is a trace, and no line of it is missing."""
     folder = run.folder
-    return run.traced and run.preconditions.traced.flaw(folder.nodes, folder.observes) is None
+    return run.traced and run.preconditions.trace.flaw(folder.nodes, folder.observes) is None
 
 
 def silent_names(run: Run) -> tuple[str, ...]:

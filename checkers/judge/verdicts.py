@@ -7,7 +7,7 @@ from typing import Any
 from floodmark.checkers.judge.deaths import may_have_been_struck, unexplained
 from floodmark.checkers.judge.examples import EXAMPLES, Row, merged
 from floodmark.checkers.judge.failures import Failure
-from floodmark.checkers.judge.preconditions import Preconditions, TraceSummary
+from floodmark.checkers.judge.preconditions import Preconditions
 from floodmark.checkers.judge.reasons import listed, stuck
 from floodmark.checkers.judge.runs import Run
 from floodmark.checkers.laws import finding_names
@@ -37,7 +37,7 @@ def verdict_of(run: Run, found: Sequence[Sequence[Row]], reasons: Iterable[Reaso
              if row["rank"] <= EXAMPLES and row["permit"] not in (DOUBT, *unclear)]
     traced = folder.trace is not None and folder.observes.shows(*ELECTIONS)
     findings = [
-        *groups(worst, seen.traced if traced else None),
+        *groups(worst, seen if traced else None),
         *of_run(finding_names.STUCK, stuck_rows(run), NO_STEP if traced else None),
         *of_run(finding_names.BROKER_DIED, broker_died(folder, seen)),
     ]
@@ -92,18 +92,19 @@ def unknown_of(
 
 
 def counts_of(folder: Folder, seen: Preconditions) -> dict[str, Any]:
+    history, records = seen.history, {node: entries.lines for node, entries in seen.dumps.items()}
     return {
-        "ops": seen.lines - folder.torn,
-        "ok": seen.ok,
-        "fail": seen.fail,
-        "info": seen.info,
-        "acked": seen.acked,
+        "ops": history.lines - folder.torn,
+        "ok": history.ok,
+        "fail": history.fail,
+        "info": history.info,
+        "acked": history.acked,
         "torn": folder.torn,
-        "records": {node: seen.entries.get(node, 0) for node in folder.nodes if node in folder.dumps},
+        "records": {node: records.get(node, 0) for node in folder.nodes if node in folder.dumps},
     }
 
 
-def groups(rows: Sequence[Row], trace: TraceSummary | None) -> list[Finding]:
+def groups(rows: Sequence[Row], trace: Preconditions | None) -> list[Finding]:
     """One Finding for each (name, class, permitted_by); causes that differ only in certainty are one. trace:
     None where nothing shows what is to blame."""
     grouped = dict[tuple[str, str | None], list[Row]]()
@@ -126,7 +127,7 @@ def place(row: Row) -> tuple[bool, int, bool, int, int]:
     return partition is None, partition or 0, offset is None, offset or 0, row["rank"]
 
 
-def example(row: Row, trace: TraceSummary | None) -> dict[str, Any]:
+def example(row: Row, trace: Preconditions | None) -> dict[str, Any]:
     """One finding as verdict.json shows it."""
     shown = applying(row)
     blame = None if row["blame"] is None else Blame(text=row["blame"], known=row["blame_known"])

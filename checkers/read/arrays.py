@@ -54,3 +54,12 @@ def stable_order(keys: Ints) -> Ints:
     """The places of these numbers when they are sorted. Of small numbers this takes linear time."""
     small = len(keys) and keys.min() >= -(1 << 15) and keys.max() < 1 << 15
     return np.argsort(keys.astype(np.int16) if small else keys, kind="stable")
+
+
+def mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Each number with every bit mixed into all of it (splitmix64's finalizer)."""
+    bits = numbers + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    made: npt.NDArray[np.uint64] = bits ^ (bits >> np.uint64(31))
+    return made

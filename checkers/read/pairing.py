@@ -14,13 +14,11 @@ Rules
    info or unmatched.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.read.facts import AcrossFacts
 from floodmark.checkers.read.json_lines import selected
 
 # Each line beside the one before it of its process; open: ops of the process before it, below 0 if it had
@@ -43,9 +41,13 @@ _WRONG = f"""
         select *, invokes and (follows_invoke or coalesce(bool_or(type = 'info' or is_unmatched) over (
             partition by run, process order by "at" rows between unbounded preceding and 1 preceding), false)
             ) as is_second
-        from marked)
-    select run, process, min("index") filter (is_unmatched), min("index") filter (is_second) from told
-    where is_unmatched or is_second group by run, process
+        from marked),
+    of_processes as (
+        select run, process, min("index") filter (is_unmatched) as unmatched,
+            min("index") filter (is_second) as second
+        from told where is_unmatched or is_second group by run, process)
+    select run, min(unmatched), map_from_entries(list((process, second)) filter (second is not null))
+    from of_processes group by run order by run
 """
 # Of a line that names sends the counterpart is beside it among those that name the same; of others, beside it
 # among all of its process.
@@ -63,37 +65,13 @@ _ANSWERS = f"""
 ANSWERS = TABLES["answers"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairingFacts:
-    """What the driver learns about one run's processes in a bag."""
-
-    run: int
-    unmatched: int | None = None  # lowest index of a completion that fits no invocation
-    # process -> lowest index at which it had two ops open, or invoked one after an info
-    overlapping: Mapping[int, int] = field(default_factory=dict)
-
-
-def pairing(lines: pa.Table) -> list[PairingFacts]:
+def pairing(lines: pa.Table) -> list[AcrossFacts]:
     """What is wrong in these processes: one for each run in which anything is."""
-    wrong = defaultdict[int, list[PairingFacts]](list)
     rows = zip(*(column.to_pylist() for column in selected(lines, _WRONG)), strict=True)
-    for run, process, unmatched, overlaps in rows:
-        overlapping = {} if overlaps is None else {process: overlaps}
-        wrong[run].append(PairingFacts(run=run, unmatched=unmatched, overlapping=overlapping))
-    return [merged(facts, run) for run, facts in sorted(wrong.items())]
+    return [AcrossFacts(run=run, unmatched=unmatched, overlapping=dict(overlapping or ()))
+            for run, unmatched, overlapping in rows]  # fmt: skip
 
 
 def answers(lines: pa.Table) -> pa.Table:
     """A row of ANSWERS for every line of a client."""
     return selected(lines, _ANSWERS).cast(ANSWERS)
-
-
-def merged(facts: Iterable[PairingFacts], run: int) -> PairingFacts:
-    """Merge those of one run, from all bags."""
-    mine = [each for each in facts if each.run == run]
-    overlapping = dict[int, int]()
-    for each in mine:
-        for process, index in each.overlapping.items():
-            overlapping[process] = min(index, overlapping.get(process, index))
-    unmatched = min((each.unmatched for each in mine if each.unmatched is not None), default=None)
-    return PairingFacts(run=run, unmatched=unmatched, overlapping=overlapping)

@@ -1,8 +1,8 @@
 """Parses a range of a file into rows of the laws' tables, and facts for the driver.
 
     parsed = read_range(one, folder.special)
-    parsed.tables["sends"]            by the names of checkers.laws.tables, texts as dictionaries; or SEQS,
-                                      or REPLICA_ROWS
+    parsed.tables["sends"]            by the names of checkers.laws.tables, texts as dictionaries; or
+                                      REPLICA_ROWS
     parsed.facts                      a HistoryFacts, DumpFacts, ReplicaFacts or TraceFacts
 
 Rules
@@ -15,24 +15,34 @@ import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.read import history_parquet, parquet, ranges
-from floodmark.checkers.read.arrays import Bools
-from floodmark.checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, ReplicaFacts, TraceFacts
+from floodmark.checkers.read.arrays import Bools, mixed
+from floodmark.checkers.read.facts import (
+    DumpFacts,
+    Facts,
+    HistoryFacts,
+    Intervals,
+    Order,
+    ReplicaFacts,
+    Seqs,
+    TraceFacts,
+)
 from floodmark.checkers.read.field_table import CARRIED_BY, HISTORY, REPLICAS, TRACE, dump_of
 from floodmark.checkers.read.folder import NOBODY_SPECIAL, Special
 from floodmark.checkers.read.json_lines import Rows, as_json, rows_of
 from floodmark.checkers.read.ranges import AT_BITS, Range
 from floodmark.checkers.read.replica_rows import REPLICA_ROWS
 from floodmark.checkers.read.replica_rows import SCHEMA as REPLICA_SCHEMA
-from floodmark.checkers.read.seqs import SEQS, bounds_of, pairs, seqs_of
 from floodmark.harness.faults import FAULTS, LOSES
 
 Ints = npt.NDArray[np.int64]
@@ -127,7 +137,11 @@ def _counts(one: Range, rows: Rows) -> dict[str, Any]:
 
 def intervals(numbers: Ints) -> Intervals:
     """The intervals of the distinct numbers."""
-    return pairs(*bounds_of(numbers))
+    unique = np.unique(numbers)
+    # Compared, not subtracted: the difference of two 64-bit numbers may overflow.
+    gaps = np.flatnonzero(unique[:-1] < unique[1:] - 1).tolist()
+    bounds = pairwise([-1, *gaps, len(unique) - 1]) if len(unique) else ()
+    return tuple((int(unique[before + 1]), int(unique[last])) for before, last in bounds)
 
 
 def _different(numbers: Ints) -> Ints:
@@ -178,7 +192,7 @@ def _history(one: Range, rows: Rows, special: Special) -> Parsed:
     first = counted & (np.cumsum(~is_client) == 0)  # before the first line of the nemesis
     facts = HistoryFacts(
         **_counts(one, rows),
-        **_order(rows),
+        order=_order(rows),
         ok=int((is_client & _is(rows, "type", "ok")).sum()),
         fail=int((is_client & _is(rows, "type", "fail")).sum()),
         info=int((is_client & _is(rows, "type", "info")).sum()),
@@ -189,7 +203,8 @@ def _history(one: Range, rows: Rows, special: Special) -> Parsed:
             _different(each.partition) for name, each in items.items() if name != "partitions"])),
         assigned=intervals(_different(items["partitions"].partition)),
         **_broken_faults(rows),
-        nemesis=tuple(as_json(rows.line(int(rows.places[row]))) for row in np.flatnonzero(~is_client)),
+        nemesis=tuple(orjson.loads(as_json(rows.line(int(rows.places[row]))))
+                      for row in np.flatnonzero(~is_client)),
     )
     return Parsed(tables=tables, facts=facts)
 
@@ -199,11 +214,11 @@ def _in(process: Ints, those: Collection[int]) -> Bools:
 
 
 def _broken_faults(rows: Rows) -> dict[str, Any]:
-    faults = {"broken_faults": set[str](), "last_broken_faults": set[str]()}
+    faults = dict.fromkeys(("broken_faults", "last_broken_faults"), frozenset[str]())
     for place in rows.broken.tolist():
         is_last = place == rows.all_places - 1
         faults["last_broken_faults" if is_last else "broken_faults"] |= faults_in(rows.line(place))
-    return {name: tuple(sorted(fs)) for name, fs in faults.items()}
+    return faults
 
 
 def faults_in(line: bytes) -> frozenset[str]:
@@ -254,39 +269,29 @@ def _take_rows(columns: Mapping[str, pa.Array], rows: pa.Array) -> dict[str, pa.
 def _idents(size: int, sends: _Items) -> pa.Array:
     """64 bits for each line's list of (partition, value): equal for equal lists, null for none."""
     value = sends.flat.field("value").to_numpy()
-    mixed = _mixed(_mixed(sends.partition.view(np.uint64)) + value.view(np.uint64))
-    mixed = _mixed(mixed + sends.pos.astype(np.uint64))
+    bits = mixed(mixed(sends.partition.view(np.uint64)) + value.view(np.uint64))
+    bits = mixed(bits + sends.pos.astype(np.uint64))
     hashes, empty = np.zeros(size, dtype=np.uint64), np.ones(size, dtype=np.bool_)
     empty[sends.row] = False
-    if len(mixed):
+    if len(bits):
         starts = np.flatnonzero(np.concatenate(([True], sends.row[1:] != sends.row[:-1])))
-        hashes[sends.row[starts]] = np.add.reduceat(mixed, starts)
+        hashes[sends.row[starts]] = np.add.reduceat(bits, starts)
     return pa.array(hashes.view(np.int64), mask=empty)
 
 
-def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Mix every bit of each number into all of it (splitmix64's finalizer)."""
-    bits = numbers + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: npt.NDArray[np.uint64] = bits ^ (bits >> np.uint64(31))
-    return mixed
-
-
-def _order(rows: Rows) -> dict[str, Any]:
-    """The first, least and highest index and time, and whether they rise."""
+def _order(rows: Rows) -> Order | None:
     index, time = rows.columns["index"].to_numpy(), rows.columns["time"].to_numpy()
     if not len(index):
-        return {}
+        return None
     shift = index - rows.before
     falls = np.flatnonzero(time[1:] < time[:-1])
-    return {
-        "first_index": int(index[0]), "least_index": int(index.min()), "highest_index": int(index.max()),
-        "shift": int(shift[0]) if (shift == shift[0]).all() else None,
-        "rises": bool((index[1:] > index[:-1]).all()),
-        "first_time": int(time[0]), "highest_time": int(time.max()),
-        "falls": int(index[falls[0] + 1]) if len(falls) else None,
-    }  # fmt: skip
+    return Order(
+        first_index=int(index[0]), least_index=int(index.min()), highest_index=int(index.max()),
+        shift=int(shift[0]) if (shift == shift[0]).all() else None,
+        rises=bool((index[1:] > index[:-1]).all()),
+        first_time=int(time[0]), highest_time=int(time.max()),
+        falls=int(index[falls[0] + 1]) if len(falls) else None,
+    )  # fmt: skip
 
 
 # -- logs/NODE ----------------------------------------------------------------------------------------------
@@ -333,7 +338,20 @@ def _trace(one: Range, rows: Rows) -> Parsed:
     ruled = _is(rows, "event", "elect", "register", "fence", "unfence", "start")
     ruled |= _is(rows, "event", "isr") & columns["leo"].is_null().to_numpy(zero_copy_only=False)
     rulings = pa.table({name: columns[name] for name in _RULING}).take(pa.array(np.flatnonzero(ruled)))
-    nodes, seqs = seqs_of(one.run, columns["node"], columns["seq"].to_numpy())
+    nodes = _seqs(columns["node"], columns["seq"].to_numpy())
     facts = TraceFacts(**_counts(one, rows), nodes=nodes, rulings=tuple(rulings.to_pylist()))
     kept = columns if selected.all() else _take_rows(columns, pa.array(np.flatnonzero(selected)))
-    return Parsed(tables={"trace": _table("trace", one.run, kept), SEQS: seqs}, facts=facts)
+    return Parsed(tables={"trace": _table("trace", one.run, kept)}, facts=facts)
+
+
+def _seqs(node: pa.DictionaryArray, seq: Ints) -> dict[str, Seqs]:
+    """The seqs of each node."""
+    codes, names = node.indices.to_numpy(), node.dictionary.to_pylist()
+    seq = seq[np.argsort(codes, kind="stable")]
+    counts = np.bincount(codes, minlength=len(names))
+    there = np.flatnonzero(counts)
+    starts = (np.cumsum(counts) - counts)[there]
+    figures = (counts[there], np.minimum.reduceat(seq, starts), np.maximum.reduceat(seq, starts),
+               np.add.reduceat(mixed(seq.view(np.uint64)), starts))  # fmt: skip
+    return {names[code]: Seqs(*those) for code, *those
+            in zip(there.tolist(), *(each.tolist() for each in figures), strict=True)}  # fmt: skip

@@ -8,12 +8,15 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from operator import add
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 from floodmark.checkers.read.arrays import concatenated
+from floodmark.checkers.read.facts import HistoryFacts
 from floodmark.checkers.read.folder import NOBODY_SPECIAL, Special
 from floodmark.checkers.read.history_parquet import with_parquet
 from floodmark.checkers.read.json_lines import database
@@ -61,6 +64,12 @@ def _kept(parsed: Parsed) -> Parsed:
         records += np.searchsorted(items, at, "right") - np.searchsorted(items, at, "left")
     tables["lines"] = tables["lines"].append_column("records", pa.array(records))
     return Parsed(tables=tables, facts=parsed.facts)
+
+
+def facts_of(history: Sequence[Parsed]) -> HistoryFacts:
+    """Those of all its ranges."""
+    facts = (one.facts for one in history if isinstance(one.facts, HistoryFacts))
+    return reduce(add, facts, HistoryFacts(run=0, number=0))
 
 
 def database_of(history: Sequence[Parsed], special: Special) -> duckdb.DuckDBPyConnection:

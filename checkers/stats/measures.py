@@ -1,17 +1,15 @@
 """Measures one run folder: its row and those of its faults (defined in the package's docstring), by SQL over
 the tables of clients.py."""
 
-import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
 import duckdb
 
-from floodmark.checkers.read.facts import HistoryFacts
 from floodmark.checkers.read.folder import Folder, is_int
-from floodmark.checkers.stats.clients import database_of, read_history
+from floodmark.checkers.stats.clients import database_of, facts_of, read_history
 from floodmark.checkers.stats.protocol import FIGURES, figures_of, load_events
 from floodmark.checkers.stats.spans import fault_spans
 from floodmark.checkers.stats.tables import FAULT, QUANTILES, WINDOWS
@@ -123,10 +121,10 @@ def measured(folder: Folder) -> Row:
     refuse_unfit(folder)
     assert folder.history is not None
     history = list(read_history(folder.history, folder.special))
-    facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
+    facts = facts_of(history)
     about, seed = folder.about, folder.about.get("seed")
     with database_of(history, folder.special) as database:
-        rows = fault_rows(database, facts)
+        rows = fault_rows(database, facts.nemesis)
         load_events(database, folder)
         database.execute(_DUE)
         for row, figures in zip(rows, _rows(database, figures_of(folder)), strict=True):
@@ -142,9 +140,9 @@ def measured(folder: Folder) -> Row:
         "nemesis": str(about.get("scenario") or about.get("nemesis") or "none"),
         "seed": seed if is_int(seed) else None,
         "load_s": load["ends"] / NS,
-        **{name: sum(getattr(one, name) for one in facts) for name in ("acked", "ok", "fail", "info")},
+        **{name: getattr(facts, name) for name in ("acked", "ok", "fail", "info")},
         "unanswered": load["unanswered"],
-        "broken_lines": sum(one.broken for one in facts) - folder.torn,
+        "broken_lines": facts.broken - folder.torn,
         **{name: of_run[name] for name in FIGURES},
         **{f"{name}_ms": of_run[f"during_{name}_ms"] for name in QUANTILES},
         "faults": len(faults),
@@ -163,10 +161,9 @@ def refuse_unfit(folder: Folder) -> None:
         raise FloodmarkError((of_history or words or ["there is no history.jsonl"])[0])
 
 
-def fault_rows(database: duckdb.DuckDBPyConnection, facts: Sequence[HistoryFacts]) -> list[Row]:
+def fault_rows(database: duckdb.DuckDBPyConnection, nemesis: Sequence[Mapping[str, Any]]) -> list[Row]:
     """What each fault was, and how long clients waited; the same for the run, as for a fault of all time."""
-    rows = (json.loads(line) for one in facts for line in one.nemesis)
-    spans = fault_spans((row["index"], row["time"], row["f"], row["fault"]) for row in rows)
+    spans = fault_spans((line["index"], line["time"], line["f"], line["fault"]) for line in nemesis)
     times = [(-1, 0, 1 << 64), *((at, span.began_ns, span.over_ns) for at, span in enumerate(spans))]
     given = ", ".join(f"({number}, {began}, {'null' if over is None else over})"
                       for number, began, over in times)

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from floodmark.checkers.read.facts import HistoryFacts
 from floodmark.checkers.read.folder import open_folder
-from floodmark.checkers.stats.clients import database_of, read_history
+from floodmark.checkers.stats.clients import database_of, facts_of, read_history
 from floodmark.checkers.stats.measures import fault_rows, refuse_unfit
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import Run
@@ -93,13 +92,13 @@ def _seen(run: Run, near: Sequence[Near], ops_at_most: int) -> Seen:
     folder = open_folder(place)
     threads = min(THREADS, os.cpu_count() or 1)
     history = list(read_history(run.history_path, folder.special, threads=threads))
-    facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
+    facts = facts_of(history)
     with database_of(history, folder.special) as database:
         faults: Sequence[Mapping[str, Any]] = ()
         why = ""
         try:
             refuse_unfit(folder)
-            faults = fault_rows(database, facts)[1:]
+            faults = fault_rows(database, facts.nemesis)[1:]
         except FloodmarkError as error:
             why = str(error)
         # All clients' ops, also of those that settle the cluster and of the final reads.
@@ -108,12 +107,12 @@ def _seen(run: Run, near: Sequence[Near], ops_at_most: int) -> Seen:
         wanted = " or ".join(f'partition = {of} and "offset" >= {max(first, 0)} and "offset" < {behind}'
                              for of, first, behind in near)
         acked = database.execute(_ACKED + f" and ({wanted or False}) order by s.\"at\", pos").fetchall()
-    if broken := sum(one.broken for one in facts) - folder.torn:
+    if broken := facts.broken - folder.torn:
         problems.append(f"{name}: {broken:,} line(s) are not in format 1 and were skipped")
     if count > ops_at_most:
         problems.append(f"the drawings show the first {ops_at_most:,} of {count:,} ops")
     return Seen(
-        last_ns=max((one.highest_time for one in facts if one.highest_time is not None), default=0),
+        last_ns=0 if facts.order is None else facts.order.highest_time,
         faults=faults, unmeasured=why, problems=problems, ops=count,
         columns={name: columns[name].to_pylist() for name in columns.column_names},
         acked=[Acked(*row) for row in acked])

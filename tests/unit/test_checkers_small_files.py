@@ -13,7 +13,7 @@ import pytest
 from command_line import GOLDEN
 from how_many import cases
 
-from floodmark.checkers.judge.preconditions import Preconditions
+from floodmark.checkers.judge.preconditions import preconditions_of
 from floodmark.checkers.judge.runs import run_of
 from floodmark.checkers.read.folder import open_folder
 
@@ -86,6 +86,6 @@ def test_any_value_anywhere_raises_nothing(tmp_path: Path, golden: str, kind: st
             opened = open_folder(folder)
             assert opened.judged or opened.reasons
             if opened.judged:
-                run_of(opened, Preconditions(), here.rows_of(opened) if rows is None else rows)
+                run_of(opened, preconditions_of(0, []), here.rows_of(opened) if rows is None else rows)
             judged += opened.judged
     assert judged > len(ODD)

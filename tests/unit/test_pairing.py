@@ -2,6 +2,8 @@
 
 import pickle
 from collections import Counter
+from functools import reduce
+from operator import add
 from random import Random
 from typing import Any
 
@@ -10,6 +12,7 @@ import pyarrow as pa
 
 from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.read import pairing, repeats
+from floodmark.checkers.read.facts import AcrossFacts
 
 _LINES = pa.schema([
     ("run", pa.int32()), *((name, pa.int64()) for name in ("at", "index", "process")), ("type", pa.string()),
@@ -29,8 +32,12 @@ def lines(*ops: str, run: int = 0) -> list[Row]:
     return rows
 
 
-def facts(rows: list[Row]) -> list[pairing.PairingFacts]:
+def facts(rows: list[Row]) -> list[AcrossFacts]:
     return pairing.pairing(pa.Table.from_pylist(rows, schema=_LINES))
+
+
+def merged(parts: list[AcrossFacts], run: int) -> AcrossFacts:
+    return reduce(add, (one for one in parts if one.run == run), AcrossFacts(run=run))
 
 
 def answered(rows: list[Row]) -> dict[tuple[int, int], tuple[int | None, int | None, bool | None]]:
@@ -45,7 +52,7 @@ def test_extreme_numbers() -> None:
     for row in rows:
         row["at"] += FAR - 10
     found = facts(rows)
-    assert found == [pairing.PairingFacts(run=0, unmatched=1, overlapping={FAR: 2})]
+    assert found == [AcrossFacts(run=0, unmatched=1, overlapping={FAR: 2})]
     assert pickle.loads(pickle.dumps(found[0])) == found[0]
 
 
@@ -124,7 +131,7 @@ def test_pairing_agrees_with_a_plain_loop() -> None:
         bags = [[row for row in rows if row["process"] % 3 == bag] for bag in range(3 * (number % 8 == 0))]
         parts = [each for bag in bags for each in facts(bag)]
         for run in expected if bags else ():
-            one = pairing.merged(parts, run=run)
+            one = merged(parts, run)
             assert (one.unmatched, dict(one.overlapping)) == expected[run], number
         found = answered(shuffled)
         assert {key: one for key, (one, _, _) in found.items() if one is not None} == by_line, number
@@ -157,7 +164,7 @@ def test_values_that_are_sent_twice() -> None:
         (1, -FAR, 9, "invoke"), (1, -FAR, 5, "invoke"),
     ))  # fmt: skip
     assert table.to_pylist() == [{"run": 1, "value": -FAR}, {"run": 1, "value": 7}]
-    assert found == [repeats.RepeatFacts(run=1, repeated=(-FAR, 7))]
+    assert found == [AcrossFacts(run=1, repeated=(-FAR, 7))]
     assert pickle.loads(pickle.dumps(found[0])) == found[0]
 
 
@@ -166,7 +173,7 @@ def test_values_that_are_answered_more_often_than_sent() -> None:
         (0, 7, 0, "invoke"), (0, 7, 3, "ok"), (0, 7, 5, "info"), (0, 8, 4, "fail"), (0, 9, 1, "ok"),
         (0, 9, FAR, "ok"), (0, 9, 2, "invoke"),
     ))[1]  # fmt: skip
-    assert found == [repeats.RepeatFacts(run=0, unmatched=4)]
+    assert found == [AcrossFacts(run=0, unmatched=4)]
 
 
 def test_bags_of_values_give_the_same_facts_as_all_together() -> None:
@@ -178,7 +185,7 @@ def test_bags_of_values_give_the_same_facts_as_all_together() -> None:
         bags = [repeats.repeats(sends(*(row for row in rows if row[1] % 3 == bag))) for bag in range(3)]
         parts = [each for _, found in bags for each in found]
         for run in (0, 1):
-            assert repeats.merged(parts, run=run) == repeats.merged(every[1], run=run), number
+            assert merged(parts, run) == merged(every[1], run), number
         together = pa.concat_tables([table for table, _ in bags])
         assert np.array_equal(
             together.sort_by([("run", "ascending"), ("value", "ascending")])["value"], every[0]["value"]

@@ -58,7 +58,7 @@ def test_it_gives_the_same_as_the_lines(lines: Path, monkeypatch: pytest.MonkeyP
     [(facts, tables)] = read(several)
 
     assert [(facts, tables)] == expected
-    assert orjson.loads(facts["nemesis"][-1])["fault"]["why"] == "a \"brace\": }{, é"  # type: ignore[index]
+    assert facts["nemesis"][-1]["fault"]["why"] == "a \"brace\": }{, é"  # type: ignore[index]
     assert tables["sends"]
     assert tables["reads"]
     assert [path.name for path in lines.parent.iterdir() if path.name.startswith(".")] == []

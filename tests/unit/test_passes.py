@@ -18,7 +18,6 @@ from floodmark.checkers.judge.layout import Layout, RunWork
 from floodmark.checkers.judge.passes import judged_by_many
 from floodmark.checkers.judge.report import as_json
 from floodmark.checkers.laws.unit import Unit
-from floodmark.checkers.read import seqs
 from floodmark.checkers.read.folder import open_folder
 
 RANGE_BYTES = 12_000
@@ -50,10 +49,9 @@ def both(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[Pair]:
 
 @pytest.fixture(scope="module", autouse=True)
 def small_units() -> Iterator[None]:
-    """A unit for each partition, and a driver that may not have the intervals of a shuffled trace."""
+    """A unit for each partition."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(layout, "UNIT_BYTES", 300)
-        patched.setattr(seqs, "SEQ_INTERVALS", 5)
         yield
 
 

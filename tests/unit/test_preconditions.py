@@ -1,20 +1,27 @@
 """Preconditions merged from ranges: however the files are cut, and in whatever order the facts arrive."""
 
-import json
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise, takewhile
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
-from floodmark.checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary, preconditions_of
-from floodmark.checkers.read.facts import DumpFacts, Facts, HistoryFacts, TraceFacts, joined
+from floodmark.checkers.judge.preconditions import Preconditions, preconditions_of
+from floodmark.checkers.read.arrays import mixed
+from floodmark.checkers.read.facts import (
+    AcrossFacts,
+    DumpFacts,
+    Facts,
+    HistoryFacts,
+    Order,
+    Seqs,
+    TraceFacts,
+    joined,
+)
 from floodmark.checkers.read.observed import Observes
-from floodmark.checkers.read.pairing import PairingFacts
-from floodmark.checkers.read.repeats import RepeatFacts
-from floodmark.checkers.read.seqs import SeqFacts
 
 FAR = (1 << 63) - 1
 BROKEN, BLANK = "broken", "blank"
@@ -39,27 +46,32 @@ def of_history(number: int, lines: Sequence[Line]) -> HistoryFacts:
     index, time = [line[0] for line in good], [line[1] for line in good]
     shifts = {line[0] - place for place, line in enumerate(there) if isinstance(line, tuple)}
     fallen = (index[at] for at in range(1, len(good)) if time[at] < max(time[:at]))
-    return HistoryFacts(
-        **counts(number, lines),
-        first_index=index[0] if good else None, least_index=min(index, default=None),
-        highest_index=max(index, default=None), shift=shifts.pop() if len(shifts) == 1 else None,
+    order = Order(
+        first_index=index[0], least_index=min(index), highest_index=max(index),
+        shift=shifts.pop() if len(shifts) == 1 else None,
         rises=all(one < other for one, other in pairwise(index)),
-        first_time=time[0] if good else None,
-        highest_time=max(time, default=None), falls=next(fallen, None), ok=len(good), acked=2 * len(good),
+        first_time=time[0], highest_time=max(time), falls=next(fallen, None),
+    ) if good else None  # fmt: skip
+    return HistoryFacts(
+        **counts(number, lines), order=order, ok=len(good), acked=2 * len(good),
         acked_at_first=joined(*(((each, each),) for each in takewhile(lambda each: each % 3, index))),
         used=joined(*(((each % 7, each % 7),) for each in index)),
         assigned=joined(*(((each % 5 + 10, each % 5 + 10),) for each in index)),
-        nemesis=tuple(json.dumps({"index": each}) for each in index if each % 3 == 0),
+        nemesis=tuple({"index": each} for each in index if each % 3 == 0),
     )  # fmt: skip
 
 
-def of_trace(number: int, lines: Sequence[Any]) -> tuple[TraceFacts, SeqFacts]:
+def of_seqs(*seqs: int) -> Seqs:
+    digest = int(mixed(np.array(seqs, dtype=np.uint64)).sum())
+    return Seqs(lines=len(seqs), first=min(seqs), last=max(seqs), digest=digest)
+
+
+def of_trace(number: int, lines: Sequence[Any]) -> TraceFacts:
     """A good line is its node and seq."""
     good = [line for line in lines if isinstance(line, tuple)]
     rulings = tuple({"event": "start", "node": node, "seq": seq} for node, seq in good if seq % 2)
-    seqs = {node: joined(*(((seq, seq),) for one, seq in good if one == node)) for node, _ in good}
-    counted = Counter(node for node, _ in good)
-    return TraceFacts(**counts(number, lines), nodes=counted, rulings=rulings), SeqFacts(run=0, nodes=seqs)
+    seqs = {node: of_seqs(*(seq for one, seq in good if one == node)) for node, _ in good}
+    return TraceFacts(**counts(number, lines), nodes=seqs, rulings=rulings)
 
 
 def of_dump(number: int, lines: Sequence[Any]) -> DumpFacts:
@@ -74,7 +86,7 @@ def cut(random: Random, lines: Sequence[Any]) -> list[tuple[int, Sequence[Any]]]
     return list(enumerate(lines[a:b] for a, b in zip([0, *cuts], [*cuts, len(lines)], strict=True)))
 
 
-def merged(*ranges: Facts | SeqFacts) -> Preconditions:
+def merged(*ranges: Facts) -> Preconditions:
     return preconditions_of(0, ranges)
 
 
@@ -101,14 +113,14 @@ def test_any_cut_in_any_order_merges_as_one_range() -> None:
         random = Random(number)
         lines, entries = random_history(random), damaged(random, [4, 5, 5, 90, 0], 0.2)
         trace = damaged(random, [(random.choice("ab"), at // 2) for at in range(9)], 0.1)
-        whole = merged(of_history(0, lines), of_dump(0, entries), *of_trace(0, trace))
-        ranges: list[Facts | SeqFacts] = [
+        whole = merged(of_history(0, lines), of_dump(0, entries), of_trace(0, trace))
+        ranges: list[Facts] = [
             *(of_history(*each) for each in cut(random, lines)),
             *(of_dump(*each) for each in cut(random, entries)),
-            *(facts for each in cut(random, trace) for facts in of_trace(*each)),
+            *(of_trace(*each) for each in cut(random, trace)),
         ]
         assert merged(*random.sample(ranges, len(ranges))) == whole, number
-        kinds.add((whole.in_order, whole.disordered, whole.falls is None, whole.first_bad is None))
+        kinds.add((whole.in_order, whole.disordered, whole.falls is None, whole.history.broken == 0))
         assert_agrees_with_all_lines(whole, lines)
     assert len(kinds) >= 8, kinds
 
@@ -117,8 +129,8 @@ def assert_agrees_with_all_lines(found: Preconditions, lines: Sequence[Any]) -> 
     """As computed plainly from all lines."""
     there = [line for line in lines if line != BLANK]
     good = [line for line in there if line != BROKEN]
-    assert (found.lines, found.bad) == (len(there), len(there) - len(good))
-    assert found.first_bad == (list(lines).index(BROKEN) + 1 if BROKEN in lines else None)
+    assert (found.history.lines, found.history.broken) == (len(there), len(there) - len(good))
+    assert found.history.first_broken_line == (list(lines).index(BROKEN) + 1 if BROKEN in lines else None)
     assert found.in_order is all(line == BROKEN or line[0] == at for at, line in enumerate(there))
     indexes = [index for index, _ in good]
     rises = all(index > max(indexes[:at]) for at, index in enumerate(indexes) if at)
@@ -130,8 +142,8 @@ def assert_agrees_with_all_lines(found: Preconditions, lines: Sequence[Any]) -> 
 def test_the_lowest_unmatched_completion_is_kept() -> None:
     for paired, answered, lowest in ((4, 3, 3), (4, None, 4), (None, 3, 3), (None, None, None)):
         one = preconditions_of(
-            0, [PairingFacts(run=0, unmatched=paired), RepeatFacts(run=0, unmatched=answered)])
-        assert one.unmatched == lowest
+            0, [AcrossFacts(run=0, unmatched=each) for each in (paired, answered)])
+        assert one.across.unmatched == lowest
 
 
 # -- the history --------------------------------------------------------------------------------------------
@@ -157,9 +169,8 @@ def test_dumps_by_node() -> None:
         DumpFacts(run=0, number=1, node="n3", flaw="rotten"),
         DumpFacts(run=0, number=2, node="n3", flaw="more rotten"),
     )
-    assert found.entries == {"n1": 6}
-    assert found.bad_entries == {"n1": 1}
-    assert found.first_bad_entries == {"n1": 7}
+    assert (found.dumps["n1"].lines, found.dumps["n2"].lines) == (6, 0)
+    assert (found.dumps["n1"].broken, found.dumps["n1"].first_broken_line) == (1, 7)
     assert found.flaws == {"n3": "rotten"}
     assert found.used == frozenset()
 
@@ -167,42 +178,38 @@ def test_dumps_by_node() -> None:
 # -- the trace ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("lines", "seqs", "complete"), [
-    (3, ((0, 2),), True),
-    (3, ((1, 3),), True),
-    (3, ((2, 4),), False),  # what came before is missing
-    (4, ((0, 2),), False),  # one of them twice
-    (3, ((0, 0), (2, 3)), False),
+@pytest.mark.parametrize(("seqs", "complete"), [
+    ((0, 1, 2), True),
+    ((3, 1, 2), True),
+    ((2, 3, 4), False),  # what came before is missing
+    ((0, 1, 2, 2), False),
+    ((0, 2, 3), False),
+    ((0, 2, 2, 3), False),
+    ((0, 1, 1, 4, 4, 5), False),
 ])
-def test_a_node_is_complete_if_every_seq_is_there_once(
-    lines: int, seqs: tuple[tuple[int, int], ...], *, complete: bool
-) -> None:
-    assert NodeSeqs(lines=lines, seqs=seqs).complete is complete
+def test_a_node_is_complete_if_every_seq_is_there_once(seqs: tuple[int, ...], *, complete: bool) -> None:
+    assert of_seqs(*seqs).complete is complete
 
 
-def summary(**nodes: tuple[int, tuple[tuple[int, int], ...]]) -> TraceSummary:
-    return TraceSummary(
-        nodes={node: NodeSeqs(lines=lines, seqs=seqs) for node, (lines, seqs) in nodes.items()}
-    )
+def flaw_of(nodes: Sequence[str], observes: Observes | None = None, **seqs: tuple[int, ...]) -> str | None:
+    facts = TraceFacts(run=0, number=0, nodes={node: of_seqs(*its) for node, its in seqs.items()})
+    return facts.flaw(nodes, observes or Observes())
 
 
 def test_what_is_missing_in_a_trace_is_its_flaw() -> None:
-    every, whole = Observes(), (2, ((0, 1),))
-    assert summary(n1=whole, n2=whole, controller=whole).flaw(["n1", "n2"], every) is None
-    assert summary(n1=whole, controller=whole).flaw(["n1", "n2"], every) == "it has no line of n2"
-    assert summary(n1=whole, n2=whole).flaw(["n1", "n2"], every) == "it has no line of a controller"
-    gap = summary(n1=whole, n2=(2, ((0, 0), (2, 2))), controller=whole)
-    assert gap.flaw(["n1", "n2"], every) == "seq has a gap in the lines of n2"
-    few = Observes(events=frozenset({"truncate"}))
-    assert summary().flaw(["n1"], few) is None
+    assert flaw_of(["n1", "n2"], n1=(0, 1), n2=(0, 1), controller=(0, 1)) is None
+    assert flaw_of(["n1", "n2"], n1=(0, 1), controller=(0, 1)) == "it has no line of n2"
+    assert flaw_of(["n1", "n2"], n1=(0, 1), n2=(0, 1)) == "it has no line of a controller"
+    gap = flaw_of(["n1", "n2"], n1=(0, 1), n2=(0, 2), controller=(0, 1))
+    assert gap == "seq has a gap in the lines of n2"
+    assert flaw_of(["n1"], Observes(events=frozenset({"truncate"}))) is None
 
 
 def test_an_election_by_a_broker_breaks_the_table_of_events() -> None:
     line = {"node": "n1", "event": "elect", "seq": 0}
-    nodes = {"n1": NodeSeqs(lines=1, seqs=((0, 0),)), "c": NodeSeqs(lines=1, seqs=((0, 0),))}
-    found = TraceSummary(nodes=nodes, rulings=[line])
+    found = TraceFacts(run=0, number=0, nodes={"n1": of_seqs(0), "c": of_seqs(0)}, rulings=(line,))
     assert found.flaw(["n1"], Observes()) == "1 line is not as the table of events says"
-    assert TraceSummary(nodes=nodes, rulings=[{**line, "node": "c"}]).flaw(["n1"], Observes()) is None
-    assert TraceSummary(bad=2, nodes=nodes).flaw(["n1"], Observes()) == (
+    assert replace(found, rulings=({**line, "node": "c"},)).flaw(["n1"], Observes()) is None
+    assert replace(found, broken=2, rulings=()).flaw(["n1"], Observes()) == (
         "2 lines are not as the table of events says"
     )

@@ -3,26 +3,22 @@
 import json
 import pickle
 import time
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from floodmark.checkers.judge.failures import failure_of
-from floodmark.checkers.judge.pieces import by_hash
 from floodmark.checkers.judge.preconditions import preconditions_of
 from floodmark.checkers.read import json_lines
 from floodmark.checkers.read.facts import DumpFacts, HistoryFacts, TraceFacts
 from floodmark.checkers.read.field_table import HISTORY, TRACE, dump_of
 from floodmark.checkers.read.folder import Special
 from floodmark.checkers.read.ranges import Kind, Range, bytes_of
-from floodmark.checkers.read.seqs import BLOCK_BITS, SEQS, SeqFacts, seq_facts
 from floodmark.checkers.read.tables import intervals, read_bytes, read_range
 
 TOP = (1 << 63) - 1
@@ -91,8 +87,9 @@ def test_odd_lines_that_are_good(line: str) -> None:
         parsed = read_bytes(a_range("history"), text(line, beside, beside))
         assert isinstance(parsed.facts, HistoryFacts)
         assert parsed.facts.broken == 2 * (beside == "nonsense")
-        assert parsed.facts.first_index == 0
-        assert all(isinstance(orjson.loads(one)["fault"], dict) for one in parsed.facts.nemesis)
+        assert parsed.facts.order is not None
+        assert parsed.facts.order.first_index == 0
+        assert all(isinstance(one["fault"], dict) for one in parsed.facts.nemesis)
 
 
 @pytest.mark.parametrize("line", [
@@ -129,7 +126,8 @@ def test_blank_lines_have_positions_and_are_not_counted() -> None:
     facts = parsed.facts
     assert isinstance(facts, HistoryFacts)
     assert (facts.places, facts.lines, facts.broken, facts.first_broken) == (6, 3, 1, 3)
-    assert facts.shift == 0
+    assert facts.order is not None
+    assert facts.order.shift == 0
     assert parsed.tables["lines"]["at"].to_pylist() == [(3 << 32) + 1, (3 << 32) + 4]
 
 
@@ -165,7 +163,9 @@ def test_facts_of_extreme_numbers() -> None:
         {"partition": TOP, "value": -TOP - 1, "offset": TOP}, {"partition": 0, "value": TOP, "offset": 0}])]
     facts = read_bytes(a_range("history"), text(*lines)).facts
     assert isinstance(facts, HistoryFacts)
-    assert (facts.shift, facts.rises, facts.falls, facts.used) == (None, False, 0, ((0, 0), (TOP, TOP)))
+    assert facts.order is not None
+    assert (facts.order.shift, facts.order.rises, facts.order.falls) == (None, False, 0)
+    assert facts.used == ((0, 0), (TOP, TOP))
     assert pickle.loads(pickle.dumps(facts)) == facts
 
 
@@ -209,27 +209,11 @@ def test_trace_fields_that_are_no_text() -> None:
     parsed = read_bytes(a_range("trace"), text(*lines))
     assert parsed.tables["trace"]["acks"].to_pylist() == ["-1", None]
     assert isinstance(parsed.facts, TraceFacts)
-    assert (parsed.facts.broken, parsed.facts.nodes) == (1, {"n1": 2})
-    assert seq_facts(parsed.tables[SEQS]) == [SeqFacts(run=2, nodes={"n1": ((0, 1),)})]
+    assert (parsed.facts.broken, parsed.facts.nodes["n1"].lines) == (1, 2)
     assert json_lines.rows_of(text(*lines), TRACE).broken.tolist() == [2]
 
 
-def test_a_trace_whose_seqs_are_all_apart_is_not_complete_and_costs_the_driver_little() -> None:
-    def line(seq: int, node: str = "n1") -> dict[str, Any]:
-        return {"time": 1, "node": node, "seq": seq, "event": "checkpoint"}
-
-    for seqs in (range(0, 9000, 2), range(8999, 0, -2)):
-        parsed = read_bytes(a_range("trace"), text(*(line(seq) for seq in seqs), line(0, "n2")))
-        facts, [seqs_there] = parsed.facts, seq_facts(parsed.tables[SEQS])
-        assert isinstance(facts, TraceFacts)
-        assert facts.nodes == {"n1": 4500, "n2": 1}
-        assert len(seqs_there.nodes["n1"]) == 1000
-        assert seqs_there.nodes["n2"] == ((0, 0),)
-        found = preconditions_of(2, [facts, seqs_there])
-        assert not found.traced.nodes["n1"].complete
-
-
-@pytest.mark.parametrize("wrong", ["nothing", "gap", "twice", "both", "gap near the end", "over the block"])
+@pytest.mark.parametrize("wrong", ["nothing", "gap", "twice", "both", "gap near the end", "beyond"])
 def test_a_trace_in_any_order_is_complete_if_every_seq_is_there_once(wrong: str) -> None:
     """100,000 lines of three nodes, shuffled, in four ranges; and near misses, where one line makes up for
     another that is missing, or has a seq beyond all others."""
@@ -237,7 +221,7 @@ def test_a_trace_in_any_order_is_complete_if_every_seq_is_there_once(wrong: str)
     lines = [(f"n{at % 3}", at // 3) for at in range(100_000)]
     spoilt: dict[str, list[tuple[int | None, int | None]]]
     spoilt = {"nothing": [], "gap": [(777, None)], "twice": [(None, 777)], "both": [(30, 777)],
-              "gap near the end": [(99_990, None)], "over the block": [(777, 3 << BLOCK_BITS)]}  # fmt: skip
+              "gap near the end": [(99_990, None)], "beyond": [(777, 3 << 20)]}  # fmt: skip
     for missing, more in spoilt[wrong]:
         lines += [] if more is None else [("n0", more // 3)]
         if missing is not None:
@@ -247,16 +231,9 @@ def test_a_trace_in_any_order_is_complete_if_every_seq_is_there_once(wrong: str)
     form = '{"time":1,"node":"%s","seq":%d,"event":"checkpoint"}'
     parsed = [read_bytes(a_range("trace", number=number), text(*(form % line for line in quarter)))
               for number, quarter in enumerate(quarters)]  # fmt: skip
-    bags = defaultdict[int, list[pa.Table]](list)
-    for one in parsed:
-        for task, part in by_hash(one.tables[SEQS], "block", 3):
-            bags[task].append(part)
-    seqs = [each for bag in bags.values() for each in seq_facts(pa.concat_tables(bag))]
-    assert sum(len(intervals) for each in seqs for intervals in each.nodes.values()) <= 6
-    ranges = [one.facts for one in parsed if isinstance(one.facts, TraceFacts)]
-    found = preconditions_of(2, [*ranges, *seqs])
-    assert sum(node.lines for node in found.traced.nodes.values()) == len(lines)
-    assert [name for name, node in found.traced.nodes.items() if not node.complete] == (
+    found = preconditions_of(2, [one.facts for one in parsed]).trace
+    assert sum(node.lines for node in found.nodes.values()) == len(lines)
+    assert [name for name, node in found.nodes.items() if not node.complete] == (
         [] if wrong == "nothing" else ["n0"])
 
 

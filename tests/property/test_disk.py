@@ -146,10 +146,13 @@ class DiskMachine(RuleBasedStateMachine):
     def cut_power(self) -> None:
         self.check_what_was_lost(power_cut_of(self.disk), self.model.durable)
 
-    @rule(share=st.floats(0, 1.2))
-    def cut_power_and_keep(self, share: float) -> None:
+    @rule(share=st.floats(0, 1.2), torn=st.integers(0, 60))
+    def cut_power_and_keep(self, share: float, torn: int) -> None:
+        """A torn tail is never kept, whatever is asked."""
         asked = self.model.start + round(share * (self.model.leo - self.model.start))
         wanted = sum(one.last_offset < asked for one in self.model.log)
+        with self.disk.segments()[-1].open("ab") as file:
+            file.write(batch(self.model.leo).data[:torn])
         self.check_what_was_lost(power_cut_of(self.disk, keep={NAME: asked}), max(wanted, self.model.durable))
 
     def check_what_was_lost(self, lost: Any, count: int) -> None:

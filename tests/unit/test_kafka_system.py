@@ -7,7 +7,6 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -55,18 +54,38 @@ from floodmark.harness.spec import RunSpec
 KAFKA = Distribution(version="4.3.1", form="kraft", jars=(Path("/jars/a.jar"),), java=Path("/bin/java"))
 IDS = ids_of(("n1", "n2", "n3"))
 TOPIC = bytes(range(16))
+TWO = ids_of(("n1", "n2"))
+IMAGE = "apache/kafka:4.3.1"
+MADE: dict[str, Any] = {"rules": "kip-320", "bugs": (), "config": {}}
 
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a Kafka, whatever this machine has."""
-    monkeypatch.setattr(kafka_system, "found", lambda _: KAFKA)
+    image = of_image(IMAGE)._kafka
+    monkeypatch.setattr(kafka_system, "found", lambda word: image if is_image(word) else KAFKA)
 
 
 def system(**words: Any) -> KafkaSystem:
-    make = kafka_system.kafka_system
-    return make(3, **{"version_or_dir": "4.3.1", "rules": "kip-320", "bugs": (), "config": {},
-                                     "topic_config": {}, **words})
+    return kafka_system.kafka_system(3, **{"version_or_dir": "4.3.1", "topic_config": {}, **MADE, **words})
+
+
+def cluster(place: str, folder: Path, **words: Any) -> Any:
+    return catalog.cluster(place, folder, 3, links="direct", **MADE, **words)
+
+
+class Engine:
+    """An engine that only gives addresses."""
+
+    def address(self, name: str) -> str:
+        return f"198.19.0.{TWO.get(name, 1) + 10}"
+
+
+def of_image(image: str | None) -> KafkaSystem:
+    jars = tuple(Path("/cache/libs") / name for name in ("a.jar", "b.jar"))
+    kafka = Distribution(version="4.3.1", form="kraft", jars=jars, java=Path("/usr/bin/java"), image=image,
+                         needs_java=17)
+    return KafkaSystem(kafka, KRaft(kafka, {}, TWO), TWO, power=cast(Any, None))
 
 
 # -- settings -----------------------------------------------------------------------------------------------
@@ -74,10 +93,11 @@ def system(**words: Any) -> KafkaSystem:
 
 @pytest.fixture
 def layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Layout]:
-    """Formatted by a fake tool that only writes meta.properties."""
+    """Formatted by a fake tool."""
 
     def format_folder(_: KRaft, home: Path) -> None:
         (home / "meta.properties").write_text("version=1\nnode.id=100\ndirectory.id=template\n")
+        (home / "bootstrap.checkpoint").write_text("features")
 
     monkeypatch.setattr(KRaft, "_format", format_folder)
     monkeypatch.setattr(socket, "gethostname", lambda: "this-machine")  # it is in the hosts files
@@ -87,11 +107,6 @@ def layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Layout
             trace=True, software=of_image(None).software) for word in ("containers", "image")},
         **{word: lay_out(tmp_path / word, IDS, proxied=word == "proxied", ports=Counting(), first_port=None,
                          by_name=True) for word in ("direct", "proxied")}}
-
-
-def written(layout: Layout, name: str) -> dict[str, str]:
-    lines = layout.properties_of(name).read_text().splitlines()
-    return dict(line.split("=", 1) for line in lines)
 
 
 @pytest.mark.parametrize(("version", "given", "features"), [
@@ -104,8 +119,8 @@ def written(layout: Layout, name: str) -> dict[str, str]:
 def test_a_feature_is_an_option_of_the_format_and_no_setting(
         version: str, given: dict[str, str], features: dict[str, str]) -> None:
     form = KRaft(replace(KAFKA, version=version), given, IDS)
-    assert form.feature_options() == [word for name, level in features.items()
-                                    for word in ("--feature", f"{name}={level}")]
+    words = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
+    assert form.feature_options() == words
     assert form.about == ({"features": features} if features else {})
     assert not set(form.settings) & kraft.FEATURES
     assert set(given) - kraft.FEATURES <= set(form.settings)
@@ -118,11 +133,9 @@ def test_what_the_processes_are_told(
     The settings are shown once."""
     settings = [*(f"{key}={value}" for key, value in KRaft(KAFKA, {}, IDS).settings.items())]
     lines = settings.copy()
-    here = KRaft(KAFKA, {"num.io.threads": "3"}, IDS)
+    here = KafkaSystem(KAFKA, KRaft(KAFKA, {"num.io.threads": "3"}, IDS), IDS, power=cast(Any, None))
     for title, layout in layouts.items():
-        inside = title in ("containers", "image")
-        runs = of_image(IMAGE if title == "image" else None) if inside else KafkaSystem(
-            KAFKA, here, IDS, power=cast(Any, None))
+        runs = {"containers": of_image(None), "image": of_image(IMAGE)}.get(title, here)
         runs.attach(cast(Place, SimpleNamespace(layout=layout)))
         lines += told(title, layout, settings) if title != "image" else []
         for name in ("n1", CONTROLLER):
@@ -143,8 +156,9 @@ def test_the_controller_advertises_an_address_where_it_may(layouts: dict[str, La
     layout = layouts["direct"]
     KRaft(replace(KAFKA, version=version), {}, IDS).write_files(layout)
     host, port = layout.places["n1"].controller
-    given = written(layout, CONTROLLER).get("advertised.listeners")
-    assert given == (f"CONTROLLER://{host}:{port}" if advertises else None)
+    given = [line for line in layout.properties_of(CONTROLLER).read_text().splitlines()
+             if line.startswith("advertised.listeners=")]
+    assert given == [f"advertised.listeners=CONTROLLER://{host}:{port}"] * advertises
 
 
 @pytest.mark.parametrize(("unfenced", "election", "restored", "result", "asked"), [
@@ -231,12 +245,11 @@ def test_any_other_key_is_passed_to_kafka(found: None) -> None:
 
 
 def test_the_reference_broker_refuses_an_unknown_topic_key(tmp_path: Path) -> None:
-    made: dict[str, Any] = {"rules": "kip-320", "bugs": (), "config": {}, "links": "direct"}
-    taken = catalog.cluster("local", tmp_path, 3, topic_config={"flush.messages": "1"}, **made)
+    taken = cluster("local", tmp_path, topic_config={"flush.messages": "1"})
 
     assert taken.config["n1"]["log.flush.interval.messages"] == 1
     with pytest.raises(UsageError, match=r"-t segment\.ms: no topic of the reference broker knows this key"):
-        catalog.cluster("local", tmp_path, 3, topic_config={"segment.ms": "7"}, **made)
+        cluster("local", tmp_path, topic_config={"segment.ms": "7"})
 
 
 def test_faults_that_kraft_does_not_support_are_listed_with_the_reason(found: None) -> None:
@@ -280,6 +293,13 @@ def after(*values: bytes) -> Decisions:
     for value in values:
         apply_record(decisions, value)
     return decisions
+
+
+def metadata(folder: Path, base: int = 0, *values: bytes) -> MetadataLog:
+    """A log of which the segment that begins at the offset `base` has these records."""
+    (folder / METADATA).mkdir(exist_ok=True)
+    (folder / METADATA / f"{base:020d}.log").write_bytes(batch_of(*values) if values else b"")
+    return MetadataLog(folder)
 
 
 CREATED = (
@@ -362,9 +382,8 @@ def test_a_metadata_log_that_is_created_while_it_is_opened_is_read_the_next_time
 
 def test_a_metadata_log_is_read_by_one_thread_at_a_time_and_on_in_the_next_segment(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / METADATA).mkdir()
-    (tmp_path / METADATA / SEGMENT).write_bytes(batch_of(*CREATED))
-    log, both, read = MetadataLog(tmp_path), threading.Barrier(2, timeout=0.2), metadata_log._records
+    both, read = threading.Barrier(2, timeout=0.2), metadata_log._records
+    log = metadata(tmp_path, 0, *CREATED)
     log.decisions()
 
     def meet(data: bytes) -> Any:
@@ -373,7 +392,7 @@ def test_a_metadata_log_is_read_by_one_thread_at_a_time_and_on_in_the_next_segme
         return read(data)
 
     monkeypatch.setattr(metadata_log, "_records", meet)
-    (tmp_path / METADATA / f"{2:020d}.log").write_bytes(batch_of(change({0: int32s(2, 3)})))
+    metadata(tmp_path, 2, change({0: int32s(2, 3)}))
     with ThreadPoolExecutor(2) as readers:
         list(readers.map(lambda _: log.decisions(), range(2)))
     state = log.decisions().by_name()["log", 0]
@@ -381,57 +400,17 @@ def test_a_metadata_log_is_read_by_one_thread_at_a_time_and_on_in_the_next_segme
 
 
 def test_a_metadata_log_without_its_start_is_refused(tmp_path: Path) -> None:
-    (tmp_path / METADATA).mkdir()
-    (tmp_path / METADATA / "00000000000000000042.log").touch()
     with pytest.raises(FloodmarkError, match="no longer begins at offset 0"):
-        MetadataLog(tmp_path).decisions()
+        metadata(tmp_path, 42).decisions()
 
 
 # -- in containers, without an engine --------------------------------------------------------------------
 
 
-TWO = ids_of(("n1", "n2"))
-IMAGE = "apache/kafka:4.3.1"
-
-
-class Engine:
-    """An engine that only gives addresses."""
-
-    def address(self, name: str) -> str:
-        return f"198.19.0.{TWO.get(name, 1) + 10}"
-
-
-@pytest.fixture
-def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Layout]:
-    def format_folder(_: KRaft, home: Path) -> None:
-        (home / "meta.properties").write_text("version=1\nnode.id=100\ndirectory.id=template\n")
-        (home / "bootstrap.checkpoint").write_text("features")
-
-    monkeypatch.setattr(KRaft, "_format", format_folder)
-    ports = Ports()
-    yield containers_place.lay_out(
-        cast(EngineResources, Engine()), tmp_path / "run", TWO, ports=ports, first_port=None, trace=True,
-        software=of_image(None).software)
-    ports.close()
-
-
-def of_image(image: str | None) -> KafkaSystem:
-    jars = tuple(Path("/cache/libs") / name for name in ("a.jar", "b.jar"))
-    kafka = Distribution(version="4.3.1", form="kraft", jars=jars, java=Path("/usr/bin/java"), image=image,
-                         needs_java=17)
-    return KafkaSystem(kafka, KRaft(kafka, {}, TWO), TWO, power=cast(Any, None))
-
-
-def attached(layout: Layout, image: str | None = None) -> KafkaSystem:
-    runs = of_image(image)
-    runs.attach(cast(Place, SimpleNamespace(layout=layout)))
-    return runs
-
-
-def test_a_broker_formats_only_an_unformatted_disk(layout: Layout, tmp_path: Path) -> None:
+def test_a_broker_formats_only_an_unformatted_disk(layouts: dict[str, Layout], tmp_path: Path) -> None:
     """Once; existing files stay. The next empty disk gets another directory id."""
-    runs = attached(layout)
-    disk = tmp_path / "disk"
+    runs, layout, disk = of_image(None), layouts["containers"], tmp_path / "disk"
+    runs.attach(cast(Place, SimpleNamespace(layout=layout)))
     disk.mkdir()
 
     def start() -> str:
@@ -469,13 +448,10 @@ def test_an_image_is_named_with_its_version(word: str, image: bool) -> None:
     assert not image or version_of(word) in ("4.3.1", "3.9.2", "4.3.1-rc1")
 
 
-def test_an_image_runs_only_in_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_system, "found", lambda _: of_image(IMAGE)._kafka)
-    made: dict[str, Any] = {"rules": "kip-320", "bugs": (), "config": {}, "links": "direct", "kafka": IMAGE}
-
+def test_an_image_runs_only_in_containers(tmp_path: Path, found: None) -> None:
     with pytest.raises(UsageError, match=r"apache/kafka:4\.3\.1 is an image, which runs only in containers"):
-        catalog.cluster("local", tmp_path, 3, **made)
-    there = catalog.cluster("containers", tmp_path, 3, **made)
+        cluster("local", tmp_path, kafka=IMAGE)
+    there = cluster("containers", tmp_path, kafka=IMAGE)
     assert there.system["image"] == IMAGE
     assert "libfaketime" in there.lacks[Clocks]
     assert "clock" in catalog.unsupported_nemeses(IMAGE, "kip-320")
@@ -490,9 +466,6 @@ def test_jars_that_are_too_new_for_the_images_java_are_refused() -> None:
         image_of(cast(Any, None), software, print)
 
 
-def test_without_access_to_files_looks_omit_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_system, "found", lambda _: of_image(None)._kafka)
-    made: dict[str, Any] = {"rules": "kip-320", "bugs": (), "config": {}, "links": "direct", "kafka": "4.3.1"}
-
-    assert "epochs" in catalog.cluster("containers", tmp_path, 3, **made).not_shown
-    assert "epochs" not in catalog.cluster("local", tmp_path, 3, **made).not_shown
+def test_without_access_to_files_looks_omit_epochs(tmp_path: Path, found: None) -> None:
+    for place in ("containers", "local"):
+        assert ("epochs" in cluster(place, tmp_path, kafka="4.3.1").not_shown) == (place == "containers")

@@ -9,17 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import command_line
 import pytest
 from command_line import Answer
+from distributions import brings, forget
 from readme import ROOT, block
-
-from floodmark.checkers.laws.registered import loaded
-from floodmark.harness.faults import registered_fault
-from floodmark.harness.registered import registered
 
 PAGE = ROOT / "harness" / "README.md"
 
@@ -48,36 +45,16 @@ def in_a_process(*words: object, site: Path, cwd: Path) -> subprocess.CompletedP
         env={**os.environ, "PYTHONPATH": str(site)}, text=True, timeout=300, check=False)
 
 
-def forget() -> None:
-    """What was installed, as a process that begins."""
-    for asked in (registered, registered_fault, loaded):
-        asked.cache_clear()
-    for module in ("ours", "theirs"):
-        sys.modules.pop(module, None)
-
-
 def floodmark(*words: object, site: Path, cwd: Path) -> Answer:
     """In this process, which finds what is installed there."""
     with pytest.MonkeyPatch.context() as patched:
         patched.syspath_prepend(site)
         patched.chdir(cwd)
-        forget()
+        forget("ours", "theirs")
         try:
             return command_line.floodmark(*words)
         finally:
-            forget()
-
-
-def brings(site: Path, groups: Mapping[str, Sequence[str]], code: str = "", *, name: str = "theirs") -> Path:
-    """Site with a package of this code, as pip would install it. groups: `workloads` -> lines of its
-    group."""
-    info = site / f"{name}-0.3.dist-info"
-    info.mkdir(parents=True)
-    (site / f"{name}.py").write_text(code)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.3\n")
-    lines = [line for group, points in groups.items() for line in (f"[floodmark.{group}]", *points)]
-    (info / "entry_points.txt").write_text("\n".join([*lines, ""]))
-    return site
+            forget("ours", "theirs")
 
 
 def lines_of(folder: Path) -> Iterator[dict[str, object]]:

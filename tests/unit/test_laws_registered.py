@@ -1,7 +1,6 @@
 """Checks of other distributions: a SELECT and a function find; an invalid one fails, by its name."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,17 +8,16 @@ from typing import Any, Protocol
 import here
 import pytest
 from command_line import floodmark
+from distributions import brings, forget
 from folders import Tale
 
 from floodmark.checkers.judge import layout
 from floodmark.checkers.judge.job import SparkJudge
 from floodmark.checkers.judge.report import as_json
 from floodmark.checkers.laws.log import log
-from floodmark.checkers.laws.registered import loaded
 from floodmark.checkers.laws.registered import registered as registered_checks
 from floodmark.checkers.laws.values import values
 from floodmark.checkers.spark import session
-from floodmark.harness.registered import registered
 from floodmark.harness.verdict import Verdict
 
 MODULE = "somebodys_checks"
@@ -49,41 +47,26 @@ CHECKS = {"slow-ack": "SLOW", "lonely": "lonely", "fussy": "fussy"}
 
 
 class Bring(Protocol):
-    def __call__(self, code: str, checks: Mapping[str, str], *, name: str = ...) -> Path: ...
+    def __call__(self, code: str, checks: Mapping[str, str], *, name: str = ...) -> None: ...
 
 
-def distribution(root: Path, code: str, checks: Mapping[str, str], *, name: str = "somebodys") -> Path:
-    """Writes a distribution of another author with a module of this code, as pip would install it; returns a
-    folder for sys.path. checks: name -> attribute."""
-    root.mkdir(exist_ok=True)
-    (root / f"{MODULE}.py").write_text(code)
-    info = root / f"{name}-0.3.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.3\n")
+def distribution(site: Path, code: str, checks: Mapping[str, str], name: str = "somebodys") -> Path:
+    """checks: name -> attribute."""
     points = [f"{check} = {MODULE}:{attribute}" for check, attribute in checks.items()]
-    (info / "entry_points.txt").write_text("\n".join(["[floodmark.checks]", *points, ""]))
-    return root
-
-
-def forget() -> None:
-    registered.cache_clear()
-    loaded.cache_clear()
-    sys.modules.pop(MODULE, None)
+    return brings(site, {"checks": points}, code, name=name, module=MODULE)
 
 
 @pytest.fixture(name="bring")
 def bringing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bring]:
     """Installs a distribution for this process."""
 
-    def bring(code: str, checks: Mapping[str, str], *, name: str = "somebodys") -> Path:
-        root = distribution(tmp_path / "site", code, checks, name=name)
-        monkeypatch.syspath_prepend(root)
-        forget()
-        return root
+    def bring(code: str, checks: Mapping[str, str], *, name: str = "somebodys") -> None:
+        monkeypatch.syspath_prepend(distribution(tmp_path / "site", code, checks, name))
+        forget(MODULE)
 
     yield bring
     monkeypatch.undo()
-    forget()
+    forget(MODULE)
 
 
 def slow(tale: Tale, lines_between: int) -> Tale:
@@ -109,42 +92,30 @@ TALES = {
     "too much": Tale().acked(665, 666),
 }
 FOUND: Mapping[str, list[dict[str, Any]]] = {
-    "late": [{
-        "partition": 0, "offset": 1, "value": 2, "how": "acked late", "ops": [2, 5], "process": 3,
-        "text": "slow-ack: partition 0 offset 1 value 2 process 3: acked late (index 2, 5).",
-    }],
-    "lonely": [{
-        "partition": 0, "offset": 1, "value": 5, "nodes": ["n1"],
-        "text": "lonely: partition 0 offset 1 value 5 on n1.",
-    }],
-}  # fmt: skip
+    "late": [{"partition": 0, "offset": 1, "value": 2, "how": "acked late", "ops": [2, 5], "process": 3,
+              "text": "slow-ack: partition 0 offset 1 value 2 process 3: acked late (index 2, 5)."}],
+    "lonely": [{"partition": 0, "offset": 1, "value": 5, "nodes": ["n1"],
+                "text": "lonely: partition 0 offset 1 value 5 on n1."}],
+}
+FAILED = "the judge failed: CheckFailed: the check '{}' of somebodys 0.3 failed: "
 
 
-def check(outcomes: Mapping[str, Any]) -> None:
+def check(verdicts: Mapping[str, Verdict]) -> None:
     """Hits, near misses, and the run for which a check raised."""
-    for name, (valid, examples, reasons) in outcomes.items():
+    for name, verdict in verdicts.items():
+        examples = [dict(example) for finding in verdict.findings for example in finding.examples]
         assert examples == FOUND.get(name, []), name
-        if name == "too much":
-            assert valid == "unknown"
-            assert reasons == [
-                "the judge failed: CheckFailed: the check 'fussy' of somebodys 0.3 failed: ArithmeticError: "
-                "666 is too much"
-            ]
-        else:
-            assert (valid, reasons) == (name not in FOUND, [])
-
-
-def brief(verdict: Verdict) -> list[Any]:
-    assert all(finding.klass == "bug" for finding in verdict.findings)
-    examples = [dict(example) for finding in verdict.findings for example in finding.examples]
-    return [verdict.valid, examples, [one.reason for one in verdict.unknown]]
+        assert all(finding.klass == "bug" for finding in verdict.findings)
+        failed = [f"{FAILED.format('fussy')}ArithmeticError: 666 is too much"] * (name == "too much")
+        assert [one.reason for one in verdict.unknown] == failed
+        assert verdict.valid == ("unknown" if failed else name not in FOUND)
 
 
 def test_a_select_and_a_function_find(tmp_path: Path, bring: Bring) -> None:
     bring(CODE, CHECKS)
     folders = [tale.write(tmp_path / name) for name, tale in TALES.items()]
 
-    check(dict(zip(TALES, map(brief, here.judge(folders, FEW)), strict=True)))
+    check(dict(zip(TALES, here.judge(folders, FEW), strict=True)))
 
 
 @pytest.mark.spark
@@ -157,7 +128,7 @@ def test_spark_workers_run_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(session.context().environment, "PYTHONPATH", str(root))
     monkeypatch.setattr(layout, "BIG_BYTES", -1)
 
-    check(dict(zip(names, map(brief, SparkJudge().judge(folders)), strict=True)))
+    check(dict(zip(names, SparkJudge().judge(folders), strict=True)))
 
 
 UNFIT = {
@@ -166,9 +137,7 @@ UNFIT = {
     "text for a number": ("A = \"select run, 'x' as value from sends\"", "Could not convert string 'x'"),
     "no run": ("A = 'select value from sends'", "a row of it is of no run: every row needs the column run"),
     "no permit": ("A = 'select run, 99 as permit from sends'", "permit is 99; the numbers are those of"),
-    "another name": (
-        "def A(unit): unit.find('b', 'select run from sends')", "it found 'b', which is not its name",
-    ),
+    "another name": ("def A(unit): unit.find('b', 'select run from sends')", "'b', which is not its name"),
     "no SELECT": ("A = 5", f"TypeError: {MODULE}:A is no SELECT and no function but int"),
     "not there": ("B = 5", "has no attribute 'A'"),
     "no code": ("A = ", "SyntaxError: invalid syntax"),
@@ -184,9 +153,8 @@ def test_an_invalid_check_is_never_skipped(case: str, tmp_path: Path, bring: Bri
     (verdict,) = here.judge([Tale().acked(1).write(tmp_path / "run")], ALONE)
 
     assert (verdict.valid, verdict.findings, len(verdict.unknown)) == ("unknown", (), 1)
-    reason = verdict.unknown[0].reason
-    assert reason.startswith("the judge failed: CheckFailed: the check 'a' of somebodys 0.3 failed: ")
-    assert why in reason
+    assert verdict.unknown[0].reason.startswith(FAILED.format("a"))
+    assert why in verdict.unknown[0].reason
     assert verdict.failure is not None
 
 
@@ -196,8 +164,7 @@ def test_an_invalid_check_is_never_skipped(case: str, tmp_path: Path, bring: Bri
     (("a", "a"), "check 'a' of somebodys 0.3: others 0.3 brings one of that name too"),
 ])  # fmt: skip
 def test_a_name_belongs_to_one_check(
-    checks: tuple[str, ...], why: str, tmp_path: Path, bring: Bring
-) -> None:
+        checks: tuple[str, ...], why: str, tmp_path: Path, bring: Bring) -> None:
     for name, distribution_name in zip(checks, ("somebodys", "others"), strict=False):
         bring("A = 'from sends limit 0'", {name: "A"}, name=distribution_name)
 
@@ -241,7 +208,7 @@ def test_show_reports_it_even_if_it_is_not_installed(tmp_path: Path, bring: Brin
 
     there = floodmark("show", folder, "--finding", "lonely")
     (tmp_path / "site" / "somebodys-0.3.dist-info" / "entry_points.txt").unlink()
-    forget()
+    forget(MODULE)
     gone = floodmark("show", folder, "--finding", "lonely")
 
     for answer in (there, gone):

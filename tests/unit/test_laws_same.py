@@ -55,7 +55,7 @@ def test_the_order_of_rows_and_the_number_of_threads_do_not_matter(
     assert set(found) ^ set(usual) == set()
     assert len(found) == len(usual) > 1000
 
-    monkeypatch.setattr(of_values, "SLICE_ROWS", 500)
+    monkeypatch.setattr(of_values, "SLICE_ROWS", 2_000)
     assert found_in(tables)[0] == usual
 
     windows = [window for statement in statements for window in re.findall(

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributions import brings, forget
 
 from floodmark.checkers.judge.acts import is_grave
 from floodmark.harness.errors import UsageError
-from floodmark.harness.faults import loses, registered_fault
-from floodmark.harness.registered import registered
+from floodmark.harness.faults import loses
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.views import ActiveFaults
 from floodmark.nemesis.random_plans import overspends
@@ -28,18 +28,11 @@ ROT = RegisteredNemesis(does="", draw_pattern=print, make=print, needs=(Pauses,)
 @pytest.fixture(autouse=True)
 def rot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The nemesis rot is installed, for this process."""
-    info = tmp_path / "rotten-0.3.dist-info"
-    info.mkdir()
-    (tmp_path / "rotten.py").write_text(CODE)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rotten\nVersion: 0.3\n")
-    (info / "entry_points.txt").write_text("[floodmark.nemeses]\nrot = rotten:ROT\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    registered.cache_clear()
-    registered_fault.cache_clear()
+    monkeypatch.syspath_prepend(brings(tmp_path, {"nemeses": ["rot = rotten:ROT"]}, CODE, name="rotten"))
+    forget()
     yield
     monkeypatch.undo()
-    registered.cache_clear()
-    registered_fault.cache_clear()
+    forget("rotten")
 
 
 def test_a_fault_is_known_to_lose_data_if_its_nemesis_declares_it() -> None:

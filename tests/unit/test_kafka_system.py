@@ -40,7 +40,7 @@ from floodmark.harness.cluster.kafka.metadata_log import (
     refuse_other_features,
 )
 from floodmark.harness.cluster.kafka.settings import OURS, effective
-from floodmark.harness.cluster.layout import Layout, Ports, ids_of, lay_out, property_line
+from floodmark.harness.cluster.layout import Layout, ids_of, lay_out, property_line
 from floodmark.harness.cluster.log_extents import METADATA
 from floodmark.harness.cluster.place import JavaSoftware, Place
 from floodmark.harness.commands.run import planned

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from floodmark.checkers.stats.job import Measures
     from floodmark.checkers.stats.seen import Seen
-    from floodmark.harness.cluster.place import System
+    from floodmark.harness.cluster.broker_cluster import System
     from floodmark.harness.run_location import Far
     from floodmark.harness.schedule.moments import Schedule
 

@@ -1,4 +1,5 @@
-"""Runs coroutines: one in a loop of its own, which signals cancel; several at once, until all have ended."""
+"""Runs coroutines: one in a loop of its own, which signals cancel; several at once, until all have ended; one
+question again and again, until it has its answer."""
 
 import asyncio
 import signal
@@ -6,8 +7,12 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from floodmark.harness import runtime
+from floodmark.harness.errors import FloodmarkError
+
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
+POLL_S = 0.02
 
 
 def run_loop(work: Coroutine[Any, Any, Answer], signals: Sequence[int] = (signal.SIGTERM,)) -> Answer:
@@ -74,3 +79,12 @@ def raise_first(tasks: Collection[asyncio.Task[Any]]) -> None:
     errors = [task.exception() for task in tasks if not task.cancelled()]
     for error in filter(None, errors):
         raise error
+
+
+async def wait_until(unmet: Callable[[], Awaitable[str | None]], awaited: str, timeout_s: float) -> None:
+    """Polls until `unmet` returns None; FloodmarkError with its last reason at the time-out."""
+    deadline = runtime.monotonic_s() + timeout_s
+    while (why := await unmet()) is not None:
+        if runtime.monotonic_s() > deadline:
+            raise FloodmarkError(f"waited {timeout_s:g} s for {awaited}: {why}")
+        await asyncio.sleep(POLL_S)

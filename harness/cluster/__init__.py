@@ -1,3 +1,3 @@
 """The clusters that a run can drive: broker_cluster.py joins a System (what runs: reference/ and kafka/) and
-a Place (where: local/, containers/ and simulated/); place.py has both. own_cluster.py is one of its own.
+a Place (where: local/, containers/ and simulated/), and has both protocols. own_cluster.py is a user's own.
 """

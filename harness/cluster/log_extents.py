@@ -1,9 +1,11 @@
 """Measures the logs of a node, and what they lost between two measurements; chooses where to damage a log so
-that its broker must notice. It only reads files."""
+that its broker must notice. Only `wipe` changes files."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from floodmark.harness.record_batches import CRC_FROM, Frame, frame
 
@@ -29,6 +31,16 @@ class Lost:
         return sum(self.records.values())
 
 
+class PowerLoss(Protocol):
+    """On the files of a dead broker: by its side file of what is durable, or by cutting its logs."""
+
+    def power_cut(
+        self, durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None) -> Lost: ...
+    def mark_all_durable(  # everything is durable now; ends: where the logs end, if that was measured
+        self, durable_file: Path, ends: Mapping[str, int] = ...) -> None: ...
+    def fsynced(self, durable_file: Path) -> Mapping[str, int] | None: ...  # file -> bytes; None: all
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchEnd:
     """A batch's last byte in its segment, and the offset after it (the LEO, if the log ends there)."""
@@ -47,6 +59,19 @@ def records_between(before: LogExtents, after: LogExtents) -> Lost:
     gone = {name: leo - after.get(name, (0, 0))[0] for name, (leo, _) in before.items()}
     return Lost(kept={name: leo for name, (leo, _) in after.items()},
                 records={name: records for name, records in gone.items() if records > 0})
+
+
+def wipe(power: PowerLoss, durable_file: Path, log_dir: Path) -> Lost:
+    """Empties the log directory of a dead broker, as if it were on a new disk."""
+    records = {name: leo - base_offset(segments_of(log_dir / name)[0])
+               for name, (leo, _) in log_extents(log_dir).items()}
+    for path in sorted(log_dir.iterdir()):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    power.mark_all_durable(durable_file)
+    return Lost(kept={}, records={name: count for name, count in records.items() if count})
 
 
 def partition_folders(log_dir: Path) -> list[str]:

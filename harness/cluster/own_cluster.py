@@ -33,11 +33,12 @@ from floodmark.harness.client.connection import Dial, Lost, Unsent
 from floodmark.harness.client.security import Security
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.cluster import broker_requests
+from floodmark.harness.cluster.broker_cluster import healthy
 from floodmark.harness.cluster.broker_requests import KEPT, Address, Brokers
 from floodmark.harness.cluster.fault_commands import ABILITIES, FaultCommands
 from floodmark.harness.cluster.layout import host_port
-from floodmark.harness.cluster.place import healthy, wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.event_loop import wait_until
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN, PartitionView, ReplicaView, View

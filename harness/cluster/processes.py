@@ -19,12 +19,13 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from floodmark.harness import runtime
-from floodmark.harness.cluster.place import KILL_S, Death, wait_until
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.event_loop import wait_until
 
+KILL_S = 60.0  # from a kill to the report of the end: a busy engine once took 3 s
 STOPPED_S = 60.0
 # Signals that come from outside: from a person, or from the kernel when memory is short. An abort, a
 # segmentation fault or an exit code is the process's own end.
@@ -42,6 +43,18 @@ _TAIL_BYTES = 1 << 18
 _OF_THE_MACHINE = tuple(os.strerror(number) for number in (
     errno.EADDRINUSE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENFILE,
     errno.ENOMEM))
+
+
+class Death(NamedTuple):
+    """The end of a process that was not requested and that nothing explains."""
+
+    name: str
+    words: str  # how it ended and the end of its log, in lines
+    time_ns: int  # monotonic
+
+    @classmethod
+    def now(cls, name: str, words: str) -> "Death":
+        return cls(name=name, words=words, time_ns=runtime.current.monotonic_ns())
 
 
 @dataclass(slots=True, kw_only=True)

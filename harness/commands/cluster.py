@@ -38,13 +38,13 @@ import msgspec
 import orjson
 
 from floodmark.harness import catalog
+from floodmark.harness.cluster.broker_cluster import healthy
 from floodmark.harness.cluster.control_client import ANSWER_BYTES_MAX
 from floodmark.harness.cluster.layout import private_folder
-from floodmark.harness.cluster.place import healthy, wait_until
 from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.error_exits import code_of
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
-from floodmark.harness.event_loop import end_all, run_loop
+from floodmark.harness.event_loop import end_all, run_loop, wait_until
 from floodmark.harness.faults import COMMANDS, FAULTS, LOSES
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome

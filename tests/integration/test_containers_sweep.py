@@ -9,6 +9,7 @@ import pytest
 from cluster_stage import NODES, Stage, argv_of_harness, left, running
 from run_processes import wait_until
 
+from floodmark.harness.cluster.broker_cluster import Place
 from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.containers.engine_client import connect
 from floodmark.harness.cluster.containers.engine_resources import (
@@ -21,7 +22,6 @@ from floodmark.harness.cluster.containers.engine_resources import (
     remains,
     sweep,
 )
-from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.reference import power_loss
 
 pytestmark = pytest.mark.docker

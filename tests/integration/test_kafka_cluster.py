@@ -18,7 +18,7 @@ from real_kafka import skip_without
 from run_processes import once_it_goes_well
 
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
-from floodmark.harness.cluster.place import wait_until
+from floodmark.harness.event_loop import wait_until
 from floodmark.harness.protocols import Elects, ElectsReplica, Freezes, ability
 from floodmark.harness.schedule.views import CONTROLLER
 

@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 from run_processes import state_of, wait_until
 
+from floodmark.harness.cluster.broker_cluster import PYTHON, System
 from floodmark.harness.cluster.local.place import LocalPlace
-from floodmark.harness.cluster.place import PYTHON, System
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.schedule.views import CONTROLLER
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from floodmark.harness.cluster.broker_cluster import JavaSoftware
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.kafka_system import found
-from floodmark.harness.cluster.place import JavaSoftware
 from floodmark.harness.errors import FloodmarkError
 
 

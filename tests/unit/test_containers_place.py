@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from floodmark.harness.cluster.broker_cluster import System
 from floodmark.harness.cluster.containers.engine_resources import PastFault
 from floodmark.harness.cluster.containers.place import ContainersPlace
 from floodmark.harness.cluster.layout import Layout
-from floodmark.harness.cluster.place import System
 from floodmark.harness.cluster.reference import power_loss
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.schedule.views import CONTROLLER

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from floodmark.harness.cluster.kafka.cut_logs import HOW, RECOVERY_POINTS, CutLogs
-from floodmark.harness.cluster.log_extents import batch_ends, log_end_offset, log_extents
-from floodmark.harness.cluster.place import wipe
+from floodmark.harness.cluster.log_extents import batch_ends, log_end_offset, log_extents, wipe
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka_logs"
 LOG = "v2-none-client-0"  # its batches end at 1, 6, 8 and 10

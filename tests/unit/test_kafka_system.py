@@ -22,6 +22,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from laid_out import Counting, told
 
 from floodmark.harness import catalog
+from floodmark.harness.cluster.broker_cluster import JavaSoftware, Place
 from floodmark.harness.cluster.containers import place as containers_place
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.images import image_of
@@ -42,7 +43,6 @@ from floodmark.harness.cluster.kafka.metadata_log import (
 from floodmark.harness.cluster.kafka.settings import OURS, effective
 from floodmark.harness.cluster.layout import Layout, ids_of, lay_out, property_line
 from floodmark.harness.cluster.log_extents import METADATA
-from floodmark.harness.cluster.place import JavaSoftware, Place
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import system_of
 from floodmark.harness.errors import FloodmarkError, UsageError

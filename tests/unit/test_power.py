@@ -15,7 +15,7 @@ from floodmark.broker.storage.checkpoint_files import (
 )
 from floodmark.broker.storage.durability_side_file import DurabilitySideFile, Note
 from floodmark.broker.storage.log_directory import LogDirectory
-from floodmark.harness.cluster.place import wipe
+from floodmark.harness.cluster.log_extents import wipe
 from floodmark.harness.cluster.reference import power_loss
 from floodmark.harness.cluster.reference.power_loss import power_cut
 from floodmark.harness.errors import FloodmarkError

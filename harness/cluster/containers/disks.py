@@ -38,10 +38,12 @@ from docker.errors import NotFound
 
 import docker
 from floodmark.harness.cluster import log_extents
+from floodmark.harness.cluster.broker_cluster import Place
 from floodmark.harness.cluster.containers.engine_client import run_alone
 from floodmark.harness.cluster.containers.engine_resources import DATA, NO_LOG, EngineResources, PastFault
-from floodmark.harness.cluster.place import Place, PowerLoss, wait_until, wipe
+from floodmark.harness.cluster.log_extents import PowerLoss, wipe
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.event_loop import wait_until
 from floodmark.harness.schedule.views import CONTROLLER
 
 ANYWHERE = frozenset({"corrupt", "truncated"})

@@ -38,10 +38,10 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import IPAMConfig, IPAMPool, LogConfig, Mount
 
 import docker
+from floodmark.harness.cluster.broker_cluster import JavaSoftware
 from floodmark.harness.cluster.containers import engine_client, images
-from floodmark.harness.cluster.place import JavaSoftware, wait_until
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.event_loop import gather_all
+from floodmark.harness.event_loop import gather_all, wait_until
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 IN_IMAGE = "10001:10001"  # the image's own user

@@ -30,8 +30,8 @@ from pathlib import Path
 from docker.errors import ImageNotFound
 
 import docker
+from floodmark.harness.cluster.broker_cluster import JavaSoftware
 from floodmark.harness.cluster.containers.engine_client import address, engine_errors, refusal_of
-from floodmark.harness.cluster.place import JavaSoftware
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.user_cache import cache_folder, one_at_a_time

@@ -36,6 +36,7 @@ from testcontainers.core.container import DockerContainer
 
 from floodmark.harness import protocols
 from floodmark.harness.cluster import layout
+from floodmark.harness.cluster.broker_cluster import JavaSoftware, System
 from floodmark.harness.cluster.containers import ability_probe, engine_client
 from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.containers.engine_resources import (
@@ -50,7 +51,6 @@ from floodmark.harness.cluster.containers.images import tools_image
 from floodmark.harness.cluster.containers.network import Rules
 from floodmark.harness.cluster.containers.process_faults import Clocks, MemoryLimits
 from floodmark.harness.cluster.layout import HOST, Ports
-from floodmark.harness.cluster.place import JavaSoftware, System
 from floodmark.harness.cluster.processes import Process, Processes, is_stopped, last_words, log_tail
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import gather_all
@@ -67,7 +67,7 @@ JARS = "/opt/kafka/libs"  # in an image of Apache Kafka, the official one too
 
 
 class ContainersPlace:
-    """See harness.cluster.place: Place. `network`, `disks`, `clocks` and `limits` are its parts."""
+    """See harness.cluster.broker_cluster: Place. `network`, `disks`, `clocks` and `limits` are its parts."""
 
     name = "containers"
     cannot: Mapping[type, str] = {}

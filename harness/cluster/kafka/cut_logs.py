@@ -33,7 +33,7 @@ _SNAPSHOT = ".snapshot"
 
 
 class CutLogs:
-    """See harness.cluster.place: PowerLoss. durable_file is the file of rule 3."""
+    """See harness.cluster.log_extents: PowerLoss. durable_file is the file of rule 3."""
 
     def __init__(self, flushes_every: Callable[[str], bool] = lambda topic: False) -> None:
         self._flushes_every = flushes_every  # whether a topic's messages are fsynced before they are acked

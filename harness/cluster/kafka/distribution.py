@@ -46,8 +46,8 @@ from typing import Literal
 from xml.etree import ElementTree
 
 from floodmark.harness import user_cache
+from floodmark.harness.cluster.broker_cluster import JavaSoftware
 from floodmark.harness.cluster.layout import Ports
-from floodmark.harness.cluster.place import JavaSoftware
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.run_location import temporary_folder
 

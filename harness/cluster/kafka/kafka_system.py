@@ -36,13 +36,14 @@ from typing import TYPE_CHECKING, Any
 from floodmark.harness import logdir
 from floodmark.harness.client.codec import ClusterMetadata
 from floodmark.harness.cluster import broker_requests
+from floodmark.harness.cluster.broker_cluster import JavaSoftware, Place
 from floodmark.harness.cluster.broker_requests import Ask, Brokers, Ends, chosen, election_result, once
 from floodmark.harness.cluster.kafka import distribution, kafka_trace, settings
 from floodmark.harness.cluster.kafka.cut_logs import CutLogs
 from floodmark.harness.cluster.kafka.kafka_trace import Clock, read_line
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.layout import Address, Layout, ids_of, node_names
-from floodmark.harness.cluster.place import JavaSoftware, Place, PowerLoss
+from floodmark.harness.cluster.log_extents import PowerLoss
 from floodmark.harness.errors import FloodmarkError, UsageError, WrongDisk
 from floodmark.harness.logdir import segments_of
 from floodmark.harness.protocols import Clocks, Failpoints, PartitionSpec, Traces
@@ -78,8 +79,8 @@ class _Start:
 
 
 class KafkaSystem:
-    """Apache Kafka. See harness.cluster.place: System, and harness.protocols: Freezes, Expires, Elects,
-    ElectsReplica, KeepsRecords and Traces."""
+    """Apache Kafka. See harness.cluster.broker_cluster: System, and harness.protocols: Freezes, Expires,
+    Elects, ElectsReplica, KeepsRecords and Traces."""
 
     def __init__(self, kafka: distribution.Distribution, form: "KRaft | ZooKeeper", ids: Mapping[str, int], *,
                  power: PowerLoss, topic_config: Mapping[str, str] | None = None,

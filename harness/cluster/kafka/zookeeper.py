@@ -44,8 +44,8 @@ from floodmark.harness.client.codec import TopicPartition
 from floodmark.harness.cluster.kafka import settings
 from floodmark.harness.cluster.kafka.metadata_log import NO_LEADER, ControllerState, PartitionState
 from floodmark.harness.cluster.layout import NOT_STARTED, Address, Layout, host_port, write_properties
-from floodmark.harness.cluster.place import wait_until
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.event_loop import wait_until
 from floodmark.harness.schedule.views import CONTROLLER
 
 Result = TypeVar("Result")

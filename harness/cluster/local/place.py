@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.cluster import control_client
+from floodmark.harness.cluster.broker_cluster import PYTHON, System, only_in_containers
 from floodmark.harness.cluster.layout import LINKS, NOT_STARTED, Ports, lay_out
-from floodmark.harness.cluster.log_extents import Lost
-from floodmark.harness.cluster.place import PYTHON, System, only_in_containers, wipe
+from floodmark.harness.cluster.log_extents import Lost, wipe
 from floodmark.harness.cluster.processes import Process, Processes, is_stopped, last_words
 from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import Cuts
@@ -36,7 +36,7 @@ LISTEN_S = 180.0  # for the links process to start; a busy machine starts slowly
 
 
 class LocalPlace:
-    """See harness.cluster.place: Place."""
+    """See harness.cluster.broker_cluster: Place."""
 
     name = "local"
     can: Sequence[object] = ()

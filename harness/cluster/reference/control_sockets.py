@@ -20,8 +20,8 @@ from typing import Any
 
 from floodmark.harness import runtime
 from floodmark.harness.cluster import control_client
+from floodmark.harness.cluster.broker_cluster import Place
 from floodmark.harness.cluster.layout import CONTROLLER_ID, Layout, ids_of
-from floodmark.harness.cluster.place import Place
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import CRASH
 from floodmark.harness.protocols import PartitionSpec

@@ -1,5 +1,5 @@
 """Simulates a power cut on the files of a dead reference broker: each file loses what was not durable
-(cluster.place.PowerLoss; kafka/cut_logs.py is Kafka's). A killed process loses nothing that it has written; a
+(log_extents.PowerLoss; kafka/cut_logs.py is Kafka's). A killed process loses nothing that it has written; a
 machine that loses power loses what was not fsynced. The broker records what is durable in a side file (its
 format: docker/broker/storage/durability_side_file.py), which this module reads with its own code:
 

@@ -18,12 +18,14 @@ from typing import Any
 from floodmark.harness import runtime
 from floodmark.harness.broker_config import checked, checked_topic_keys
 from floodmark.harness.cluster import broker_requests, layout
+from floodmark.harness.cluster.broker_cluster import PYTHON, JavaSoftware, Place
 from floodmark.harness.cluster.broker_requests import chosen, election_result, once
 from floodmark.harness.cluster.layout import CONTROLLER_ID, Layout, ProcessAddresses, host_port, ids_of
-from floodmark.harness.cluster.place import PYTHON, JavaSoftware, Place, PowerLoss, wait_until
+from floodmark.harness.cluster.log_extents import PowerLoss
 from floodmark.harness.cluster.reference import control_sockets, power_loss
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets, FailpointControl
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.event_loop import wait_until
 from floodmark.harness.faults import POINTS
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CONTROLLER, Met, View
@@ -49,8 +51,8 @@ PREFERRED: Mapping[str, str] = {
 
 
 class ReferenceSystem:
-    """The reference broker. See harness.cluster.place: System, and harness.protocols: Adopts, Freezes,
-    Expires, Elects, ElectsReplica, Failpoints, KeepsRecords and Traces."""
+    """The reference broker. See harness.cluster.broker_cluster: System, and harness.protocols: Adopts,
+    Freezes, Expires, Elects, ElectsReplica, Failpoints, KeepsRecords and Traces."""
 
     def __init__(self, nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str],
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> None:

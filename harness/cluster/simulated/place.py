@@ -25,10 +25,10 @@ from floodmark.broker.server.config import load_config
 from floodmark.broker.server.process import run_process
 from floodmark.broker.wire import api_keys, codec
 from floodmark.harness import runtime
+from floodmark.harness.cluster.broker_cluster import System, only_in_containers
 from floodmark.harness.cluster.layout import LOWEST, NOT_STARTED, Address, lay_out
-from floodmark.harness.cluster.log_extents import Lost
-from floodmark.harness.cluster.place import KILL_S, Death, System, only_in_containers, wait_until, wipe
-from floodmark.harness.cluster.processes import Start, exit_report, last_words
+from floodmark.harness.cluster.log_extents import Lost, wipe
+from floodmark.harness.cluster.processes import KILL_S, Death, Start, exit_report, last_words
 from floodmark.harness.cluster.simulated import guard
 from floodmark.harness.cluster.simulated.network import Network, Transport
 from floodmark.harness.cluster.simulated.scheduler import (
@@ -40,6 +40,7 @@ from floodmark.harness.cluster.simulated.scheduler import (
     Scheduler,
 )
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.event_loop import wait_until
 from floodmark.harness.forked_child import result_of_child
 from floodmark.harness.schedule.views import Met
 
@@ -58,7 +59,7 @@ for _key, _version in ((api_keys.PRODUCE, 9), (api_keys.FETCH, 12), (api_keys.FE
 
 
 class Ports:
-    """Port numbers, which nobody binds; see harness.cluster.ports."""
+    """Port numbers, which nobody binds; see harness.cluster.layout: ChoosesPorts."""
 
     def __init__(self) -> None:
         self._next = itertools.count(LOWEST)
@@ -185,7 +186,7 @@ class _Lines(asyncio.Protocol):
 
 
 class SimulatedPlace:
-    """See harness.cluster.place: Place, and harness.protocols: Resets."""
+    """See harness.cluster.broker_cluster: Place, and harness.protocols: Resets."""
 
     name = "simulated"
     cannot = only_in_containers("simulated")

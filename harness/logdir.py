@@ -22,11 +22,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 from floodmark.harness import record_batches
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.record_batches import MAGIC, MAGIC_AT, Frame, Producer, frame, records
+
+if TYPE_CHECKING:
+    from floodmark.harness.protocols import PartitionSpec
 
 # -- checkpoints: a version (0), the number of lines, the lines ---------------------------------------------
 
@@ -248,17 +251,6 @@ def aborted_index(segment: Segment) -> list[Aborted]:
 # -- rows and state ----------------------------------------------------------------------------------------
 
 
-class Partition(Protocol):
-    """A partition: its key in the history and its folder's name (protocols.PartitionSpec is one)."""
-
-    @property
-    def key(self) -> int: ...
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
     """leo is exclusive; epochs as checkpointed, and UNREADABLE only beside records that have an epoch."""
@@ -270,24 +262,23 @@ class LogState:
     checkpointed_hw: int  # 0 if none was written yet
 
 
-def dump(log_dir: Path, partitions: Sequence[Partition], run_id: str, node: str, *,
+def dump(log_dir: Path, partitions: Sequence["PartitionSpec"], run_id: str, node: str, *,
          running: bool = True, resent: set[int] | None = None) -> Iterator[dict[str, Any]]:
     """The rows of logs/NODE.jsonl; none without a folder. resent: the values of rule 4 are added to it."""
-    starts = read_offsets(log_dir / "log-start-offset-checkpoint")
     for spec in sorted(partitions, key=lambda spec: spec.key):
         segments = segments_of(_folder(log_dir, spec))
         if segments:
-            start = _log_start(segments, starts, spec)
+            start = log_start(log_dir, spec.place, segments)
             found = set() if resent is None else resent
             for row in _rows(segments, start, run_id.encode(), found, running=running):
                 yield {"node": node, "partition": spec.key, **row}
 
 
-def describe(log_dir: Path, spec: Partition, *, running: bool = True) -> LogState:
+def describe(log_dir: Path, spec: "PartitionSpec", *, running: bool = True) -> LogState:
     """Read the state of one replica. Only the last segment is read, for the LEO and a torn tail."""
     folder = _folder(log_dir, spec)
     segments = segments_of(folder)
-    start = _log_start(segments, read_offsets(log_dir / "log-start-offset-checkpoint"), spec)
+    start = log_start(log_dir, spec.place, segments)
     leo, torn = start, 0
     if segments:
         leo, torn = end_of(segments[-1], running=running)
@@ -300,7 +291,7 @@ def describe(log_dir: Path, spec: Partition, *, running: bool = True) -> LogStat
     if epochs == UNREADABLE and not has_epochs:
         epochs = ()  # Kafka creates the file before it has anything to write
     return LogState(log_start=start, leo=leo, torn_bytes=torn, epochs=epochs,
-                    checkpointed_hw=hws.get((spec.topic, spec.partition), 0))
+                    checkpointed_hw=hws.get(spec.place, 0))
 
 
 def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resent: set[int], *,
@@ -348,10 +339,10 @@ def _values(data: bytes, at: int, header: Frame, run_id: bytes,
     return [(offset, None, False) for offset in claimed[:header.size]]  # a damaged header may have any
 
 
-def _folder(log_dir: Path, spec: Partition) -> Path:
+def _folder(log_dir: Path, spec: "PartitionSpec") -> Path:
     return log_dir / f"{spec.topic}-{spec.partition}"
 
 
-def _log_start(segments: Sequence[Segment], starts: Mapping[tuple[str, int], int], spec: Partition) -> int:
+def log_start(log_dir: Path, place: tuple[str, int], segments: Sequence[Segment]) -> int:
     first = segments[0].base_offset if segments else 0
-    return max(first, starts.get((spec.topic, spec.partition), 0))
+    return max(first, read_offsets(log_dir / "log-start-offset-checkpoint").get(place, 0))

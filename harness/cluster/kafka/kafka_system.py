@@ -45,7 +45,6 @@ from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.layout import Address, Layout, ids_of, node_names
 from floodmark.harness.cluster.log_extents import PowerLoss
 from floodmark.harness.errors import FloodmarkError, UsageError, WrongDisk
-from floodmark.harness.logdir import segments_of
 from floodmark.harness.protocols import Clocks, Failpoints, PartitionSpec, Traces
 from floodmark.harness.schedule.views import CONTROLLER, UNKNOWN, Met, PartitionView, ReplicaView, View
 from floodmark.harness.trace import Raw
@@ -402,15 +401,11 @@ class KafkaSystem:
         log_dir = self._layout.places[node].log_dir
         folder = log_dir / f"{place[0]}-{place[1]}"
         try:
-            starts = logdir.read_offsets(log_dir / "log-start-offset-checkpoint")
-            hws = logdir.read_offsets(log_dir / HWS)
-            segments = segments_of(folder)
-            epochs = logdir.read_epochs(folder)
+            return {"log_start": logdir.log_start(log_dir, place, logdir.segments_of(folder)),
+                    "checkpointed_hw": logdir.read_offsets(log_dir / HWS).get(place, 0),
+                    "epochs": logdir.read_epochs(folder)}
         except FloodmarkError:
             return {}
-        first = segments[0].base_offset if segments else 0
-        return {"log_start": max(first, starts.get(place, 0)), "checkpointed_hw": hws.get(place, 0),
-                "epochs": epochs}
 
     def _replicas_on_disk(self, looks: Sequence[View], decided: Mapping[int, PartitionView],
                           log_dirs: Mapping[str, Path]) -> dict[tuple[str, int], ReplicaView]:

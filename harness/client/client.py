@@ -53,17 +53,16 @@ class _PartitionReads:
 
 class Client:
     """The client of one process. `bootstrap`: node -> address for clients. `random` chooses the brokers to
-    ask for metadata and varies the waits; `now_ms` returns the records' timestamps; `dial` opens
-    connections; `shared`: the Produce requests that it shares with other clients, if its settings say so."""
+    ask for metadata and varies the waits; `dial` opens connections; `shared`: the Produce requests that it
+    shares with other clients, if its settings say so."""
 
     def __init__(self, config: ClientSettings, bootstrap: Callable[[], Mapping[str, Address]], random: Random,
-                 now_ms: Callable[[], int] = lambda: runtime.current.time_ns() // 1_000_000, *,
-                 dial: Dial = connect, shared: SharedRequests | None = None) -> None:
+                 *, dial: Dial = connect, shared: SharedRequests | None = None) -> None:
         self.over = False
         self._shared = shared if config.shares_requests else None
         if self._shared is not None:
             self._shared.join()
-        self._config, self._now_ms = config, now_ms
+        self._config = config
         self._brokers = Brokers(config, bootstrap, random, dial)
         self._leaders = self._brokers.leaders
         self._producer = (
@@ -182,7 +181,7 @@ class Client:
 
     def _encode_batch(self, key: int, values: Sequence[int],
                       producer: tuple[int, int, int] = record_batches.NOT_IDEMPOTENT) -> bytes:
-        config, now_ms = self._config, self._now_ms()
+        config, now_ms = self._config, runtime.current.time_ns() // 1_000_000
         if key in config.without_headers:
             return record_batches.encode(values, config.run_id, now_ms, headers=False)
         return record_batches.encode(values, config.run_id, now_ms, compressed=config.compression == "gzip",

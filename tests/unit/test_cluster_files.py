@@ -9,7 +9,7 @@ import pytest
 from golden_text import as_written
 from laid_out import Counting, told
 
-from floodmark.harness.cluster import place
+from floodmark.harness.cluster.broker_cluster import healthy
 from floodmark.harness.cluster.containers import place as containers_place
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.layout import Layout, Ports, ids_of, lay_out, node_names
@@ -187,7 +187,7 @@ def test_without_the_controller_a_view_has_no_partitions_and_minus_one_is_no_lea
 def test_healthy_names_what_is_not(
         truth: dict[str, Any] | None, answer: dict[str, Any], reason: str | None) -> None:
     """A leader that does not yet know its own part is not healthy."""
-    problem = place.healthy(view_of(truth, n1=answer), [SPEC], NODES)
+    problem = healthy(view_of(truth, n1=answer), [SPEC], NODES)
 
     assert problem is None if reason is None else reason in (problem or "")
 

@@ -69,11 +69,6 @@ def unanswered(sends: Sequence[Send], *, began: bool, error: str) -> Outcome:
     return Outcome(type=Type.INFO if began else Type.FAIL, sends=tuple(sends), error=error)
 
 
-def unasked(sends: Sequence[Send]) -> Outcome:
-    """Classify a request with acks=0 that was sent: no response will come."""
-    return Outcome(type=Type.INFO, sends=tuple(sends))
-
-
 def is_retried(error: int, *, first: bool) -> bool:
     """first: all batches before it were acked; else it may be out of order because of one of them."""
     return error in RETRIABLE or (error == OUT_OF_ORDER_SEQUENCE_NUMBER and not first)

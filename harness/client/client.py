@@ -173,8 +173,8 @@ class Client:
                 self._leaders.doubt(key)
             began = not isinstance(failure, Unsent | codec.Unserved)
             return classify.unanswered(sends, began=began, error=_describe_failure(failure))
-        if answer is None:
-            return classify.unasked(sends)
+        if answer is None:  # with acks=0 no response comes
+            return Outcome(type=Type.INFO, sends=sends)
         if answer[0] != NONE:
             self._leaders.doubt(key)
         return classify.answered(sends, *answer)

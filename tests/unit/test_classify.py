@@ -42,11 +42,6 @@ def test_no_answer_is_a_failure_only_if_no_byte_was_sent() -> None:
     assert classify.unanswered(SENDS, began=True, error=classify.TIMEOUT).error == "TIMEOUT"
 
 
-def test_a_send_that_expects_no_answer_is_info_without_an_error() -> None:
-    outcome = classify.unasked(SENDS)
-    assert (outcome.type, outcome.sends, outcome.error) == (Type.INFO, SENDS, None)
-
-
 @pytest.mark.parametrize("error", [*RETRIED, -1, 0, 10, 22, 31, 35, 46, 47, 59, 87, 90])
 def test_an_idempotent_producer_repeats_what_may_succeed_later_and_nothing_else(error: int) -> None:
     assert {classify.is_retried(error, first=first) for first in (True, False)} == {error in RETRIED}

@@ -111,107 +111,81 @@ def events(folder: Path, *groups: dict[str, Any]) -> list[list[str]]:
 # -- what is one event --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "example"), [
-    ("inconsistent-offsets", {"partition": 0, "offset": 5, "value": 8}),  # the place
-    ("saw-then-lost", {"partition": 0, "offset": 9, "value": 7}),  # the record
-    ("candidate-incomplete", {"partition": 0, "offset": 9, "event": 6}),  # the line that is blamed
-    ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 10}),  # a truncation with the offset in it
-    ("realtime-order", {"partition": 0, "offset": 5, "value": 8}),
-    ("leader-incomplete", {"partition": 0, "offset": 5}),
-    ("diverged", {"partition": 0, "offset": 5}),
-    ("hw-regressed", {"partition": 0, "event": 6}),
+def at(name: str, offset: int | None = None, value: int | None = None, partition: int | None = 0,
+       count: int = 0, **more: Any) -> dict[str, Any]:
+    """A finding with one example, about this record."""
+    place = {"partition": partition, "offset": offset, "value": value, **more}
+    return group(name, {key: word for key, word in place.items() if word is not None}, count=count)
+
+
+def dump(node: str, *values: int) -> dict[str, Any]:
+    return {f"logs/{node}.jsonl": [
+        {"node": node, "partition": 0, "offset": offset, "epoch": 4, "value": value, "crc": 1}
+        for offset, value in enumerate(values)]}
+
+
+def poll(index: int, *offsets: int) -> dict[str, Any]:
+    return op(index, 5.0 + index, 9, "ok", "poll", reads=[
+        {"partition": 0, "offset": offset, "value": 100 + offset} for offset in offsets])
+
+
+OTHER = {**LOST, "offset": 6, "value": 9}
+ONE, TWO = group("lost-write", LOST), group("lost-write", LOST, OTHER)
+MANY = group("lost-write", LOST, {**LOST, "offset": 9, "value": 9}, count=40)
+N3_LEADS = group("lost-write", {**LOST, "event": 8})  # its first line is blamed
+SEEN = "saw-then-lost"
+BOTH = group(SEEN, {"partition": 0, "offset": 5}, {"partition": 0, "offset": 6})
+LEADERS_LOG = {**dump("n3", *range(12)), "replicas.jsonl": [
+    {"node": "n3", "partition": number, "log_start": 0, "leo": 12, "hw": 12} for number in (0, 1)]}
+DIFFERENT_LOGS = {**dump("n1", *[at // 8 for at in range(12)]), **dump("n2", *[at // 4 for at in range(12)])}
+POLLS = {"history.jsonl": [*HISTORY, poll(9, 3, 4), poll(10, 6, 7), poll(11, 4, 7), poll(12, 9)]}
+
+
+@pytest.mark.parametrize(("grave", "consequences", "others", "files"), [
+    # The same place, record, or line that is blamed; a truncation with the offset in it. Not the record
+    # before, one of another partition or of none, a line that is no truncation or not there, other laws.
+    (ONE, [at("inconsistent-offsets", 5, 8), at(SEEN, 9, 7), at("candidate-incomplete", 9, event=6),
+           at("unsafe-truncation", 4, event=10), at("hw-regressed", event=6),
+           *(at(name, 5) for name in ("realtime-order", "leader-incomplete", "diverged"))],
+     [at(SEEN, 4, 6), at(SEEN, 5, 7, partition=1), at(SEEN, 5, 7, partition=None),
+      at("unsafe-truncation", 4, event=7), at("unsafe-truncation", 5, event=5, partition=1),
+      at("unsafe-truncation", 4, event=99), *(at(name, 5, 7) for name in ("G1a", "unseen", "stuck"))], {}),
+    # A second event would be hidden.
+    (ONE, [], [BOTH], {}), (TWO, [BOTH], [], {}),
+    # The examples of very many losses are the first; the leader's log tells of those behind.
+    (MANY, [at(SEEN, 5, 50), at(SEEN, 9, 90), at(SEEN, 10, 100), at(SEEN, 12, 120)],
+     [at(SEEN, 4, 40), at(SEEN, 6, 60), at(SEEN, 10, 10), at(SEEN, 10), at(SEEN, 0, 10, partition=1)],
+     LEADERS_LOG),
+    (MANY, [], [at(SEEN, 10, 1)], {**LEADERS_LOG, "logs/n3.jsonl": []}),
+    # Very many truncated or different records: what the truncation removed, where the logs differ.
+    (at("unsafe-truncation", 4, event=10, count=9), [at("leader-incomplete", 5, 1)],
+     [at("leader-incomplete", 6, 1)], {}),
+    (at("diverged", 2, count=9), [at(SEEN, 4)], [at(SEEN, 3), at(SEEN, 20)], DIFFERENT_LOGS),
+    # The unclean election of the leader who is to blame; another election is another event.
+    (N3_LEADS, [at("unclean-election", event=7)],
+     [at("unclean-election", event=number) for number in (9, 3, 99)], {}),
+    # A skip of lost records alone: one that exists and was not returned is a bug of its own.
+    (ONE, [at("poll-skip", 6, ops=[9, 10])], [
+        at("int-poll-skip", 7, ops=[11]), at("poll-skip", 9, ops=[10, 12]), at("poll-skip", 6, ops=[]),
+        at("poll-skip", 6, ops=[99])], POLLS),
+    (TWO, [at("int-poll-skip", 7, ops=[11])], [], POLLS),
 ])
-def test_consequences_of_a_loss_are_grouped_with_it(folder: Path, name: str, example: dict[str, Any]) -> None:
-    assert events(folder, group("lost-write", LOST), group(name, example)) == [["lost-write", name]]
+def test_consequences_of_one_event_are_grouped_and_others_are_not(
+        folder: Path, grave: dict[str, Any], consequences: Sequence[dict[str, Any]],
+        others: Sequence[dict[str, Any]], files: dict[str, list[Any]]) -> None:
+    for name, rows in files.items():
+        written(folder / name, rows) if rows else (folder / name).unlink()
+    for one in consequences:
+        (event,) = events(folder, grave, one)
+        assert sorted(event) == sorted([grave["name"], one["name"]]), one
+    for one in others:
+        assert sorted(events(folder, grave, one)) == sorted([[grave["name"]], [one["name"]]]), one
 
 
-@pytest.mark.parametrize(("name", "example"), [
-    ("saw-then-lost", {"partition": 0, "offset": 4, "value": 6}),  # the record before
-    ("saw-then-lost", {"partition": 1, "offset": 5, "value": 7}),  # of another partition
-    ("saw-then-lost", {"offset": 5, "value": 7}),  # partition unknown
-    ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 7}),  # a line that is no truncation
-    ("unsafe-truncation", {"partition": 1, "offset": 5, "event": 5}),  # a truncation of another partition
-    ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 99}),  # no such line
-    ("G1a", {"partition": 0, "offset": 5, "value": 7}),  # no consequence of a loss
-    ("unseen", {"partition": 0, "offset": 5}),
-    ("stuck", {"partition": 0}),
-])
-def test_findings_of_another_record_or_kind_are_groups_of_their_own(
-        folder: Path, name: str, example: dict[str, Any]) -> None:
-    assert sorted(events(folder, group("lost-write", LOST), group(name, example))) == sorted(
-        [["lost-write"], [name]])
-
-
-def test_one_example_of_another_record_keeps_a_finding_separate(folder: Path) -> None:
-    """It is a second event, which grouping would hide."""
-    seen = group("saw-then-lost", {"partition": 0, "offset": 5}, {"partition": 0, "offset": 6})
-    assert events(folder, group("lost-write", LOST), seen) == [["lost-write"], ["saw-then-lost"]]
-    assert events(folder, group("lost-write", LOST, {**LOST, "offset": 6, "value": 9}), seen) == [
-        ["lost-write", "saw-then-lost"]]
-
-
-def test_of_very_many_losses_those_behind_the_examples_are_told_by_the_leaders_log(folder: Path) -> None:
-    """The examples are the first losses: offsets between them were not lost."""
-    many = group("lost-write", LOST, {**LOST, "offset": 9, "value": 9}, count=40)
-    written(folder / "logs" / "n3.jsonl", [
-        {"node": "n3", "partition": 0, "offset": at, "epoch": 4, "value": at, "crc": 1} for at in range(12)])
-    written(folder / "replicas.jsonl", [
-        {"node": "n3", "partition": number, "log_start": 0, "leo": 12, "hw": 12} for number in (0, 1)])
-    for place, joined in (((0, 4, 40), False), ((0, 5, 50), True), ((0, 6, 60), False), ((0, 9, 90), True),
-                          ((0, 10, 100), True), ((0, 10, 10), False), ((0, 10, None), False),
-                          ((0, 12, 120), True), ((1, 0, 10), False)):
-        example = {key: number for key, number in zip(("partition", "offset", "value"), place, strict=True)
-                   if number is not None}
-        assert (len(events(folder, many, group("saw-then-lost", example))) == 1) == joined
-    (folder / "logs" / "n3.jsonl").unlink()
-    assert len(events(folder, many, group("saw-then-lost", {"partition": 0, "offset": 10, "value": 1}))) == 2
-
-
-def test_of_very_many_truncated_or_different_records_the_files_tell_which(folder: Path) -> None:
-    """The truncation that is blamed removed it; the logs differ there."""
-    cut = {"partition": 0, "offset": 4, "event": 10}  # n1 truncates from 6 to 4
-    led = {"partition": 0, "value": 1}
-    for offset, joined in ((5, True), (6, False)):
-        found = events(folder, group("unsafe-truncation", cut, count=9),
-                       group("leader-incomplete", {**led, "offset": offset}))
-        assert (len(found) == 1) == joined
-    for node in ("n1", "n2"):
-        written(folder / "logs" / f"{node}.jsonl", [
-            {"node": node, "partition": 0, "offset": at, "epoch": 4, "value": int(node[1]) * at // 8,
-             "crc": 1} for at in range(12)])
-    for offset, joined in ((3, False), (4, True), (20, False)):
-        found = events(folder, group("diverged", {"partition": 0, "offset": 2}, count=9),
-                       group("saw-then-lost", {"partition": 0, "offset": offset}))
-        assert (len(found) == 1) == joined
-
-
-def test_an_unclean_election_is_grouped_with_the_loss_that_its_leader_caused(folder: Path) -> None:
-    """The line blamed for the loss is that leader's first; another election is another event."""
-    lost = group("lost-write", {**LOST, "event": 8})  # n3 begins to lead epoch 4
-    for number, joined in ((7, True), (9, False), (3, False), (99, False)):
-        unclean = group("unclean-election", {"partition": 0, "event": number, "nodes": ["n3"]})
-        assert (len(events(folder, lost, unclean)) == 1) == joined
-    (account,) = read(folder, lost, group("unclean-election", {
-        "partition": 0, "event": 7, "nodes": ["n3"]})).accounts
+def test_an_unclean_election_has_its_clause(folder: Path) -> None:
+    (account,) = read(folder, N3_LEADS, at("unclean-election", event=7, nodes=["n3"])).accounts
     assert [(one.clause, one.places) for one in account.followers] == [
         ("n3 was elected uncleanly, which nothing allowed", "trace.jsonl:8")]
-
-
-def test_a_skip_is_grouped_with_a_loss_if_only_lost_records_were_skipped(folder: Path) -> None:
-    """A record that exists and was not returned is a bug of its own."""
-
-    def poll(index: int, *offsets: int) -> dict[str, Any]:
-        return op(index, 5.0 + index, 9, "ok", "poll", reads=[
-            {"partition": 0, "offset": offset, "value": 100 + offset} for offset in offsets])
-
-    written(folder / "history.jsonl", [*HISTORY, poll(9, 3, 4), poll(10, 6, 7), poll(11, 4, 7), poll(12, 9)])
-    for name, ops, offset, joined in (
-            ("poll-skip", [9, 10], 6, True), ("int-poll-skip", [11], 7, False),
-            ("poll-skip", [10, 12], 9, False), ("poll-skip", [], 6, False), ("poll-skip", [99], 6, False)):
-        skip = group(name, {"partition": 0, "offset": offset, "ops": ops})
-        assert (len(events(folder, group("lost-write", LOST), skip)) == 1) == joined
-    two = group("lost-write", LOST, {**LOST, "offset": 6, "value": 9})
-    assert len(events(folder, two, group("int-poll-skip", {"partition": 0, "offset": 7, "ops": [11]}))) == 1
 
 
 def test_a_bug_is_not_grouped_with_a_permitted_finding(folder: Path) -> None:

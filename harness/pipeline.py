@@ -354,7 +354,8 @@ def judge_and_report(folders: Sequence[Place], through: Gate, workers: Workers =
                 for one in judged]
     codes = [outcome.code for outcome in outcomes]
     codes += write_verdicts(judged, through) + write_reports(outcomes, through)  # stdout's reader may be gone
-    pages = [write_page_if_invalid(one.folder, one.ruling, one.verdict, one.reading) for one in outcomes]
+    pages = [write_page_if_invalid(one.reading.folder, one.ruling, one.reading.verdict, one.reading)
+             for one in outcomes]
     verdict_text.print_reports(outcomes, pages)
     return codes
 
@@ -362,7 +363,7 @@ def judge_and_report(folders: Sequence[Place], through: Gate, workers: Workers =
 def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
     """Writes the reports for CI servers if judging failed completely; EXIT_HARNESS for each folder."""
     failed = Ruling(kind=HARNESS, word=HARNESS, harness=(why,))
-    outcomes = [verdict_text.Outcome(folder=folder, ruling=failed, verdict={},
+    outcomes = [verdict_text.Outcome(reading=verdict_text.reading_of(folder, {}, None), ruling=failed,
                                      tested=case_name(verdict_text.read_about(folder))) for folder in folders]
     return [outcome.code for outcome in outcomes] + write_reports(outcomes, through)
 

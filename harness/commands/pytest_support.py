@@ -68,7 +68,7 @@ class JudgedRun:
     @property
     def verdict(self) -> Keywords:
         """verdict.json."""
-        return self.outcome.verdict
+        return self.outcome.reading.verdict
 
     @property
     def findings(self) -> Sequence[Keywords]:
@@ -176,7 +176,7 @@ def judged(folder: Path, policy: Policy) -> JudgedRun:
         raise FloodmarkError(f"the harness failed: {'; '.join(outcome.ruling.harness)}; see {folder}")
     if outcome.code == EXIT_VALID:
         tidy(folder)
-    write_page_if_invalid(folder, outcome.ruling, outcome.verdict, outcome.reading)
+    write_page_if_invalid(folder, outcome.ruling, outcome.reading.verdict, outcome.reading)
     return JudgedRun(folder=folder, outcome=outcome)
 
 

@@ -305,7 +305,8 @@ def print_if_unexpected(outcome: Outcome) -> None:
     if part.scenario.uncovered_sends():
         click.echo(harmless(part.scenario.uncovered_sends()))
     if outcome.verdict is not None:
-        click.echo(verdict_text.report(folder, report.as_json(outcome.verdict), Run(folder=folder).about()))
+        click.echo(verdict_text.report(verdict_text.reading_of(
+            folder, report.as_json(outcome.verdict), Run(folder=folder).about())))
 
 
 def look_at(outcome: Outcome, finding: str) -> str:

@@ -19,7 +19,7 @@ Rules
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 
@@ -31,6 +31,7 @@ from floodmark.harness.op import Op, Read, Send, Type
 from floodmark.harness.report.model import (
     HISTORY,
     TRACE,
+    Account,
     AckEvent,
     Copy,
     Course,
@@ -359,32 +360,24 @@ _CLAUSES = {  # what a node did with the event's record
 }
 
 
-@dataclass(slots=True, kw_only=True)
-class Event:
-    """One thing that happened: the gravest group of findings, and the groups that belong to it."""
-
-    root: Json
-    examples: Sequence[Evidence]  # of the root
-    followers: list[Follower] = field(default_factory=list)
-
-
-def group_findings(groups: Iterable[tuple[Json, Sequence[Evidence]]]) -> list[Event]:
+def group_findings(groups: Iterable[tuple[Json, Sequence[Evidence]]]) -> list[Account]:
     """The events of groups with their examples, which must be in order, the gravest first."""
-    events: list[Event] = []
+    events: list[Account] = []
     for found, examples in groups:
-        event = next((
-            event for event in events
-            if examples and found["name"] in OF_ONE_EVENT.get(event.root["name"], ()) and all(
-                found.get(key) == event.root.get(key) for key in ("class", "permitted_by"))
+        at = next((
+            at for at, event in enumerate(events)
+            if examples and found["name"] in OF_ONE_EVENT.get(event.name, ()) and all(
+                found.get(key) == event.found.get(key) for key in ("class", "permitted_by"))
             and all(is_about(event, one) for one in examples)), None)
-        if event is None:
-            events.append(Event(root=found, examples=examples))
+        if at is None:
+            events.append(Account(found=found, examples=examples))
         else:
-            event.followers.append(Follower(found=found, clause=clause(found), places=places(found)))
+            follower = Follower(found=found, clause=clause(found), places=places(found))
+            events[at] = replace(events[at], followers=(*events[at].followers, follower))
     return events
 
 
-def is_about(event: Event, one: Evidence) -> bool:
+def is_about(event: Account, one: Evidence) -> bool:
     """Whether an example of another finding is about the event's record, place or line."""
     partition, offset, line, placed = one.partition, one.offset, one.event, event.examples
     if partition is None:
@@ -410,21 +403,21 @@ def is_about(event: Event, one: Evidence) -> bool:
         for each in placed)
 
 
-def is_one_more(event: Event, one: Evidence, offset: int) -> bool:
+def is_one_more(event: Account, one: Evidence, offset: int) -> bool:
     """Whether the files show that the place is one of the event, which names only its first places."""
     named = [(each.partition, each.offset) for each in event.examples
              if each.partition is not None and each.offset is not None]
     partition, led = one.partition, one.leader
-    if partition is None or event.root["count"] <= len(event.examples) or not named or (
+    if partition is None or event.found["count"] <= len(event.examples) or not named or (
             partition, offset) <= max(named):
         return False
     lines = [each.event for each in event.examples if each.event is not None]
     if any(line.whole_number("partition") == partition and removes(line, offset) for line in lines):
         return True
-    if event.root["name"] == names.DIVERGED:
+    if event.found["name"] == names.DIVERGED:
         records = (one.files.record(node, partition, offset) for node in one.replicas)
         return len({(record.epoch, record.value) for record in records if record is not None}) > 1
-    if event.root["name"] not in OF_A_LOSS or led is None or not one.files.readable(led):
+    if event.found["name"] not in OF_A_LOSS or led is None or not one.files.readable(led):
         return False
     record = one.files.record(led, partition, offset)
     if record is None:

@@ -7,11 +7,12 @@ Terminal texts, pages and files for CI servers are made from it.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from floodmark.harness.op import Op
+from floodmark.harness.run_location import Place
 
 if TYPE_CHECKING:
     from floodmark.harness.report.evidence import Evidence
@@ -179,7 +180,7 @@ class Account:
     """
 
     found: Json
-    evidence: "Evidence | None" = None  # of the worst example
+    examples: Sequence["Evidence"] = ()  # the worst first
     parts: tuple[Part, ...] = ()
     followers: tuple[Follower, ...] = ()
     covered_above: frozenset[str] = frozenset()  # heads of the parts that the summary covers
@@ -187,6 +188,11 @@ class Account:
     @property
     def name(self) -> str:
         return str(self.found["name"])
+
+    @property
+    def evidence(self) -> "Evidence | None":
+        """Of the worst example."""
+        return self.examples[0] if self.examples else None
 
     @property
     def shown(self) -> tuple[Part, ...]:
@@ -206,11 +212,15 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a report needs from the files of a run: read once, used in every format."""
+    """What a report needs of a run: its verdict, and what its files say; read once, used in every format."""
 
-    accounts: tuple[Account, ...]  # the worst event first
+    folder: Place
+    verdict: Json
+    about: Json | None  # run.json; None: nothing was judged
+    findings: Sequence[Json]  # of the verdict, the worst first
+    accounts: Sequence[Account]  # the worst event first
     course: Course | None = None  # of the worst event
-    summary: tuple[Part, ...] = ()  # of the worst event, five lines at most
+    summary: Sequence[Part] = ()  # of the worst event, five lines at most
     strikes: Strikes = field(default_factory=Strikes)
     files: "RunFiles | None" = None  # for further questions; None: no files were read
 

@@ -17,7 +17,7 @@ import functools
 import gzip
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ import orjson
 
 from floodmark.checkers.judge.report import is_run
 from floodmark.checkers.laws.finding_names import LOST_WRITE
+from floodmark.checkers.stats.spans import fault_spans
 from floodmark.checkers.text.explain import PERMISSIONS
 from floodmark.harness import __version__, catalog
 from floodmark.harness.campaign import ledger
@@ -52,7 +53,7 @@ from floodmark.harness.report.run_shown import read_story, story_text, with_trac
 from floodmark.harness.report.run_summary import INVALID, Ruling, case_name, is_kafka, ruling
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.report.story import final_story, near_of, shown_of, story
-from floodmark.harness.report.timeline import DOWN, silences, spans_of, traced
+from floodmark.harness.report.timeline import DOWN, silences, traced
 from floodmark.harness.run import Run, write_whole
 from floodmark.harness.run_location import Place
 from floodmark.harness.user_cache import cache_folder
@@ -87,8 +88,10 @@ class RunFacts:
         self.about = about = self._read(read_about, run) or {}
         self.verdict = self._read(read_verdict, run) if verdict is None else harmless_data(dict(verdict))
         self.ruled = ruling(self.verdict, about or None) if self.verdict is not None else None
-        self.findings = verdict_text.worst_first((self.verdict or {}).get("findings") or ())
-        self.reading = reading or verdict_text.reading_of(run.folder, self.verdict or {}, about or None)
+        self.reading = verdict_text.reading_of(
+            run.folder, self.verdict or {}, about or None) if reading is None else replace(
+            reading, folder=run.folder, about=about or None)
+        self.findings = self.reading.findings
         self.standing = standing_of(run.folder) if self.findings else Standing()
         files, accounts = self.reading.files or RunFiles(run), self.reading.accounts
         courses = [None if one.evidence is None or at >= STORIES else one.evidence.course
@@ -108,7 +111,9 @@ class RunFacts:
         self.finals = [final for partition in sorted(others)[:FINALS]
                        if (final := final_story(files, about, partition)) is not None]
         self.last_ns = max(seen.last_ns, self.traced.last_ns, 1)  # when the run ended
-        self.spans = spans_of(files.nemesis, min(mended_ns(about), max(seen.last_ns, self.traced.last_ns)))
+        # Each fault on one node, or on no particular node (a cut of links, an election).
+        self.strikes = [(fault, node) for fault in fault_spans(
+            (op.index, op.time, op.f, op.fault or {}) for op in files.nemesis) for node in fault.where]
         # Lines of the trace that bugs are blamed on, from 1.
         self.blamed = {line + 1 for found in self.findings if found["class"] == BUG
                        for one in examples_of(found) if (line := int_in(one, "event")) is not None}
@@ -169,8 +174,8 @@ def page_of(facts: RunFacts) -> bytes:
     counts = verdict.get("counts") or {}
     word, rest = heading(facts)
     records = mapping(counts, "records")
-    next_commands = [command for _, command in verdict_text.next_commands(
-        facts.folder, verdict, about or None)] if facts.verdict is not None else []
+    next_commands = [command for _, command in verdict_text.next_commands(facts.reading)
+                     ] if facts.verdict is not None else []
     once_more = "check" if facts.verdict is None else "rejudge"
     mended = min(mended_ns(about), facts.last_ns)
     silent = [  # sends were tried and none was acked
@@ -344,17 +349,17 @@ def data_of(facts: RunFacts, silent: Sequence[Json]) -> dict[str, Any]:
 def fault_rows(facts: RunFacts, nodes: Sequence[str]) -> dict[str, list[Json]]:
     """The faults on each node, those that last as bands; and the lost writes of the clients."""
     rows: dict[str, list[Json]] = {"bands": [], "strikes": [], "faults": []}
-    for span in facts.spans[:MARKS]:
-        until_ns = span.began_ns if span.until_ns is None else span.until_ns
-        lasted = until_ns - span.began_ns
-        row = {"label": span.label, "from": ms(span.began_ns), "to": ms(until_ns),
-               "at": seconds(span.began_ns),
+    end_ns = min(mended_ns(facts.about), max(facts.clients.last_ns, facts.traced.last_ns))
+    for fault, on in facts.strikes[:MARKS]:
+        until_ns = fault.mended.get(on, end_ns) if fault.lasts else fault.began_ns
+        label, lasted = fault.kind.replace("_", " "), until_ns - fault.began_ns
+        label += f", {fault.detail}" if fault.detail else ""
+        row = {"label": label, "from": ms(fault.began_ns), "to": ms(until_ns), "at": seconds(fault.began_ns),
                "lasted": seconds(lasted) if lasted >= 1e9 else f"{lasted / 1e6:.3f} ms"}
-        rows["strikes" if span.until_ns is None else "bands"] += [
-            {**row, "node": node}
-            for node in ([span.node] if span.node is not None else span.nodes or nodes)]
-        if span.until_ns is not None:
-            rows["faults"].append({**row, "label": f"{span.label} {span.node}" if span.node else span.label})
+        rows["bands" if fault.lasts else "strikes"] += [
+            {**row, "node": node} for node in ([on] if on is not None else fault.nodes or nodes)]
+        if fault.lasts:
+            rows["faults"].append({**row, "label": f"{label} {on}" if on else label})
     lost = {(int_in(one, "partition"), int_in(one, "value")) for found in facts.findings
             for one in examples_of(found) if found["name"] == LOST_WRITE}
     rows["lost"] = [
@@ -366,7 +371,7 @@ def fault_rows(facts: RunFacts, nodes: Sequence[str]) -> dict[str, list[Json]]:
 
 def trace_rows(facts: RunFacts) -> dict[str, list[Json]]:
     """What the trace has of each partition: leaders, elections, truncations, each replica's LEO and HW."""
-    downs = [(span.node, span.began_ns) for span in facts.spans if span.f in DOWN]
+    downs = [(node, fault.began_ns) for fault, node in facts.strikes if fault.kind in DOWN]
     reigns: list[Json] = []
     for one in facts.traced.reigns[:MARKS]:
         until = facts.last_ns if one.until_ns is None else one.until_ns

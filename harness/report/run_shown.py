@@ -84,7 +84,7 @@ def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
     if verdict is None:
         yield f"  judge      {harmless(command_line('check', shown))}"
     else:
-        yield from verdict_text.findings_text(shown, verdict, about, reading)
+        yield from verdict_text.findings_text(reading)
 
 
 def timeline_text(about: Json, reading: Reading, files: RunFiles) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""What a page shows of a run over time: when no client was acked, the faults, and the trace with each
-replica's log, which is rebuilt from its events as ranges of offsets by epoch. The viewer (viewer.js) is told
-what each event changes, and has no rules of its own.
+"""What a page shows of a run over time: when no client was acked, and the trace with each replica's log,
+which is rebuilt from its events as ranges of offsets by epoch. The viewer (viewer.js) is told what each event
+changes, and has no rules of its own.
 
 Rules
 1. The trace is read once, in its order. Most of its lines only change a replica's LEO and HW: those in the
@@ -21,9 +21,7 @@ from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any
 
-from floodmark.checkers.stats.spans import fault_spans
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.op import Op
 from floodmark.harness.report.model import MOST, Line, TraceLine, int_in, items, text
 from floodmark.harness.report.run_files import LineFile
 from floodmark.harness.run import Run
@@ -139,30 +137,6 @@ def silences(columns: Mapping[str, Sequence[int]]) -> list[tuple[int, int]]:
             since = max(ack, firsts[at]) if at < len(firsts) else after
             found += [(since, after)] if after - since >= QUIET_US else []
     return found
-
-
-# -- the faults ---------------------------------------------------------------------------------------------
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """One fault on one node, or on no particular node (a cut of links, an election)."""
-
-    f: str
-    node: str | None
-    began_ns: int
-    until_ns: int | None  # None: it does not last
-    label: str  # `cut, majorities-ring`
-    nodes: tuple[str, ...] = ()  # of a cut: the nodes whose links it drops
-
-
-def spans_of(nemesis: Sequence[Op], last_ns: int) -> list[Span]:
-    """The spans of the nemesis's acts, in order; a fault that none of them mended lasts to last_ns."""
-    return [
-        Span(f=fault.kind, node=node, began_ns=fault.began_ns, nodes=fault.nodes if node is None else (),
-             until_ns=fault.mended.get(node, last_ns) if fault.lasts else None,
-             label=fault.kind.replace("_", " ") + (f", {fault.detail}" if fault.detail else ""))
-        for fault in fault_spans((op.index, op.time, op.f, op.fault or {}) for op in nemesis)
-        for node in fault.where]
 
 
 # -- the trace ----------------------------------------------------------------------------------------------

@@ -61,22 +61,21 @@ NAMES_SHOWN = 8  # of more names than these the rest is a number
 def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
     """Reads what a report needs; without run.json, or if the files are remote, the verdict's sentences."""
     findings = worst_first(verdict.get("findings") or ())
+    bare = Reading(folder=folder, verdict=verdict, about=about, findings=findings,
+                   accounts=[Account(found=found) for found in findings])
     if about is None or not isinstance(folder, Path):
-        return Reading(accounts=tuple(Account(found=found) for found in findings))
-    files = RunFiles(RunAt(folder=folder))
-    accounts, before = list[Account](), list[Evidence]()
-    for event in group_findings((found, evidence_of(files, verdict, about, found)) for found in findings):
-        evidence = event.examples[0] if event.examples else None
-        parts = narrate_finding(evidence, before) if evidence is not None else ()
-        accounts.append(
-            Account(found=event.root, evidence=evidence, parts=parts, followers=tuple(event.followers)))
-        before += [evidence] if evidence is not None else []
-    worst = accounts[0].evidence if accounts else None
-    course = worst.course if worst is not None else None
-    lines = tuple(narrative.summary(course)) if course is not None else ()
+        return bare
+    files, before = RunFiles(RunAt(folder=folder)), list[Evidence]()
+    accounts = group_findings((found, evidence_of(files, verdict, about, found)) for found in findings)
+    for at, account in enumerate(accounts):
+        if account.evidence is not None:
+            accounts[at] = replace(account, parts=narrate_finding(account.evidence, before))
+            before.append(account.evidence)
+    course = accounts[0].evidence.course if accounts and accounts[0].evidence is not None else None
+    lines = narrative.summary(course) if course is not None else []
     if course is not None:
         accounts[0] = replace(accounts[0], covered_above=heads_covered_by(lines, course))
-    return Reading(accounts=tuple(accounts), course=course, summary=lines,
+    return replace(bare, accounts=accounts, course=course, summary=lines,
                    strikes=run_summary.strikes_of(files.nemesis, about), files=files)
 
 
@@ -86,24 +85,22 @@ def evidence_of(files: RunFiles, verdict: Json, about: Json, found: Json) -> lis
                      example=example) for example in examples_of(found)]
 
 
-def report(folder: Place, verdict: Json, about: Json | None, *, ruled: run_summary.Ruling | None = None,
-           reading: Reading | None = None) -> str:
+def report(reading: Reading, ruled: run_summary.Ruling | None = None) -> str:
     """The report: the outcome, a summary, a paragraph for each event, what is unknown and why, what was read,
     and the next commands. ruled: the outcome under the gate's options."""
-    reading = reading_of(folder, verdict, about) if reading is None else reading
+    about, ruled = reading.about, ruled or run_summary.ruling(reading.verdict, reading.about)
     ran = [f"  ran        {ran_text(about)}", *struck_text(reading)] if about else []
-    ruled = ruled or run_summary.ruling(verdict, about)
-    return "\n".join([f"{harmless(folder.resolve().name)}: {ruled.heading}", *summarised(reading), *ran,
-                      *findings_text(folder, verdict, about, reading)])
+    return "\n".join([f"{harmless(reading.folder.resolve().name)}: {ruled.heading}", *summarised(reading),
+                      *ran, *findings_text(reading)])
 
 
-def findings_text(folder: Place, verdict: Json, about: Json | None, reading: Reading) -> Iterator[str]:
+def findings_text(reading: Reading) -> Iterator[str]:
     """Yields the report from the findings on."""
     yield from map(paragraph, reading.accounts)
-    yield from unknowns(verdict.get("unknown") or ())
-    yield from (f"  not made   {checks_left}" for checks_left in left_undone(verdict))
-    yield f"  looked at  {looked_at(verdict.get('counts') or {})}"
-    yield from (f"  {head:<9}  {command}" for head, command in next_commands(folder, verdict, about))
+    yield from unknowns(reading.verdict.get("unknown") or ())
+    yield from (f"  not made   {checks_left}" for checks_left in left_undone(reading.verdict))
+    yield f"  looked at  {looked_at(reading.verdict.get('counts') or {})}"
+    yield from (f"  {head:<9}  {command}" for head, command in next_commands(reading))
 
 
 def summarised(reading: Reading) -> list[str]:
@@ -190,11 +187,12 @@ def looked_at(counts: Json, *, grouped: bool = False) -> str:
 
 # -- the next commands --------------------------------------------------------------------------------------
 
-def next_commands(folder: Place, verdict: Json, about: Json | None) -> list[tuple[str, str]]:
+def next_commands(reading: Reading) -> list[tuple[str, str]]:
     """The commands to type next, each with its head: show, explain, reproduce; empty if there is nothing to
     look into."""
-    findings = worst_first(verdict.get("findings") or ())
-    if about is None or not isinstance(folder, Path) or (not findings and verdict.get("valid") is True):
+    folder, about, findings = reading.folder, reading.about, reading.findings
+    if about is None or not isinstance(folder, Path) or (
+            not findings and reading.verdict.get("valid") is True):
         return []  # a remote run must be copied here before it can be shown or reproduced
     if not findings:
         return [("look", harmless(command_line("show", folder)))]
@@ -284,12 +282,9 @@ TAIL_BYTES = 1 << 16
 class Outcome:
     """The result of one folder at the gate."""
 
-    folder: Place
+    reading: Reading
     ruling: run_summary.Ruling
-    verdict: Json  # the verdict, in verdict.json's form
-    about: Json | None = None  # run.json, if anything was judged
     tested: str = run_summary.UNREADABLE  # the name of what it tested, whether or not anything was judged
-    reading: Reading | None = None  # of the run's files; None: only of the verdict
     failing: tuple[Json, ...] = ()  # the findings that fail the gate, the worst first
     remarks: tuple[tuple[str, str], ...] = ()  # further lines of a report: a head and a text each
 
@@ -298,26 +293,16 @@ class Outcome:
         return self.ruling.code
 
     @property
-    def loaded_reading(self) -> Reading:
-        """The reading of the files, made now if there is none."""
-        return self.reading or reading_of(self.folder, self.verdict, self.about)
-
-    @property
-    def findings(self) -> list[Json]:
-        return worst_first(self.verdict.get("findings") or ())
-
-    @property
     def unknown(self) -> tuple[Json, ...]:
         """The verdict's `unknown`: what the judge may have missed."""
-        return tuple(self.verdict.get("unknown") or ())
+        return tuple(self.reading.verdict.get("unknown") or ())
 
     @property
     def report(self) -> str:
         """The report as `check` prints it, in colour."""
         remarks = [*(("harness", reason) for reason in self.ruling.harness), *self.remarks]
         lines = [f"  {head:<9}  {text}" for head, text in remarks]
-        return "\n".join([report(self.folder, self.verdict, self.about, ruled=self.ruling,
-                                 reading=self.reading), *lines])
+        return "\n".join([report(self.reading, self.ruling), *lines])
 
     @property
     def why(self) -> str:
@@ -353,30 +338,25 @@ class Outcome:
     @property
     def commands(self) -> list[str]:
         """The commands to show, explain and reproduce; if there is nothing to show, to judge again."""
-        typed = next_commands(self.folder, self.verdict, self.about)
-        otherwise = command_line("check" if self.about is None else "show", self.folder)
+        typed = next_commands(self.reading)
+        otherwise = command_line("check" if self.reading.about is None else "show", self.reading.folder)
         return [command for _, command in typed] or [otherwise]
 
 
 def outcome_of(folder: Place, verdict: Verdict, policy: Policy, unsaved: str | None = None) -> Outcome:
     """A folder's result at the gate. unsaved: why its verdict could not be written."""
     run: RunAt[Place] = RunAt(folder=folder)
-    about = about_of(folder, verdict)
-    shown = harmless_data(as_json(verdict))
+    about, shown = about_of(folder, verdict), harmless_data(as_json(verdict))
+    reading = reading_of(folder, shown, about)
     remarks = [("shrunk", LEFT_OF_SHRUNK)] if (about or {}).get(SHRUNK) is True else []
     remarks += [("bad line", line) for line in bad_lines(run, shown)]
     remarks += [("died", sentence) for sentence in died_unquoted(run, about or {}, shown)]
     remarks += [("gate", line) for line in effects_of_options(verdict, policy)]
     return Outcome(
-        folder=folder,
+        reading=reading, remarks=tuple(remarks),
         ruling=run_summary.ruling(shown, about, policy, failed=UNSAVED if unsaved else ()),
-        verdict=shown,
-        about=about,
         tested=run_summary.case_name(about or read_about(folder)),
-        reading=reading_of(folder, shown, about),
-        failing=tuple(found for found in worst_first(shown["findings"]) if run_summary.fails(found, policy)),
-        remarks=tuple(remarks),
-    )
+        failing=tuple(found for found in reading.findings if run_summary.fails(found, policy)))
 
 
 def about_of(folder: Place, verdict: Verdict) -> Json | None:
@@ -419,7 +399,7 @@ def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> 
         click.echo(outcome.report)
         if page is not None:
             click.echo(harmless(f"  page       {page}"))
-        click.echo(harmless(str(outcome.folder)))
+        click.echo(harmless(str(outcome.reading.folder)))
 
 
 # -- for CI servers -----------------------------------------------------------------------------------------
@@ -427,7 +407,7 @@ def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> 
 def markdown(outcomes: Sequence[Outcome], limit: int = LIMIT) -> bytes:
     """The content of `--markdown FILE`: the worst runs first."""
     ordered = sorted(outcomes, key=lambda outcome: [*run_summary.EXITS].index(outcome.ruling.kind))
-    not_made = Counter(line for one in ordered for line in left_undone(one.verdict))
+    not_made = Counter(line for one in ordered for line in left_undone(one.reading.verdict))
     return render("run.md", heading=run_summary.summary(one.ruling for one in outcomes), outcomes=ordered,
                   failing=[one for one in ordered if one.code != EXIT_VALID], not_made=[*not_made.items()],
                   room=Room(limit), group_summary=group_summary, ran_text=ran_text, struck_text=struck_text,
@@ -437,7 +417,7 @@ def markdown(outcomes: Sequence[Outcome], limit: int = LIMIT) -> bytes:
 def junit(outcomes: Sequence[Outcome], now: datetime.datetime) -> bytes:
     """The content of `--junit FILE`."""
     names = run_summary.numbered(one.tested for one in outcomes)
-    cases = [{"name": name, "run": one, "took_s": seconds_of(one.folder),
+    cases = [{"name": name, "run": one, "took_s": seconds_of(one.reading.folder),
               "lines": cut(click.unstyle(one.report), REPORT_CHARS).split("\n")}
              for name, one in zip(names, outcomes, strict=True)]
     return render("run.xml", cases=cases, version=__version__, now=now.isoformat(timespec="seconds")).encode()

@@ -26,7 +26,8 @@ def report_of(path: Path) -> str:
     folder = RUNS / path.stem
     verdict = json.loads(path.read_text())
     about = json.loads((folder / "run.json").read_text())
-    return click.unstyle(verdict_text.report(folder, verdict, about)).replace(str(folder), folder.name) + "\n"
+    return click.unstyle(verdict_text.report(verdict_text.reading_of(folder, verdict, about))).replace(
+        str(folder), folder.name) + "\n"
 
 
 @pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.stem)

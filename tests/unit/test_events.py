@@ -247,7 +247,8 @@ def test_the_summary_is_on_the_page_too_and_nothing_is_repeated(folder: Path) ->
     """The lines above already give the time and the nodes that have it now."""
     groups = [group("lost-write", LOST), group("saw-then-lost", {"partition": 0, "offset": 5})]
     verdict = {"valid": False, "findings": groups, "counts": {"ops": 9}}
-    outcome = Outcome(folder=folder, ruling=ruling(verdict, ABOUT), verdict=verdict, about=ABOUT)
+    outcome = Outcome(
+        reading=verdict_text.reading_of(folder, verdict, ABOUT), ruling=ruling(verdict, ABOUT))
     page = html.unescape(markdown([outcome]).decode())
     assert "- acked: 1.100 s 7 at offset 5 of partition 0, by leader n1" in page
     assert "  - the same, as other checks saw it:\n    - saw-then-lost: saw-then-lost it is\n" in page

@@ -21,7 +21,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.run_summary import Ruling
 from floodmark.harness.report.safe_text import harmless
-from floodmark.harness.report.verdict_text import LIMIT, Outcome, junit, markdown, seconds_of
+from floodmark.harness.report.verdict_text import LIMIT, Outcome, junit, markdown, reading_of, seconds_of
 from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
@@ -144,7 +144,8 @@ def test_what_the_reports_say(
 @given(st.text(), st.text())
 def test_the_report_is_xml_whatever_is_in_it(words: str, folder: str) -> None:
     """Visible text is unchanged."""
-    passed = Outcome(folder=Path("good"), ruling=GOOD, verdict={"unknown": outcome_with(words).unknown})
+    passed = Outcome(
+        reading=reading_of(Path("good"), {"unknown": outcome_with(words).unknown}, None), ruling=GOOD)
     suite = read(junit([outcome_with(words, folder), passed], NOW))
     shown = harmless(words, breaks=True)
     assert shown in (suite.findtext("testcase/system-out") or "")
@@ -202,8 +203,8 @@ def outcome_with(words: str, folder: str = "runs/one") -> Outcome:
     found = {"name": "lost-write", "class": "bug", "permitted_by": None, "count": 1,
              "examples": [{"text": words}]}
     verdict = {"valid": False, "findings": [found], "unknown": [{"names": ["unseen"], "reason": words}]}
-    return Outcome(folder=Path(folder.replace("\0", "")), ruling=replace(BAD, harness=(words,)),
-                   verdict=verdict, failing=(found,), remarks=(("bad line", words),))
+    return Outcome(reading=reading_of(Path(folder.replace("\0", "")), verdict, None),
+                   ruling=replace(BAD, harness=(words,)), failing=(found,), remarks=(("bad line", words),))
 
 
 @example("|")
@@ -230,7 +231,7 @@ def test_words_of_a_run_are_never_markup(words: str) -> None:
 @pytest.mark.parametrize("limit", [LIMIT, 5_000])
 def test_a_page_is_bounded_and_states_what_was_cut(limit: int) -> None:
     """10,000 runs, half of them with long texts: the valid ones are cut first, and all are counted."""
-    valid = Outcome(folder=Path("runs/good"), ruling=GOOD, verdict={"valid": True})
+    valid = Outcome(reading=reading_of(Path("runs/good"), {"valid": True}, None), ruling=GOOD)
     runs = [valid, outcome_with("what happened | " * 40)] * 5_000
     page = markdown(runs, limit).decode()
     assert len(page.encode()) <= limit
@@ -246,7 +247,8 @@ def test_a_page_is_bounded_and_states_what_was_cut(limit: int) -> None:
 def test_a_section_is_bounded_too() -> None:
     verdict = {"valid": "unknown", "unknown": [
         {"names": ["unseen"], "reason": f"no final reads of partition {number}"} for number in range(5_000)]}
-    outcome = Outcome(folder=Path("a"), ruling=Ruling(kind="unknown", word="unknown"), verdict=verdict)
+    outcome = Outcome(reading=reading_of(Path("a"), verdict, None),
+                      ruling=Ruling(kind="unknown", word="unknown"))
     page = markdown([outcome]).decode()
     assert "- ... and 4900 more lines: verdict.json has all" in page
     assert len(page) < 10_000

@@ -159,7 +159,8 @@ def test_a_green_run_on_kafka_reads_like_none_on_the_reference_broker(tmp_path: 
             (replace(part, valid="unknown", unknown=(UNSEEN,)), Policy(), "unknown, "),
             (replace(part, not_made=()), Policy(), "valid")):
         told = click.unstyle(verdict_text.report(
-            tmp_path, report.as_json(verdict), about, ruled=ruling(report.as_json(verdict), about, policy)))
+            verdict_text.reading_of(tmp_path, report.as_json(verdict), about),
+            ruling(report.as_json(verdict), about, policy)))
         assert told.startswith(f"{tmp_path.name}: {word}")
         assert "\n  ran        Apache Kafka 4.3.1, KRaft, 2 brokers, workload ?, seed ?\n" in told
         assert "kip-320" not in told

@@ -24,7 +24,8 @@ def test_every_report_has_the_same_count(tmp_path: Path, gap: str) -> None:
     run = {"format": 1, "nodes": ["n1"], "schedule": ELEVEN, "missed": list(range(4, 22)), "ended": "done"}
     verdict = {"valid": "unknown", "findings": [], "unknown": [{"names": ["unfit"], "reason": "missed"}]}
     expected = "struck by  2 kill; missed because the moment never came: 9 kill"
-    outcome = Outcome(folder=tmp_path, ruling=ruling(verdict, run), verdict=verdict, about=run)
+    reading = verdict_text.reading_of(tmp_path, verdict, run)
+    outcome = Outcome(reading=reading, ruling=ruling(verdict, run))
     assert expected in outcome.report
     assert f"- {' '.join(expected.split())}" in markdown([outcome]).decode()
-    assert expected in verdict_text.report(tmp_path, verdict, run)
+    assert expected in verdict_text.report(reading)

@@ -2,7 +2,7 @@
 script lines of the files for CI servers in harness/campaign/README.md run as written, in an empty folder.
 
 floodmark's dependencies are not fetched again, because they are half a gigabyte: the new environment finds
-them where this one has them. test_declared.py checks that all of them are declared.
+them where this one has them. test_house.py checks that all of them are declared.
 """
 
 import os

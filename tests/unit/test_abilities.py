@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from golden_text import refused_as_written
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from looks import SPEC, look, replica
 
@@ -34,7 +35,8 @@ from floodmark.harness.protocols import (
 from floodmark.harness.record_batches import MARK
 from floodmark.harness.run import Run
 from floodmark.harness.schedule.fields import Known
-from floodmark.harness.schedule.moments import HEALTHY, Ack, Entry, read_moment
+from floodmark.harness.schedule.json_form import read
+from floodmark.harness.schedule.moments import HEALTHY, Entry, read_moment
 from floodmark.harness.schedule.states import read_state
 from floodmark.harness.schedule.views import UNKNOWN, ActiveFaults, Stage, View
 from floodmark.harness.spec import RunSpec
@@ -132,31 +134,19 @@ def test_an_ability_in_lacks_is_missing_even_if_the_class_has_it() -> None:
 # -- schedules ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("entry", "message"), [
-    (Entry(f="clock", nodes=("n1",), args={"offset_ms": 9}), "this cluster cannot suffer clock: the bare"),
-    (Entry(f="pause", nodes=("n1",)), "cannot suffer pause: signals are not ours to send"),
-    (Entry(f="arm", nodes=("n2",), args={"point": {"name": "L.acked"}}), "cannot suffer arm"),
-    (Entry(f="elect", args={"leader": "n2"}), "no replica can be elected by name: the bare cluster"),
-    (Entry(f="disk", nodes=("n1",), args={"kind": "corrupt"}), "cannot suffer disk"),
-    (Entry(f="kill", nodes=("n1",), moment=Ack(partition=0, count=1, leader="n1")),
-     "read from the trace: the bare cluster"),
-    (Entry(f="kill", nodes=("n1",), moment=read_moment({"at": "sequence", "of": [{"at": "state", "all": [
-        {"partition": 0, "replica": "n1", "field": "checkpointed_hw", "is": "==", "value": 3}]}]})),
-     "waits for the checkpointed_hw of a replica, which this system does not show"),
-    (Entry(f="kill", nodes=("n1",), moment=read_moment({
-        "at": "state", "partition": 0, "replica": "n1", "field": "hw", "is": "==",
-        "value": {"replica": "n2", "field": "epoch"}})),
-     "waits for the epoch of a replica"),
-])
 def test_a_schedule_that_cannot_be_carried_out_is_refused_naming_the_entry(
-        entry: Entry, message: str) -> None:
+        request: pytest.FixtureRequest) -> None:
     class Limited(CanKillPauseElect):
         lacks: Mapping[type, str] = {Pauses: "signals are not ours to send"}
         not_shown = frozenset({"checkpointed_hw", "epoch"})
 
-    with pytest.raises(UsageError, match=r"entry 1 of the schedule .* cannot be carried out") as refused:
-        refuse_schedule((Entry(f="kill", nodes=("n1",)), entry), Limited())
-    assert message in str(refused.value)
+    def refuse(entry: dict[str, Any]) -> None:
+        try:
+            refuse_schedule(read([{"f": "kill", "nodes": ["n1"]}, entry]), Limited())
+        except UsageError as error:
+            raise UsageError(f"{error}.") from error  # so that brackets at its end stay
+
+    refused_as_written("a schedule of a limited cluster", refuse, UsageError, request)
 
 
 def test_a_schedule_that_can_be_carried_out_is_not_refused() -> None:

@@ -71,12 +71,6 @@ def test_every_finding_has_its_module() -> None:
     assert listed == set(names.MADE)
 
 
-def test_links_are_not_broken() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", PAGE)
-    assert len(links) > 30
-    assert [link for link in links if not (FOLDER / link).exists()] == []
-
-
 def found(path: Path, story: str, *families: Family) -> list[tuple[Any, ...]]:
     """Name, offset and how of what these families find in the folder of this story of the corpus."""
     tables = here.tables_of([open_folder(Told([story]).write(path))])

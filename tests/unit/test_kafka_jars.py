@@ -132,26 +132,26 @@ def test_a_second_call_needs_no_maven_and_reports_that(machine: Machine) -> None
         f"{libs}/kafka-clients-2.8.2.jar", f"{libs}/kafka_2.13-2.8.2.jar", f"{libs}/zookeeper-3.5.9.jar"]
 
 
-@pytest.mark.parametrize("harm", ["change", "remove", "no manifest", "half a manifest"])
-def test_a_jar_with_another_checksum_is_fetched_again(machine: Machine, harm: str) -> None:
+JAR = "libs/kafka-clients-3.9.2.jar"
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    (JAR, "Clients"), (JAR, None), ("manifest.json", '{"sha256": {"a'), ("manifest.json", None)])
+def test_a_jar_with_another_checksum_is_fetched_again(machine: Machine, name: str, content: str | None
+                                                      ) -> None:
     """This is reported; a foreign jar beside the others is on no class path."""
     distribution("3.9.2")
     folder = machine.cache / "3.9.2"
-    jar = folder / "libs" / "kafka-clients-3.9.2.jar"
-    if harm == "change":
-        jar.write_bytes(b"Clients")
-    elif harm == "remove":
-        jar.unlink()
-    elif harm == "no manifest":
-        (folder / "manifest.json").unlink()
+    if content is None:
+        (folder / name).unlink()
     else:
-        (folder / "manifest.json").write_text('{"sha256": {"a')
+        (folder / name).write_text(content)
     messages: list[str] = []
 
     found = distribution("3.9.2", messages.append)
 
     assert "fetched again" in messages[0]
-    assert jar.read_bytes() == b"clients"
+    assert (folder / JAR).read_bytes() == b"clients"
     assert len(machine.calls) == 2
     (folder / "libs" / "stranger.jar").write_bytes(b"")
     assert distribution("3.9.2") == found
@@ -181,35 +181,20 @@ def test_a_download_that_is_ended_does_not_count_as_complete(machine: Machine, n
 
 # -- what may be missing ------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("output", "needed", "fits"), [
-    ('openjdk version "1.8.0_402"', 8, True), ('java version "1.8.0_402"', 11, False),
-    ('openjdk version "11.0.22" 2024-01-16', 17, False), ('openjdk version "17" 2021-09-14', 17, True),
-    ('openjdk version "21.0.2" 2024-01-16', 17, True), ("openjdk version unknown", 8, False),
+@pytest.mark.parametrize(("output", "needed", "why"), [
+    ('openjdk version "1.8.0_402"', 8, ""), ('java version "1.8.0_402"', 11, "needs Java 11 or newer, and"),
+    ('openjdk version "17" 2021-09-14', 17, ""), ('openjdk version "21.0.2" 2024-01-16', 17, ""),
+    ('openjdk version "11.0.22" 2024-01-16', 17, "3.9.2 needs Java 17 or newer, and PATH/java is Java 11"),
+    ("openjdk version unknown", 8, "names no version: install another Java"),
 ])
-def test_the_required_java_is_read_from_the_jars(machine: Machine, output: str, needed: int,
-                                                 fits: bool) -> None:
+def test_the_java_that_is_needed_is_read_from_the_jars(
+        machine: Machine, output: str, needed: int, why: str) -> None:
     machine.java(output)
     machine.maven(java=needed)
-    if fits:
-        assert get("3.9.2").exit_code == 0
-    elif "unknown" in output:
-        assert "names no version: install another Java" in refused("3.9.2", 4)
+    if why:
+        assert why.replace("PATH", str(machine.programs)) in refused("3.9.2", 4)
     else:
-        assert f"Kafka 3.9.2 needs Java {needed} or newer, and {machine.programs}/java is Java" in refused(
-            "3.9.2", 4)
-
-
-def test_what_a_version_needs_is_checked_before_anything_is_fetched(
-        machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine.java('openjdk version "11.0.22" 2024-01-16')
-    assert "Kafka 4.3.1 needs Java 17 or newer" in refused("4.3.1", 4)
-    monkeypatch.setitem(sys.modules, "kazoo", None)
-    assert "Kafka 2.8.2 needs ZooKeeper, and for that the Python package kazoo" in refused("2.8.2", 4)
-    with pytest.raises(UsageError, match="--rules kip-101 needs a Kafka that runs with ZooKeeper"):
-        kafka_system(3, version_or_dir="3.9.2", rules="kip-101", bugs=(), config={}, topic_config={})
-    (machine.programs / "mvn").unlink()
-    assert "getting" not in get("3.9.2").stderr
-    assert machine.calls == []
+        assert get("3.9.2").exit_code == 0
 
 
 @pytest.mark.parametrize("version", ["2.3.1", "0.10.2.2"])
@@ -246,7 +231,13 @@ def test_a_maven_without_output_is_killed(machine: Machine, monkeypatch: pytest.
 
 def test_what_is_missing_is_named_before_anything_is_fetched(
         machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Java on the PATH or in JAVA_HOME, Maven, a folder for the cache, and the package's own list of jars."""
+    """Java that is new enough, on the PATH or in JAVA_HOME, Maven, a folder for the cache, kazoo, and the
+    package's own list of jars; and old rules need an old Kafka."""
+    with pytest.raises(UsageError, match="--rules kip-101 needs a Kafka that runs with ZooKeeper"):
+        kafka_system(3, version_or_dir="3.9.2", rules="kip-101", bugs=(), config={}, topic_config={})
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "kazoo", None)
+        assert "Kafka 2.8.2 needs ZooKeeper, and for that the Python package kazoo" in refused("2.8.2", 4)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     assert "JAVA_HOME is /nowhere, and has no bin/java" in refused("4.3.1", 4)
     monkeypatch.delenv("JAVA_HOME")
@@ -258,6 +249,9 @@ def test_what_is_missing_is_named_before_anything_is_fetched(
         assert "set XDG_CACHE_HOME elsewhere" in refused("4.3.1", 4)
     (machine.programs / "mvn").unlink()
     assert "no mvn is on the PATH: install it" in refused("4.3.1", 4)
+    assert "getting" not in get("3.9.2").stderr
+    machine.java('openjdk version "11.0.22" 2024-01-16')
+    assert "Kafka 4.3.1 needs Java 17 or newer" in refused("4.3.1", 4)
     (machine.programs / "java").unlink()
     assert "no java is on the PATH: install one" in refused("4.3.1", 4)
     assert machine.calls == []
@@ -316,12 +310,9 @@ def test_words_that_name_no_distribution(machine: Machine, tmp_path: Path) -> No
 
 # -- versions -----------------------------------------------------------------------------------------------
 
-def test_what_is_a_version() -> None:
+def test_what_is_a_version_and_how_it_is_run() -> None:
     assert all(map(is_version, ("2.8.2", "4.3.1", "3.9", "4.0.0-rc1", "7.5.0-ccs", "0.10.2.2")))
     assert not any(map(is_version, ("4", "v4.3.1", "./4.3.1", "../4.3.1", "4.3.1/x", "kafka", "", "4.3.1 ")))
-
-
-def test_how_a_version_is_run() -> None:
     assert [form_of(version) for version in ("0.10.2.2", "2.8.2", "3.2.3", "3.3.0", "3.9.2", "4.3.1")] == [
         *["zookeeper"] * 3, *["kraft"] * 3]
 

@@ -151,8 +151,6 @@ async def until(condition: Callable[[], bool]) -> None:
 # -- the form: the protocol's generations as settings, the password of a session -------------------------
 
 
-
-
 def settings(rules: str, **given: str) -> dict[str, str]:
     return dict(ZooKeeper(given, {"n1": 1, "controller": 100}, rules=rules).settings)
 

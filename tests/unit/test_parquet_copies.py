@@ -4,9 +4,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import orjson
-import pyarrow.parquet
+import pyarrow
 import pyarrow.parquet as pq
 import pytest
 import real_like
@@ -41,12 +42,9 @@ def cut(history: Path, range_bytes: int = ranges.RANGE_BYTES) -> list[Range]:
     return list(ranges.cut(0, "history", None, history, range_bytes))
 
 
-def read(several: Sequence[Range]) -> list[tuple[object, dict[str, list[object]]]]:
-    parsed = [read_range(one) for one in several]
-    return [
-        (asdict(one.facts), {name: table.to_pylist() for name, table in one.tables.items()})
-        for one in parsed
-    ]
+def read(several: Sequence[Range]) -> list[tuple[Any, dict[str, list[object]]]]:
+    return [(asdict(one.facts), {name: table.to_pylist() for name, table in one.tables.items()})
+            for one in map(read_range, several)]
 
 
 def test_it_gives_the_same_as_the_lines(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,10 +56,10 @@ def test_it_gives_the_same_as_the_lines(lines: Path, monkeypatch: pytest.MonkeyP
     [(facts, tables)] = read(several)
 
     assert [(facts, tables)] == expected
-    assert facts["nemesis"][-1]["fault"]["why"] == "a \"brace\": }{, é"  # type: ignore[index]
+    assert facts["nemesis"][-1]["fault"]["why"] == "a \"brace\": }{, é"
     assert tables["sends"]
     assert tables["reads"]
-    assert [path.name for path in lines.parent.iterdir() if path.name.startswith(".")] == []
+    assert not list(lines.parent.glob(".*"))
 
 
 def test_of_several_ranges_each_keeps_its_place(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,23 +70,18 @@ def test_of_several_ranges_each_keeps_its_place(lines: Path, monkeypatch: pytest
     assert read(list(with_parquet(cut(lines, 4_096)))) == read(cut(lines, 4_096))
 
 
-def test_it_is_void_beside_other_lines(lines: Path) -> None:
+def test_it_is_void_beside_other_lines_or_when_they_are_read_in_another_way(
+        lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many bytes as before."""
     keep(lines)
     content = lines.read_bytes()
-    changed = content.replace(b'"process":1,', b'"process":9,')
-    assert len(changed) == len(content)
-    assert changed != content
-    lines.write_bytes(changed)
-
-    assert not is_copy(lines)
+    lines.write_bytes(content.replace(b'"process":1,', b'"process":9,'))
     [one] = with_parquet(cut(lines))
-    assert one.copy is None
+    assert (is_copy(lines), one.copy) == (False, None)
 
-
-def test_it_is_void_when_lines_are_read_in_another_way(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep(lines)
+    lines.write_bytes(content)
+    assert is_copy(lines)
     monkeypatch.setattr(history_parquet, "READING", history_parquet.READING + b"1")
-
     assert not is_copy(lines)
 
 
@@ -106,20 +99,16 @@ def test_with_a_corrupt_twin_the_lines_are_read(lines: Path) -> None:
     assert read(several) == read(cut(lines))
 
 
-@pytest.mark.parametrize("line", [b"no object", b'{"index": 1}', b""])
-def test_a_history_with_a_broken_line_has_none(lines: Path, line: bytes) -> None:
-    with lines.open("ab") as file:
-        file.write(line + b"\n")
+@pytest.mark.parametrize("line", [b"no object", b'{"index": 1}', b"", None])
+def test_a_small_history_and_one_with_a_broken_line_have_none(
+        lines: Path, monkeypatch: pytest.MonkeyPatch, line: bytes | None) -> None:
+    if line is None:
+        monkeypatch.setattr(history_parquet, "FROM_BYTES", lines.stat().st_size + 1)
+    else:
+        lines.write_bytes(lines.read_bytes() + line + b"\n")
 
     assert keep(lines) is None
     assert not list(lines.parent.glob("*history.parquet*"))
-
-
-def test_a_small_one_needs_none(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_parquet, "FROM_BYTES", lines.stat().st_size + 1)
-
-    assert keep(lines) is None
-    assert not copy_of(lines).exists()
 
 
 def test_check_reports_a_twin_it_could_not_write(lines: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +117,7 @@ def test_check_reports_a_twin_it_could_not_write(lines: Path, capsys: pytest.Cap
     keep_parquet_copies([lines.parent])
 
     assert f"{lines.parent}: history.parquet could not be written: Is a directory" in capsys.readouterr().err
-    assert [path.name for path in lines.parent.iterdir() if path.name.startswith(".")] == []
+    assert not list(lines.parent.glob(".*"))
 
 
 # -- of a dump --------------------------------------------------------------------------------------------
@@ -151,7 +140,7 @@ def dump(folder: Path, rows: list[dict[str, object]]) -> Path:
 def test_it_has_the_same_rows(tmp_path: Path, rows: list[dict[str, object]]) -> None:
     copy = parquet_dump.write_parquet(dump(tmp_path, rows))
 
-    found = pyarrow.parquet.read_table(copy).to_pylist()
+    found = pq.read_table(copy).to_pylist()
     assert [{name: row[name] for name in row if row[name] is not None} for row in found] == [
         {name: value for name, value in row.items() if value is not None} for row in rows]
     assert parquet_dump.is_copy(copy, tmp_path / "n1.jsonl")
@@ -167,7 +156,7 @@ def test_what_is_no_copy(tmp_path: Path) -> None:
     for rubbish in (b"", b"PAR1", b"PAR1 and no more PAR1"):
         copy.write_bytes(rubbish)
         assert not parquet_dump.is_copy(copy, lines)
-    pyarrow.parquet.write_table(pyarrow.table({"offset": [1]}), copy)
+    pq.write_table(pyarrow.table({"offset": [1]}), copy)
     assert not parquet_dump.is_copy(copy, lines)
 
 

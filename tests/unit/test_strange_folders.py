@@ -19,7 +19,7 @@ from floodmark.checkers.read.folder import Folder, open_folder
 from floodmark.harness import parquet_dump, run
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.importers.jepsen_file import JepsenFile
-from floodmark.harness.run_location import open_inside, read_inside
+from floodmark.harness.run_location import open_inside
 
 ALARM_S = 120.0
 LOST = "a-kill-loses-the-tail"
@@ -133,24 +133,16 @@ def test_a_neighbour_whose_name_begins_alike_is_outside(tmp_path: Path) -> None:
         open_inside(tmp_path / "run" / "run.json", tmp_path / "run")
 
 
-def test_a_file_above_the_limit_is_refused(tmp_path: Path) -> None:
-    """A file of exactly the limit is read."""
-    file = tmp_path / "run.json"
-    file.write_bytes(b"x" * (1 << 20))
-    assert len(read_inside(file, tmp_path, at_most=1 << 20)) == 1 << 20
-    file.write_bytes(b"x" * ((1 << 20) + 1))
-    with pytest.raises(OSError, match="larger than 1 MiB, the limit for this file"):
-        read_inside(file, tmp_path, at_most=1 << 20)
-
-
 def test_an_oversized_run_json_or_replicas_file_is_reported(
         folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of exactly the limit is read."""
     monkeypatch.setattr("floodmark.checkers.read.folder.REPLICAS_BYTES_AT_MOST", 1 << 20)
-    os.truncate(folder / "replicas.jsonl", (1 << 20) + 1)
-    assert "replicas.jsonl: larger than 1 MiB" in reasons(open_folder(folder))
     monkeypatch.setattr(run, "ABOUT_BYTES_AT_MOST", 1 << 20)
-    os.truncate(folder / "run.json", (1 << 20) + 1)
-    assert "run.json: larger than 1 MiB" in reasons(open_folder(folder))
+    for name in ("replicas.jsonl", "run.json"):
+        for size in (1 << 20, (1 << 20) + 1):
+            os.truncate(folder / name, size)
+            told = f"{name}: larger than 1 MiB, the limit for this file" in reasons(open_folder(folder))
+            assert told == (size > 1 << 20)
 
 
 # -- the commands -------------------------------------------------------------------------------------------
@@ -204,38 +196,26 @@ def traps(folder: Path, mine: Path, *names: str) -> None:
             (folder / trap).symlink_to(mine)
 
 
-def test_a_prepared_folder_overwrites_nothing_of_the_users(folder: Path, tmp_path: Path) -> None:
-    """The link under the file's own name is replaced; the others are left alone."""
-    mine = tmp_path / "mine"
-    mine.write_text("precious")
-    traps(folder, mine, "verdict.json")
-    before = set(folder.iterdir())
-    run.write_whole(folder / "verdict.json", b"{}\n")
-    assert mine.read_text() == "precious"
-    assert (folder / "verdict.json").read_text() == "{}\n"
-    assert not (folder / "verdict.json").is_symlink()
-    assert set(folder.iterdir()) == before
-
-
-def test_a_twin_is_written_through_no_link(folder: Path, tmp_path: Path,
-                                           monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither that of a history, nor that of a dump."""
+def test_a_prepared_folder_overwrites_nothing_of_the_users(
+        folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link under a file's own name is replaced, the others are left alone; a copy in another folder is
+    none."""
     monkeypatch.setattr(history_parquet, "FROM_BYTES", 1)
-    mine = tmp_path / "mine"
+    mine, logs = tmp_path / "mine", folder / "logs"
     mine.write_text("precious")
-    traps(folder, mine, "history.parquet")
-    traps(folder / "logs", mine, "n1.parquet")
+    traps(folder, mine, "verdict.json", "history.parquet")
+    traps(logs, mine, "n1.parquet")
+    before = {*folder.iterdir(), *logs.iterdir()}
+    run.write_whole(folder / "verdict.json", b"{}\n")
+    assert (folder / "verdict.json").read_text() == "{}\n"
     assert history_parquet.keep(folder / "history.jsonl") == folder / "history.parquet"
     assert history_parquet.is_copy(folder / "history.jsonl")
-    parquet_dump.write_parquet(folder / "logs" / "n1.jsonl")
-    assert parquet_dump.is_copy(folder / "logs" / "n1.parquet", folder / "logs" / "n1.jsonl")
+    parquet_dump.write_parquet(logs / "n1.jsonl")
+    assert parquet_dump.is_copy(logs / "n1.parquet", logs / "n1.jsonl")
+    assert not any(path.is_symlink() for path in (folder / "verdict.json", folder / "history.parquet",
+                                                  logs / "n1.parquet"))
     assert mine.read_text() == "precious"
-
-
-def test_a_twin_in_another_folder_is_no_twin(folder: Path, tmp_path: Path,
-                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_parquet, "FROM_BYTES", 1)
-    assert history_parquet.keep(folder / "history.jsonl") is not None
+    assert {*folder.iterdir(), *logs.iterdir()} == before
     shutil.move(folder / "history.parquet", tmp_path / "history.parquet")
     (folder / "history.parquet").symlink_to("../history.parquet")
     assert not history_parquet.is_copy(folder / "history.jsonl")

@@ -50,23 +50,12 @@ def merged(of: Raw, origin_ns: int = 0) -> tuple[list[dict[str, Any]], list[str]
 
 def test_a_merged_line_has_the_names_of_the_run(tmp_path: Path) -> None:
     """Names for ids, the history's key for topic and partition, the run's clock for the monotonic one."""
-    one = writer(tmp_path)
-    one.write_replica_lines(
-        "log",
-        0,
-        [
-            {"event": "ack", "epoch": 2, "leo": 5, "hw": 5, "offset": 4, "acks": "all", "isr": (1, 3)},
-            {"event": "become_follower", "epoch": 3, "leo": 5, "hw": 5, "leader": -1},
-        ],
-    )
-    lines, problems = merged(raw(tmp_path, 1), origin_ns=2_000)
-    assert not problems
-    assert lines == [
-        {"time": -999, "node": "n1", "seq": 0, "event": "ack", "partition": 7, "epoch": 2, "leo": 5, "hw": 5,
-         "offset": 4, "acks": "all", "isr": ["n1", "n3"]},
-        {"time": -999, "node": "n1", "seq": 1, "event": "become_follower", "partition": 7, "epoch": 3,
-         "leo": 5, "hw": 5, "leader": None},
-    ]  # fmt: skip
+    ack = {"event": "ack", "epoch": 2, "leo": 5, "hw": 5, "offset": 4, "acks": "all", "isr": (1, 3)}
+    follower = {"event": "become_follower", "epoch": 3, "leo": 5, "hw": 5, "leader": -1}
+    writer(tmp_path).write_replica_lines("log", 0, [ack, follower])
+    at = {"time": -999, "node": "n1", "partition": 7}
+    assert merged(raw(tmp_path, 1), origin_ns=2_000) == (
+        [{**ack, **at, "seq": 0, "isr": ["n1", "n3"]}, {**follower, **at, "seq": 1, "leader": None}], [])
 
 
 def test_seq_continues_after_restarts_and_a_torn_line_is_cut_off(tmp_path: Path) -> None:
@@ -135,7 +124,7 @@ def test_a_malformed_line_is_reported_with_file_and_number(bad: bytes, tmp_path:
     path.write_bytes(rows[0] + bad + b"\n" + rows[2])
     lines, problems = merged(raw(tmp_path, 1))
     assert [line["seq"] for line in lines] == [0, 2]
-    assert any("1.trace:2: not a line of a trace" in problem for problem in problems)
+    assert "1.trace:2: not a line of a trace" in " ".join(problems)
 
 
 def test_a_node_that_was_never_started_is_reported(tmp_path: Path) -> None:
@@ -175,10 +164,9 @@ def test_a_feed_gives_each_line_once_and_when_it_is_whole(tmp_path: Path) -> Non
 def test_a_failpoint_is_traced_with_what_is_known_of_it(tmp_path: Path) -> None:
     one = writer(tmp_path)
     one.read_position = lambda topic, partition: (4, 9, 8) if (topic, partition) == ("log", 0) else None
-    one.write_failpoint(
-        FailpointSite(name="F.truncated", topic="log", partition=0, epoch=3, peer=2, offset=5), "hold"
-    )
-    one.write_failpoint(FailpointSite(name="C.elected", topic="log", partition=0, epoch=3, peer=2), "drop")
+    of: dict[str, Any] = {"topic": "log", "partition": 0, "epoch": 3, "peer": 2}
+    one.write_failpoint(FailpointSite(name="F.truncated", offset=5, **of), "hold")
+    one.write_failpoint(FailpointSite(name="C.elected", **of), "drop")
     one.write_failpoint(FailpointSite(name="B.registered"), "report")
     lines, _ = merged(raw(tmp_path, 1))
     state = {"partition": 7, "epoch": 4, "leo": 9, "hw": 8}
@@ -209,9 +197,8 @@ def test_the_latest_metadata_version_of_a_trace_is_its_highest(tmp_path: Path) -
     path = tmp_path / "100.trace"
     assert latest_metadata_version(path) == 0
     one = writer(tmp_path, 100)
-    one.write_process_lines(
-        [{"event": "register", "version": 3, "broker": 1, "broker_epoch": 0, "clean": False}]
-    )
+    one.write_process_lines([
+        {"event": "register", "version": 3, "broker": 1, "broker_epoch": 0, "clean": False}])
     one.write_failpoint(FailpointSite(name="C.elected", topic="log", partition=0), "report")
     assert latest_metadata_version(path) == 3
     lines, _ = merged(raw(tmp_path, 100))
@@ -219,9 +206,7 @@ def test_the_latest_metadata_version_of_a_trace_is_its_highest(tmp_path: Path) -
 
 
 def test_a_start_has_a_line_of_its_own_and_one_for_each_log() -> None:
-    log = RecoveredLogSummary(topic="log", partition=0, log_start=1, leo=3, hw=2,
-                              batches=[Batch(base_offset=1, last_offset=2, epoch=4)])
-    own, found = start_lines(False, [log])
-    assert own == {"event": "start", "clean": False}
-    assert found == {"event": "start", "topic": "log", "partition": 0, "epoch": -1, "leo": 3, "hw": 2,
-                     "clean": False, "log_start": 1, "epochs": [(4, 1)]}
+    at: dict[str, Any] = {"topic": "log", "partition": 0, "log_start": 1, "leo": 3, "hw": 2}
+    log = RecoveredLogSummary(batches=[Batch(base_offset=1, last_offset=2, epoch=4)], **at)
+    start = {"event": "start", "clean": False}
+    assert list(start_lines(False, [log])) == [start, {**start, **at, "epoch": -1, "epochs": [(4, 1)]}]

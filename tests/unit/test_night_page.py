@@ -15,12 +15,7 @@ from nights import ABOUT, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, nights, 
 from floodmark.harness.campaign.ledger import Ledger, Night, load, save, with_findings
 from floodmark.harness.campaign.state import DATABASE, State
 from floodmark.harness.commands import campaign
-from floodmark.harness.report.night import (
-    Point,
-    places,
-    results_of,
-    write_index,
-)
+from floodmark.harness.report.night import Point, places, results_of, write_index
 from floodmark.harness.spec import RunSpec
 
 PLAN = """
@@ -37,7 +32,6 @@ MIXED = night((CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CUT, "stuck", 
               (CUT, "not made", ()), (CUT, "unknown", ()))
 
 
-SECTION = re.compile('<section aria-label="(.*?)">')
 
 
 def folder_of(tmp_path: Path, state: State, before: Ledger | None = None, plan: str = PLAN) -> Path:
@@ -49,11 +43,10 @@ def page(folder: Path) -> str:
     return write_index(folder).read_text(encoding="utf-8")
 
 
-def section(text: str, name: str) -> str:
-    """The text of a section, without tags."""
-    found = re.search(rf'<section aria-label="{name}">(.*?)</section>', text, re.S)
-    assert found is not None, name
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", found[1])).split())
+def sections(text: str) -> dict[str, str]:
+    """Section -> its text, without tags."""
+    return {name: " ".join(unescape(re.sub(r"<[^>]*>", " ", content)).split()) for name, content in
+            re.findall(r'<section aria-label="(.*?)">(.*?)</section>', text, re.S)}
 
 
 def test_what_the_pages_of_nights_show(tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -61,33 +54,28 @@ def test_what_the_pages_of_nights_show(tmp_path: Path, request: pytest.FixtureRe
     now = ""
     for number, (title, state, before) in enumerate(nights()):
         text = page(folder := folder_of(tmp_path / str(number), state, before))
-        now += f"== {title}\n" + "".join(
-            f"{line}\n" for line in (re.findall("<title>(.*)</title>", text)[0],
-                                     *(f"{name}: {section(text, name)}" for name in SECTION.findall(text))))
+        lines = (f"{name}: {content}" for name, content in sections(text).items())
+        now += "\n".join((f"== {title}", re.findall("<title>(.*)</title>", text)[0], *lines, ""))
         now = now.replace(str(folder.parent), "NIGHTS")
     as_written("night_pages.txt", now, request)
 
 
 def test_a_night_under_way_and_a_missing_ledger_are_stated(tmp_path: Path) -> None:
-    state = night((CRASH, "invalid", (LOST,)), why=None)
+    """The counts of runs add up; a run's number and seed stay together on a narrow page, which lays out a
+    cell as a grid."""
+    state = night((CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CUT, "valid", ()), why=None)
+    state.database.execute("UPDATE runs SET status = 'recorded', judged = NULL WHERE number = 3")
     folder = folder_of(tmp_path, state)
     (folder.parent / "ledger.json").unlink()
 
     text = page(folder)
 
-    assert "the campaign is not finished; 0 runs begun and not judged yet" in " ".join(text.split())
+    assert "the campaign is not finished; 1 run begun and not judged yet" in " ".join(text.split())
+    assert "runs: 1 invalid, 1 valid, 1 not judged yet" in text
+    assert re.search(r"<td[^>]*><div>3 <span class=\"small\">seed 103</span>\s*</div></td>", text)
     assert "ledger.json is not there" in text
     assert "campaign mark" not in text
-    assert f"floodmark campaign resume {folder}" in section(text, "what to type next")
-
-
-def test_the_counts_of_runs_add_up_while_a_night_goes_on(tmp_path: Path) -> None:
-    """And a run's number and seed stay together on a narrow page, which lays out a cell as a grid."""
-    whole = night((CRASH, "valid", ()), (CRASH, "valid", ()), (CUT, "valid", ()), why=None)
-    whole.database.execute("UPDATE runs SET status = 'recorded', judged = NULL WHERE number = 3")
-    going_on = page(folder_of(tmp_path, whole))
-    assert "runs: 2 valid, 1 not judged yet" in going_on
-    assert re.search(r"<td[^>]*><div>3 <span class=\"small\">seed 103</span>\s*</div></td>", going_on)
+    assert f"floodmark campaign resume {folder}" in sections(text)["what to type next"]
 
 
 def test_no_text_of_a_folder_or_a_ledger_is_markup(tmp_path: Path) -> None:
@@ -143,7 +131,7 @@ def test_no_page_is_written_outside_the_campaign(tmp_path: Path) -> None:
 def test_a_foreign_state_is_an_error_and_an_unreadable_plan_hides_nothing(tmp_path: Path) -> None:
     state = night((CRASH, "invalid", (LOST,)))
     folder = folder_of(tmp_path, state, plan="for = ")
-    assert "crash" in section(page(folder), "coverage")
+    assert "crash" in sections(page(folder))["coverage"]
 
     state.database.execute("UPDATE runs SET judged = json_set(judged, '$.signatures[0].x', 1)")
     (folder / DATABASE).write_bytes(state.database.serialize())
@@ -159,7 +147,7 @@ def test_the_page_of_thousands_of_runs_is_small(tmp_path: Path) -> None:
     text = page(folder_of(tmp_path, state))
 
     assert len(text) < 500_000
-    assert "100 more are left out" in section(text, "signatures")
+    assert "100 more are left out" in sections(text)["signatures"]
 
 
 # -- coverage -----------------------------------------------------------------------------------------------
@@ -190,16 +178,18 @@ def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards(tmp
 # -- small charts -------------------------------------------------------------------------------------------
 
 
-def point(hits: int, of: int, began: str = "2026-03-01T02:00:00+00:00") -> Point:
-    return Point(began=began, hits=hits, of=of)
+LATER = msgspec.structs.replace(EARLIER, began="2026-04-01T02:00:00+00:00")
+
+
+def of_february(days: int, **others: dict[str, int]) -> dict[str, Night]:
+    """Nights of ten runs, but for these others."""
+    return {f"n{day}": Night(began=f"2026-02-{day:02d}T02:00:00+00:00", version="0.1.0", commit=None,
+                             runs=others.get(f"n{day}", {"kip-279": 10})) for day in range(1, days + 1)}
 
 
 def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
-    nights = {f"n{day}": Night(began=f"2026-02-{day:02d}T02:00:00+00:00", version="0.1.0", commit=None,
-                               runs={"kip-279": 10} if day != 19 else {"kip-101": 5}) for day in range(1, 21)}
-    nights["later"] = msgspec.structs.replace(EARLIER, began="2026-04-01T02:00:00+00:00")
-    ledger = Ledger(nights=nights).with_finding(LOST, "n20", 4)
-    ledger = ledger.with_finding(LOST, "later", 9)
+    ledger = Ledger(nights=of_february(20, n19={"kip-101": 5}) | {"later": LATER})
+    ledger = ledger.with_finding(LOST, "n20", 4).with_finding(LOST, "later", 9)
 
     shown = [(CRASH, "invalid", (LOST,))] * 2 + [(CRASH, "valid", ())] * 6
     (cause,) = results_of(night(*shown), ledger, ABOUT, [CRASH], folder="n").causes
@@ -211,8 +201,7 @@ def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
 
 def test_a_cause_seen_only_in_later_nights_is_new() -> None:
     state = night((CRASH, "invalid", (LOST,)))
-    later = Ledger(nights={"later": msgspec.structs.replace(EARLIER, began="2026-04-01")})
-    ledger = with_findings(later, state, ABOUT, Path("/n"))
+    ledger = with_findings(Ledger(nights={"later": LATER}), state, ABOUT, Path("/n"))
     ledger = ledger.with_finding(LOST, "later", 1)
 
     (cause,) = results_of(state, ledger, ABOUT, [CRASH], folder="n").causes
@@ -221,12 +210,11 @@ def test_a_cause_seen_only_in_later_nights_is_new() -> None:
 
 
 def test_a_line_is_high_where_the_rate_is_and_has_gaps_where_nothing_ran(tmp_path: Path) -> None:
-    points = [point(0, 10), point(5, 10), point(0, 0), point(10, 10), point(1, 4)]
+    points = [Point(began=LATER.began, hits=hits, of=of)
+              for hits, of in ((0, 10), (5, 10), (0, 0), (10, 10), (1, 4))]
 
     assert places(points, 104, 30, 5) == [(5.0, 25.0), (28.5, 15.0), None, (75.5, 5.0), (99.0, 20.0)]
-    nights = {f"n{day}": Night(began=f"2026-02-{day:02d}T02:00:00+00:00", version="0.1.0", commit=None,
-                               runs={"kip-279": 10} if day != 3 else {}) for day in range(1, 6)}
-    before = Ledger(nights=nights).with_finding(LOST, "n2", 5)
+    before = Ledger(nights=of_february(5, n3={})).with_finding(LOST, "n2", 5)
     drawn = page(folder_of(tmp_path, night((CRASH, "invalid", (LOST,))), before))
     assert re.findall(r'<path d="([^"]*)"', drawn) == ["M5.0,25.0L23.8,15.0M61.4,25.0L80.2,25.0L99.0,5.0"]
     assert "<title>2026-02-02 02:00: 5 of 10 runs</title>" in drawn

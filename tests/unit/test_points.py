@@ -5,7 +5,7 @@ import json
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,14 @@ class Stand:
     def properties(self) -> list[str]:
         return self.layout.properties_of("n2").read_text().splitlines()
 
+    def armed(self) -> list[str]:
+        """The actions for the next start, as the broker reads them from its last property."""
+        key, _, value = self.properties()[-1].partition("=")
+        assert key == "floodmark.failpoints"
+        arms = failpoint_requests.parse_arms(
+            failpoint_requests.parse_failpoint_setting(value), failpoint_requests.BROKER)
+        return [arm.action for arm in arms]
+
 
 @asynccontextmanager
 async def served(folder: Path, *, trace: bool) -> AsyncIterator[Stand]:
@@ -144,22 +152,16 @@ def test_a_request_is_parsed_by_the_process_as_it_was_meant(name: str) -> None:
 ])
 def test_a_release_of_nothing_is_no_error(tmp_path: Path, left: Any, raises: bool) -> None:
     """The failpoint may have ended by itself; but a refusal while one is armed or held is an error."""
-    async def steps(stand: Stand) -> int:
+    async def steps(stand: Stand) -> None:
         stand.node.answers |= {"release": "nothing of that kind", "points": left}
-        return await stand.points.release("n2", {"name": "F.truncated"})
+        with pytest.raises(Refused, match="nothing of that kind") if raises else nullcontext():
+            assert await stand.points.release("n2", {"name": "F.truncated"}) == 0
 
-    if raises:
-        with pytest.raises(Refused, match="nothing of that kind"):
-            run(tmp_path, steps)
-    else:
-        assert run(tmp_path, steps) == 0
+    run(tmp_path, steps)
 
 
 async def crash_as_armed(stand: Stand) -> None:
-    """n2 closes the connection at a request, and its host learns a moment later that it has exited."""
-    await stand.points.arm("n2", CRASH)
-    stand.points.started("n2")
-    stand.node.hangs_up = True
+    """n2 closes the connection at the next request, and its host learns a moment later that it has exited."""
     while len(stand.node.requests) < 2:
         await asyncio.sleep(0.001)
     stand.matches(time.monotonic_ns(), "crash")
@@ -168,28 +170,22 @@ async def crash_as_armed(stand: Stand) -> None:
     stand.node.running = False
 
 
+@pytest.mark.parametrize("request_of", ["arm", "release"])
 def test_a_node_that_crashes_during_a_request_is_armed_for_its_next_start_or_holds_nothing(
-        tmp_path: Path) -> None:
-    async def during(stand: Stand, request: Callable[[], Awaitable[Any]]) -> Any:
+        tmp_path: Path, request_of: str) -> None:
+    async def steps(stand: Stand) -> None:
+        await stand.points.arm("n2", CRASH)
+        stand.points.started("n2")
+        stand.node.hangs_up = True
         ends = asyncio.create_task(crash_as_armed(stand))
-        while not stand.node.hangs_up:
-            await asyncio.sleep(0.001)
-        answer = await request()
+        if request_of == "arm":
+            await stand.points.arm("n2", HOLD)
+        else:
+            assert await stand.points.release("n2", {"name": "F.appended"}) == 0
         await ends
-        return answer
+        assert request_of == "release" or stand.armed() == ["hold"]
 
-    async def arm(stand: Stand) -> None:
-        await during(stand, lambda: stand.points.arm("n2", HOLD))
-        armed = stand.properties()[-1].partition("=")[2]
-        arms = failpoint_requests.parse_arms(
-            failpoint_requests.parse_failpoint_setting(armed), failpoint_requests.BROKER)
-        assert [arm.action for arm in arms] == ["hold"]
-
-    async def release(stand: Stand) -> None:
-        assert await during(stand, lambda: stand.points.release("n2", {"name": "F.appended"})) == 0
-
-    run(tmp_path / "arm", arm)
-    run(tmp_path / "release", release)
+    run(tmp_path, steps)
 
 
 def test_a_node_that_disconnects_without_reaching_a_failpoint_is_an_error(
@@ -198,8 +194,7 @@ def test_a_node_that_disconnects_without_reaching_a_failpoint_is_an_error(
 
     async def steps(stand: Stand) -> None:
         stand.node.hangs_up = True
-        for act in (stand.points.arm("n2", HOLD),
-                    stand.points.release("n2", {"name": "F.appended"})):
+        for act in (stand.points.arm("n2", HOLD), stand.points.release("n2", {"name": "F.appended"})):
             with pytest.raises(ControlError, match="n2 closed the connection without an answer"):
                 await act
 
@@ -215,13 +210,7 @@ def test_a_node_that_is_down_is_armed_by_its_properties_for_one_start(tmp_path: 
         await stand.points.arm("n2", CRASH)
         await stand.points.arm("n2", {**CRASH, "name": "F.appended"})
         assert await stand.points.release("n2", {"name": "F.appended"}) == 0
-        *others, armed = stand.properties()
-        assert others == before
-        key, _, value = armed.partition("=")
-        arms = failpoint_requests.parse_arms(
-            failpoint_requests.parse_failpoint_setting(value), failpoint_requests.BROKER
-        )
-        assert (key, [arm.action for arm in arms]) == ("floodmark.failpoints", ["hold", "crash"])
+        assert (stand.properties()[:-1], stand.armed()) == (before, ["hold", "crash"])
         stand.points.clear_pending("n2")
         assert stand.properties() == before
         assert stand.node.requests == []

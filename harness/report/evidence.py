@@ -34,7 +34,6 @@ from floodmark.harness.report.model import (
     Account,
     AckEvent,
     Copy,
-    Course,
     Follower,
     Json,
     Record,
@@ -266,30 +265,26 @@ class Evidence:
         return min(times, default=None if event is None else event - BEFORE_NS)
 
     @cached_property
-    def course(self) -> Course:
-        """For the summary and for the timeline."""
-        # For logs that differ at an offset: the evidence of each record there that was acked.
+    def rivals(self) -> Sequence["Evidence"]:
+        """Of logs that differ at an offset: the evidence of each record there that was acked, in order."""
+        if self.name not in (names.DIVERGED, names.EPOCH_LINEAGE):
+            return ()
         values = {copy.record.value for copy in self.copies if copy.record is not None
-                  and copy.record.value is not None} if self.name in (
-                      names.DIVERGED, names.EPOCH_LINEAGE) else set()
+                  and copy.record.value is not None}
         rivals = [one for value in sorted(values) if (one := replace(self, example={
             **self.example, "value": value, "ops": []})).promised_ns is not None and one.conclusive_ops]
-        rivals.sort(key=lambda one: one.promised_ns or 0)
-        times = [one.promised_ns for one in (self, *rivals) if one.promised_ns is not None]
-        since, until, here = min(times, default=None), self._until_ns(), {*self.replicas}
-        if since is None:
-            return Course(evidence=self, rivals=tuple(rivals), since_ns=None, until_ns=until)
-        acts = [op for op in self.files.nemesis if op.f not in UNSEEN  # what it triggers has its own line
-                and (not here or not here.isdisjoint(map(str, items(op.fault or {}, "nodes") or here)))]
-        changes = self.files.changes(since, until, self.partition) if self.partition is not None else []
-        return Course(
-            evidence=self, rivals=tuple(rivals), since_ns=since, until_ns=until, changes=tuple(changes),
-            promised=bool(rivals or self.ack_events or self.conclusive_ops),
-            strikes=tuple(op for op in acts if since <= began(op) and (until is None or began(op) <= until)),
-            before=tuple(op for op in acts if began(op) < since))
+        return sorted(rivals, key=lambda one: one.promised_ns or 0)
 
-    def _until_ns(self) -> int | None:
-        """The time when the last copy was lost, or of the line to blame, or of the last op named."""
+    @cached_property
+    def since_ns(self) -> int | None:
+        """When its event began, with the first promise; None: unknown."""
+        return min((one.promised_ns for one in (self, *self.rivals) if one.promised_ns is not None),
+                   default=None)
+
+    @cached_property
+    def until_ns(self) -> int | None:
+        """The time when the last copy was lost, or of the line to blame, or of the last op named; None: the
+        run's end, or unknown."""
         if self.name in OF_A_LOSS and not self.copy_losses:
             return None
         if self.name in names.GUILTY and self.example.get("blame"):
@@ -297,6 +292,26 @@ class Evidence:
         lines = [*self.copy_losses, *([self.event] if self.event is not None else [])]
         times = [time for line in lines if (time := line.whole_number("time")) is not None]
         return max(times, default=max((op.time for op in self.ops[1:]), default=None))
+
+    @property
+    def promised(self) -> bool:
+        """Whether a client got an answer, with which that time begins."""
+        return self.since_ns is not None and bool(self.rivals or self.ack_events or self.conclusive_ops)
+
+    @cached_property
+    def changes(self) -> Sequence[TraceLine]:
+        """The trace's truncations, elections and ISR changes in that time."""
+        return () if self.since_ns is None or self.partition is None else self.files.changes(
+            self.since_ns, self.until_ns, self.partition)
+
+    def strikes(self, *, before: bool = False) -> list[Op]:
+        """The acts of the nemesis on its replicas that began in that time, or before it."""
+        here, since, until = {*self.replicas}, self.since_ns, self.until_ns
+        acts = [op for op in self.files.nemesis if op.f not in UNSEEN  # what it triggers has its own line
+                and (not here or not here.isdisjoint(map(str, items(op.fault or {}, "nodes") or here)))]
+        return [] if since is None else [
+            op for op in acts if (began(op) < since if before else
+                                  since <= began(op) and (until is None or began(op) <= until))]
 
 
 def began(op: Op) -> int:

@@ -3,7 +3,6 @@ Terminal texts, pages and files for CI servers are made from it.
 
   Reading      a run's events (Account), the worst first, and the summary of the worst one
   Evidence     one example of a finding with everything that the files show about it (evidence.py)
-  Course       the time of a finding's event: what struck, and what the trace has in between
 """
 
 from collections import Counter
@@ -11,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from floodmark.harness.op import Op
 from floodmark.harness.run_location import Place
 
 if TYPE_CHECKING:
@@ -129,20 +127,6 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """The course of a finding's event, from its promise to its end."""
-
-    evidence: "Evidence"
-    rivals: tuple["Evidence", ...] = ()  # if logs differ: the records there, first acked first
-    since_ns: int | None  # None: unknown
-    until_ns: int | None  # None: the run's end, or unknown
-    promised: bool = False  # a client got an answer, and the time begins with it
-    strikes: tuple[Op, ...] = ()  # acts of the nemesis that began in that time
-    before: tuple[Op, ...] = ()  # acts before it
-    changes: tuple[TraceLine, ...] = ()  # the trace's truncations, elections and ISR changes in that time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Strikes:
     """How many faults of each f struck, failed, were missed or were left."""
 
@@ -219,10 +203,14 @@ class Reading:
     about: Json | None  # run.json; None: nothing was judged
     findings: Sequence[Json]  # of the verdict, the worst first
     accounts: Sequence[Account]  # the worst event first
-    course: Course | None = None  # of the worst event
     summary: Sequence[Part] = ()  # of the worst event, five lines at most
     strikes: Strikes = field(default_factory=Strikes)
     files: "RunFiles | None" = None  # for further questions; None: no files were read
+
+    @property
+    def evidence(self) -> "Evidence | None":
+        """Of the worst event."""
+        return self.accounts[0].evidence if self.accounts else None
 
 
 def examples_of(found: Json) -> list[Json]:

@@ -22,7 +22,6 @@ from floodmark.harness.report.model import (
     MOST,
     AckEvent,
     Copy,
-    Course,
     Part,
     TraceLine,
     items,
@@ -348,31 +347,30 @@ AT_AN_OFFSET = frozenset({  # findings that the logs' entries at one offset show
 ACKER = "by leader {node}, epoch {epoch}{weak}, ISR {isr_words}{alone}"
 
 
-def summary(course: Course) -> list[Part]:
+def summary(evidence: Evidence) -> list[Part]:
     """The heads and lines of the summary, none longer than WIDE with its head. Empty if there is nothing but
     the finding itself, which has its own paragraph."""
-    evidence = course.evidence
-    begins = ("acked", acks) if (acks := acked(course)) else ("seen", seen(evidence))
-    lines = [begins, ("struck", struck(course)), ("truncated", truncated(evidence)),
-             ("elected", elected(course)), last(evidence)]
+    begins = ("acked", acks) if (acks := acked(evidence)) else ("seen", seen(evidence))
+    lines = [begins, ("struck", struck(evidence)), ("truncated", truncated(evidence)),
+             ("elected", elected(evidence)), last(evidence)]
     shown = [(head, cut_text(line, WIDE - HEAD)) for head, line in lines if line]
     return shown if any(head != "struck" for head, _ in shown[:-1]) else []
 
 
-def heads_covered_by(summary: Sequence[Part], course: Course) -> frozenset[str]:
+def heads_covered_by(summary: Sequence[Part], evidence: Evidence) -> frozenset[str]:
     """The heads of the paragraph's parts that the summary covers completely."""
     heads = dict(summary)
     return frozenset(part for part, is_so in (
-        ("when", "acked" in heads and len(course.evidence.conclusive_ops) <= 1),
+        ("when", "acked" in heads and len(evidence.conclusive_ops) <= 1),
         ("held", "gone" in heads or "now" in heads), ("copies", "truncated" in heads)) if is_so)
 
 
-def acked(course: Course) -> str:
+def acked(worst: Evidence) -> str:
     """`0.970 s 3 at offset 3 of partition 0, by leader n1, epoch 0, ISR n1 n2 n3 (trace.jsonl:55)`; where
     logs differ, each record that was acked there."""
     acks: list[str] = []
-    rivals = [one for one in course.rivals if first_ack(one)[0] is not None]
-    for evidence in rivals or (course.evidence,):
+    rivals = [one for one in worst.rivals if first_ack(one)[0] is not None]
+    for evidence in rivals or (worst,):
         (op, send), event = first_ack(evidence), evidence.event
         # For a record that only the trace knows, its first ack or the event.
         ack_event = AckEvent(line=event, appended_by=None, index=None) if (
@@ -423,11 +421,11 @@ def by(ack_event: AckEvent) -> str:
         f"{text}; only {' '.join(sorted(having & isr)) or 'others'} had it")
 
 
-def struck(course: Course) -> str:
+def struck(evidence: Evidence) -> str:
     """`0.976 s kill n1; 0.977 s pause n2`, as many as fit; if nothing struck since, the acts before."""
     acts, before = ([f"{seconds(began(op))} {short(op)}" for op in ops]
-                    for ops in (course.strikes, course.before))
-    if acts or course.since_ns is None or not course.promised:
+                    for ops in (evidence.strikes(), evidence.strikes(before=True)))
+    if acts or not evidence.promised:
         return fitting(acts)
     return f"nothing since; before: {fitting(before, from_the_end=True)}" if before else "nothing"
 
@@ -463,17 +461,17 @@ def truncated(evidence: Evidence) -> str:
     return fitting(clauses)
 
 
-def elected(course: Course) -> str:
+def elected(evidence: Evidence) -> str:
     """The elections up to the first one whose leader lacked the record; of many the last few."""
-    offset = course.evidence.offset
+    offset = evidence.offset
     ends = {(line.name_in("node"), line.whole_number("epoch")): line.whole_number("leo")
-            for line in course.changes if line.event == "become_leader"}
+            for line in evidence.changes if line.event == "become_leader"}
     clauses: list[str] = []
     chosen: set[object] = set()
-    for line in course.changes:
+    for line in evidence.changes:
         whose = line.name_in("leader" if line.event == "elect" else "node"), line.whole_number("epoch")
         end = ends.get(whose)
-        lacked = course.promised and end is not None and offset is not None and end <= offset
+        lacked = evidence.promised and end is not None and offset is not None and end <= offset
         without = f", without it: its log ended at {end}" if lacked else ""
         if line.event == "elect":
             chosen.add(whose)

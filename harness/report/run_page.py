@@ -49,7 +49,7 @@ from floodmark.harness.report.model import (
 from floodmark.harness.report.phrases import command_line, many, seconds
 from floodmark.harness.report.render import TEMPLATES, render
 from floodmark.harness.report.run_files import RunFiles, read_about, read_verdict
-from floodmark.harness.report.run_shown import read_story, story_text, with_trace
+from floodmark.harness.report.run_shown import read_story, story_text
 from floodmark.harness.report.run_summary import INVALID, Ruling, case_name, is_kafka, ruling
 from floodmark.harness.report.safe_text import harmless, harmless_data
 from floodmark.harness.report.story import final_story, near_of, shown_of, story
@@ -94,16 +94,15 @@ class RunFacts:
         self.findings = self.reading.findings
         self.standing = standing_of(run.folder) if self.findings else Standing()
         files, accounts = self.reading.files or RunFiles(run), self.reading.accounts
-        courses = [None if one.evidence is None or at >= STORIES else one.evidence.course
-                   for at, one in enumerate(accounts)]
-        nears = [near for course in courses if course is not None
-                 and (near := near_of(files, course.evidence.partition, course.evidence.offset)) is not None]
+        told = [one.evidence if at < STORIES else None for at, one in enumerate(accounts)]
+        nears = [near for one in told if one is not None
+                 and (near := near_of(files, one.partition, one.offset)) is not None]
         self.clients = seen = catalog.client_activity(run.folder, nears)
         self.problems += seen.problems
-        shown = [None if course is None else shown_of(course) for course in courses]
+        shown = [None if one is None else shown_of(one) for one in told]
         self.traced = traced(run, [one for one in shown if one is not None], self.problems)
-        stories = [None if course is None else story(course, one, files, seen.acked)
-                   for course, one in zip(courses, shown, strict=True)]
+        stories = [None if one is None else story(one, its, files, seen.acked)
+                   for one, its in zip(told, shown, strict=True)]
         self.events = list(zip(accounts, stories, strict=True))  # None: without a story for the viewer
         self.stories = [one for one in stories if one is not None]
         others = {partition for _, partition in files.replicas} - {one["partition"] for one in self.stories}
@@ -288,14 +287,14 @@ def span_text(time_s: float | None, partition: int | None = None) -> str:
 
 def seen_lines(facts: RunFacts) -> list[str]:
     """What `show` prints of the history for the worst finding, if the viewer has nothing about it."""
-    course = facts.reading.course
-    if course is None or facts.events[0][1] is not None:
+    evidence = facts.reading.evidence
+    if evidence is None or facts.events[0][1] is not None:
         return []
     try:
-        story = with_trace(read_story(course.evidence), course)
+        story = read_story(evidence)
     except FloodmarkError:
         return []  # the history cannot be read, which the page says above
-    lines = story_text(story, course.evidence, in_brief=False) if story.promise is not None else ()
+    lines = story_text(story, evidence) if story.promise is not None else ()
     return [click.unstyle(line).removeprefix("  ") for line in lines]
 
 

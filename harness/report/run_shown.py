@@ -25,7 +25,6 @@ from floodmark.harness.report.evidence import Evidence, began, leader_of, replic
 from floodmark.harness.report.model import (
     MOST,
     SHOWN_EXAMPLES,
-    Course,
     Json,
     Reading,
     TraceLine,
@@ -89,12 +88,10 @@ def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
 
 def timeline_text(about: Json, reading: Reading, files: RunFiles) -> Iterator[str]:
     """Yields what happened around the worst finding; if no op is about it, all acts of the nemesis."""
-    course = reading.course
-    if course is not None:
-        story = read_story(course.evidence)
-        if story.promise is not None:
-            yield from story_text(with_trace(story, course), course.evidence, in_brief=False)
-            return
+    evidence = reading.evidence
+    if evidence is not None and (story := read_story(evidence)).promise is not None:
+        yield from story_text(story, evidence)
+        return
     acts = [op for op in ops_of(files.history, OF_NEMESIS) if op.process == NEMESIS]
     changes = files.changes(min(map(began, acts)), None, None) if acts else []
     timed = [(began(op), f"  ! {act_line(op)}") for op in acts[:LINES_SHOWN]]
@@ -158,8 +155,7 @@ def examples_text(run: Run, about: Json, verdict: Json, found: Json) -> Iterator
         shown_before.append(evidence)
         partition, offset = evidence.partition, evidence.offset
         place = None if partition is None or offset is None else (partition, offset)
-        story = with_trace(read_story(evidence), evidence.course)
-        yield from story_text(story, evidence, in_brief=place in pictured)
+        yield from story_text(read_story(evidence), evidence, in_brief=place in pictured)
         if place is not None and place not in pictured:
             yield from logs_text(evidence.files, about, *place)
             pictured |= {(place[0], place[1] + away) for away in range(-AROUND, AROUND + 1)}
@@ -182,7 +178,7 @@ class Story:
 
 
 def read_story(evidence: Evidence) -> Story:
-    """Collects the lines of the history to show."""
+    """Collects the lines of the history and the trace to show."""
     story, force = Story(), list[tuple[str, str]]()
     named, processes = set(evidence.indexes), set[int]()
     if not named and evidence.offset is evidence.value is None and evidence.partition is not None:
@@ -212,7 +208,7 @@ def read_story(evidence: Evidence) -> Story:
         value = shown if value is None else value
         if story.breach is None and shown is not None and shown != value:
             story.breach = op
-    return story
+    return with_trace(story, evidence)
 
 
 def pattern_of(evidence: Evidence, near: set[int], processes: set[int]) -> re.Pattern[bytes]:
@@ -236,7 +232,7 @@ def records_of(op: Op) -> tuple[Send | Read, ...]:
     return (*(op.sends or ()), *(op.reads or ()))
 
 
-def with_trace(story: Story, course: Course) -> Story:
+def with_trace(story: Story, evidence: Evidence) -> Story:
     """The story with the trace's lines between the promise and the breach, in the order of time, and without
     the nemesis's acts after the finding's last event. An act is placed at its begin, before its effects."""
     if story.promise is None:
@@ -245,9 +241,9 @@ def with_trace(story: Story, course: Course) -> Story:
     def moment(line: Op | TraceLine) -> int:
         return line.whole_number("time") or 0 if isinstance(line, TraceLine) else began(line)
 
-    since, last = story.promise.time, course.until_ns
+    since, last = story.promise.time, evidence.until_ns
     until = MOST if story.breach is None else story.breach.time
-    traced = [("~", line) for line in course.changes
+    traced = [("~", line) for line in evidence.changes
               if (time := line.whole_number("time")) is not None and since <= time <= until]
     kept = [one for one in story.lines if one[0] != "!" or last is None or moment(one[1]) <= last]
     return replace(story, after=len(story.lines) - len(kept),
@@ -269,7 +265,7 @@ def ops_of(file: LineFile, pattern: re.Pattern[bytes]) -> Iterator[Op]:
 
 # -- output -------------------------------------------------------------------------------------------------
 
-def story_text(story: Story, evidence: Evidence, *, in_brief: bool) -> Iterator[str]:
+def story_text(story: Story, evidence: Evidence, *, in_brief: bool = False) -> Iterator[str]:
     """Yields since when, and the lines: `>` about the finding, `!` faults in between (in_brief: only `>`)."""
     if story.promise is None:
         source = ("trace.jsonl" if evidence.event is not None else

@@ -30,7 +30,7 @@ from floodmark.harness.report.evidence import (
     reaches,
     replicas_of,
 )
-from floodmark.harness.report.model import Course, Json, Line, TraceLine, int_in, items, text
+from floodmark.harness.report.model import Json, Line, TraceLine, int_in, items, text
 from floodmark.harness.report.narrative import meaning, relevant_facts, short
 from floodmark.harness.report.phrases import Record, clause_of, cut_text, fault_text, seconds
 from floodmark.harness.report.run_files import RunFiles
@@ -70,13 +70,13 @@ class Step:
     cure: str = ""
 
 
-def shown_of(course: Course) -> Shown | None:
+def shown_of(evidence: Evidence) -> Shown | None:
     """The partition and the time whose events are all wanted; None if the time is unknown."""
-    partition, times = course.evidence.partition, [op.time for op in course.evidence.ops]
-    since = course.since_ns if course.since_ns is not None else min(times, default=None)
+    partition, times = evidence.partition, [op.time for op in evidence.ops]
+    since = evidence.since_ns if evidence.since_ns is not None else min(times, default=None)
     if partition is None or since is None:
         return None
-    known = [time for time in (course.until_ns, max(times, default=None)) if time is not None]
+    known = [time for time in (evidence.until_ns, max(times, default=None)) if time is not None]
     until = max(known, default=since)
     return Shown(partition=partition, since_ns=since - MARGIN_NS, until_ns=until + AFTER_NS)
 
@@ -90,14 +90,14 @@ def near_of(files: RunFiles, partition: int | None, offset: int | None) -> "Near
     return partition, max(0, middle - AROUND), middle + AROUND
 
 
-def story(course: Course, shown: Shown | None, files: RunFiles, acked: "Sequence[Acked]") -> Json | None:
+def story(evidence: Evidence, shown: Shown | None, files: RunFiles, acked: "Sequence[Acked]"
+          ) -> Json | None:
     """None if the finding is about no partition, or there is neither a trace of it nor a dump."""
-    evidence = course.evidence
     near = near_of(files, evidence.partition, evidence.offset)
     if near is None or not replicas_of(evidence.about, near[0]):
         return None
     events = shown.events if shown is not None else []
-    steps = steps_of(course, events) if events else []
+    steps = steps_of(evidence, events) if events else []
     dumps = {node: rows_near(files, node, near) for node in replicas_of(evidence.about, near[0])}
     values = values_in(dumps)
     ack_rows = acks_of(acked, events, near[0], values)
@@ -133,31 +133,31 @@ def final_story(files: RunFiles, about: Json, partition: int) -> Json | None:
 
 # -- the steps ----------------------------------------------------------------------------------------------
 
-def steps_of(course: Course, events: Sequence[TraceLine]) -> list[Step]:
+def steps_of(evidence: Evidence, events: Sequence[TraceLine]) -> list[Step]:
     """The steps that matter most, at most STEPS, in the order of time. events: those of its partition."""
     found: dict[tuple[str, int], Step] = {}
-    for step in candidates(course, events):
+    for step in candidates(evidence, events):
         if step.line not in found or step.weight < found[step.line].weight:
             found[step.line] = step
     if len(found) < FEW:  # then also the partition's role changes and truncations
         for event in ("elect", "truncate", "become_leader", "start"):
             for line in of_event(events, event):
-                step = step_of(course.evidence, line, 5)
+                step = step_of(evidence, line, 5)
                 found.setdefault(step.line, step)
     chosen = sorted(found.values(), key=lambda step: (step.weight, step.time_ns))[:STEPS]
     return sorted(chosen, key=lambda step: (step.time_ns, step.line))
 
 
-def candidates(course: Course, events: Sequence[TraceLine]) -> Iterator[Step]:
-    evidence, blamed = course.evidence, course.evidence.event
-    for rival in (evidence, *course.rivals):
+def candidates(evidence: Evidence, events: Sequence[TraceLine]) -> Iterator[Step]:
+    blamed = evidence.event
+    for rival in (evidence, *evidence.rivals):
         for ack_event in rival.ack_events[:1]:
             yield step_of(evidence, ack_event.line, 0, "acked")
     if blamed is not None:
         yield step_of(evidence, blamed, 0)
     for line in evidence.copy_losses:
         yield step_of(evidence, line, 1)
-    for line in course.changes:
+    for line in evidence.changes:
         began_there = line.event == "become_leader" and blamed is not None and line.node == blamed.node
         if line.event in ("elect", "truncate") or began_there:
             yield step_of(evidence, line, 2 if line.event == "elect" else 3)
@@ -174,9 +174,9 @@ def candidates(course: Course, events: Sequence[TraceLine]) -> Iterator[Step]:
                 and (line.whole_number(field) or 0) > known for field in ("epoch", "time")))
     for line in islice(overwriting, 1):
         yield step_of(evidence, line, 2, f"{line.node} appends there")
-    strikes = course.strikes
+    strikes = evidence.strikes()
     if blamed is not None:
-        strikes = tuple(op for op in strikes if began(op) <= (blamed.whole_number("time") or 0))
+        strikes = [op for op in strikes if began(op) <= (blamed.whole_number("time") or 0)]
     for op in strikes[-6:]:
         yield Step(
             time_ns=began(op), name=short(op), weight=2 if op.f in DOWN else 4, line=("history", op.index),

@@ -32,7 +32,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.registered import CLUSTER, WORKLOAD
 from floodmark.harness.report import narrative, run_summary
 from floodmark.harness.report.evidence import Evidence, group_findings
-from floodmark.harness.report.model import Account, Json, Reading, examples_of, int_in, mapping, text_of
+from floodmark.harness.report.model import Account, Json, Part, Reading, examples_of, int_in, mapping, text_of
 from floodmark.harness.report.narrative import WIDE, heads_covered_by, narrate_finding
 from floodmark.harness.report.phrases import class_text, command_line, cut_text, many, with_heads
 from floodmark.harness.report.render import Room, cut, render
@@ -71,11 +71,11 @@ def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
         if account.evidence is not None:
             accounts[at] = replace(account, parts=narrate_finding(account.evidence, before))
             before.append(account.evidence)
-    course = accounts[0].evidence.course if accounts and accounts[0].evidence is not None else None
-    lines = narrative.summary(course) if course is not None else []
-    if course is not None:
-        accounts[0] = replace(accounts[0], covered_above=heads_covered_by(lines, course))
-    return replace(bare, accounts=accounts, course=course, summary=lines,
+    lines = list[Part]()
+    if accounts and (worst := accounts[0].evidence) is not None:
+        lines = narrative.summary(worst)
+        accounts[0] = replace(accounts[0], covered_above=heads_covered_by(lines, worst))
+    return replace(bare, accounts=accounts, summary=lines,
                    strikes=run_summary.strikes_of(files.nemesis, about), files=files)
 
 

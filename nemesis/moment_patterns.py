@@ -149,8 +149,7 @@ class _Scene:
             self.add(at_s + 0.01, "resume", *sorted(self.paused))
         if self.cut:
             self.add(at_s + 0.02, "heal")
-        may_be_down = self.down | {node for node, point in self.arms if point["action"] == CRASH}
-        if may_be_down:
+        if may_be_down := self.down | {node for node, point in self.arms if point["action"] == CRASH}:
             self.add(at_s + self.scope.while_s(0.03, 1.0), "start", *sorted(may_be_down))
         if any(point["name"] == "C.elected" and point["action"] == DROP for _, point in self.arms):
             self.add(self.steps[-1].at_s + 0.1, "expire", *sorted({self.at, self.other}))

@@ -240,8 +240,7 @@ def _made(owner: Registered, cluster: Cluster) -> Nemesis:
         if ability(cluster, kind) is None:
             raise UsageError(f"the {owner} cannot strike here: {why_not(cluster, kind)}")
     made = _called(owner, lambda: make(cluster))
-    missing = sorted({fault.f for fault in loaded.faults} ^ set(made.answers))
-    if missing:
+    if {fault.f for fault in loaded.faults} != {*made.answers}:
         raise UsageError(f"the {owner} has the faults {', '.join(fault.f for fault in loaded.faults)}, and "
                          f"what it makes answers {', '.join(sorted(made.answers)) or 'none'}")
     return made
@@ -269,8 +268,7 @@ def _unfit(pattern: FaultPattern, scope: PatternScope) -> Iterator[str]:
     if not times or times[0] < 0 or times != sorted(times):
         yield f"its steps have the times {times}, should be one or more, from 0 s on and in order"
     for position, step in enumerate(pattern.steps):
-        unknown = sorted(set(step.nodes) - set(scope.nodes))
-        if unknown:
+        if unknown := sorted(set(step.nodes) - set(scope.nodes)):
             yield f"{step.f} names {unknown[0]!r}; the nodes are {', '.join(scope.nodes)}"
         mends = FAULTS[step.f].undone_by if step.f in FAULTS else None
         later = {(after.f, node) for after in pattern.steps[position + 1:] for node in after.nodes or ("",)}

@@ -141,8 +141,7 @@ def with_findings(ledger: Ledger, state: State, about: Mapping[str, Any], folder
                               seed=least.seed, size_bytes=least.size_bytes))
         entry = ledger.of(signature)
         assert entry is not None
-        tried = [shown for shown in state.reproductions(entry.id) if shown is not None]
-        if tried:
+        if tried := [shown for shown in state.reproductions(entry.id) if shown is not None]:
             ledger = ledger.changed(entry.id, reproduced=(sum(tried), len(tried)))
     return ledger
 

@@ -158,78 +158,72 @@ def load(path: Path) -> Plan:
 
 
 def read(text: str, source: str) -> Plan:
-    return _Reader(source, text).plan()
+    file, tables = TomlFile(source, text, "a plan"), ("gates", *_TABLES)
+    found = file.values("", _TOP, lambda key, value: value if key in tables else _valid(key, value))
+    axes = [_axis(file, name) for name in AXES]
+    exceptions = [file.values("except", CASE_KEYS, _excepted, index)
+                  for index in range(len(file.tables("except")))]
+    usual = {key: found.pop(key) for key in ("settings", "duration") if key in found}
+    return Plan(cases=_cases(file, axes, exceptions, **usual), text=file.text,
+                gates=file.values("gates", GATES, _valid),
+                **{_FIELDS.get(key, key): value for key, value in found.items() if key not in tables})
 
 
-class _Reader:
-    """Reads one plan file."""
+# -- the matrix ---------------------------------------------------------------------------------------------
 
-    def __init__(self, source: str, text: str) -> None:
-        self.file = TomlFile(source, text, "a plan")
+def _axis(file: TomlFile, name: str) -> list[_Entry]:
+    entries: list[_Entry] = []
+    for index in range(len(file.tables(name))):
+        options = file.values(name, (*AXES[name], "weight"), _valid, index)
+        weight = options.pop("weight", 1.0)
+        if options.get("scenario") and "nemesis" in options:
+            file.refuse("an entry has a nemesis or a scenario, not both", "nemesis", name, index)
+        if weight:
+            entries.append((options, weight))
+    if name in file.data and not entries:
+        file.refuse(f"no [[{name}]] has a weight above 0, so nothing would run: give one a weight, "
+                    "or remove the table", name)
+    return entries or [({}, 1.0)]
 
-    def plan(self) -> Plan:
-        file, tables = self.file, ("gates", *_TABLES)
-        found = file.values("", _TOP, lambda key, value: value if key in tables else _valid(key, value))
-        axes = [self._axis(name) for name in AXES]
-        exceptions = [file.values("except", CASE_KEYS, _excepted, index)
-                      for index in range(len(file.tables("except")))]
-        usual = {key: found.pop(key) for key in ("settings", "duration") if key in found}
-        return Plan(cases=self._cases(axes, exceptions, **usual), text=file.text,
-                    gates=file.values("gates", GATES, _valid),
-                    **{_FIELDS.get(key, key): value for key, value in found.items() if key not in tables})
 
-    # -- the matrix -------------------------------------------------------------------------------------
+def _refuse_unknown_systems(file: TomlFile, systems: Sequence[_Entry]) -> None:
+    """Refuse unknown names in `systems`: a misspelled name would silently leave out a nemesis."""
+    there = sorted({RunSpec(**{**options, "config": ()}).system for options, _ in systems})
+    for index, found in enumerate(file.tables("nemesis")):
+        for system in found.get("systems", ()):
+            if system not in there:
+                file.refuse(f"no [[system]] is {system!r}; there are: {', '.join(there)}", "systems",
+                            "nemesis", index)
 
-    def _axis(self, name: str) -> list[_Entry]:
-        entries: list[_Entry] = []
-        for index in range(len(self.file.tables(name))):
-            options = self.file.values(name, (*AXES[name], "weight"), _valid, index)
-            weight = options.pop("weight", 1.0)
-            if options.get("scenario") and "nemesis" in options:
-                self.file.refuse("an entry has a nemesis or a scenario, not both", "nemesis", name, index)
-            if weight:
-                entries.append((options, weight))
-        if name in self.file.data and not entries:
-            self.file.refuse(f"no [[{name}]] has a weight above 0, so nothing would run: give one a weight, "
-                             "or remove the table", name)
-        return entries or [({}, 1.0)]
 
-    def _refuse_unknown_systems(self, systems: Sequence[_Entry]) -> None:
-        """Refuse unknown names in `systems`: a misspelled name would silently leave out a nemesis."""
-        there = sorted({RunSpec(**{**options, "config": ()}).system for options, _ in systems})
-        for index, found in enumerate(self.file.tables("nemesis")):
-            for system in found.get("systems", ()):
-                if system not in there:
-                    self.file.refuse(f"no [[system]] is {system!r}; there are: {', '.join(there)}", "systems",
-                                     "nemesis", index)
-
-    def _cases(self, axes: Sequence[Sequence[_Entry]], exceptions: Sequence[Mapping[str, frozenset[Any]]], *,
-               settings: str = DRAWN, **usual: Any) -> tuple[Weighted, ...]:
-        size = math.prod(map(len, axes))
-        if size > MOST_CASES:
-            self.file.refuse(f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
-        self._refuse_unknown_systems(axes[0])
-        cases = []
-        excepting: set[int] = set()  # the positions of exceptions that agree with a combination
-        for entries in itertools.product(*axes):
-            options: dict[str, Any] = dict(usual)
-            for mine, _ in entries:
-                options |= {**mine, "config": options.get("config", ()) + mine.get("config", ())}
-            systems = options.pop("systems", None)
-            if settings == DRAWN and not options.get("scenario"):  # a scenario has settings of its own
-                options |= {"settings": DRAWN, "given": frozenset(_DRAWABLE & options.keys())}
-            case = RunSpec(**options)
-            agreeing = [index for index, one in enumerate(exceptions) if _agrees(case, one)]
-            excepting.update(agreeing)
-            if (systems is None or case.system in systems) and not agreeing:
-                cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
-        if not cases:
-            self.file.refuse("every combination is excepted, so nothing would run: remove an [[except]], or "
-                             "`systems` of a [[nemesis]]", "except")
-        for index in sorted({*range(len(exceptions))} - excepting):
-            self.file.refuse("no combination has all these values, so nothing is excepted: correct them, or "
-                             "remove the [[except]]", next(iter(exceptions[index]), ""), "except", index)
-        return tuple(cases)
+def _cases(file: TomlFile, axes: Sequence[Sequence[_Entry]],
+           exceptions: Sequence[Mapping[str, frozenset[Any]]], *, settings: str = DRAWN, **usual: Any
+           ) -> tuple[Weighted, ...]:
+    size = math.prod(map(len, axes))
+    if size > MOST_CASES:
+        file.refuse(f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
+    _refuse_unknown_systems(file, axes[0])
+    cases = []
+    excepting: set[int] = set()  # the positions of exceptions that agree with a combination
+    for entries in itertools.product(*axes):
+        options: dict[str, Any] = dict(usual)
+        for mine, _ in entries:
+            options |= {**mine, "config": options.get("config", ()) + mine.get("config", ())}
+        systems = options.pop("systems", None)
+        if settings == DRAWN and not options.get("scenario"):  # a scenario has settings of its own
+            options |= {"settings": DRAWN, "given": frozenset(_DRAWABLE & options.keys())}
+        case = RunSpec(**options)
+        agreeing = [index for index, one in enumerate(exceptions) if _agrees(case, one)]
+        excepting.update(agreeing)
+        if (systems is None or case.system in systems) and not agreeing:
+            cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
+    if not cases:
+        file.refuse("every combination is excepted, so nothing would run: remove an [[except]], or "
+                    "`systems` of a [[nemesis]]", "except")
+    for index in sorted({*range(len(exceptions))} - excepting):
+        file.refuse("no combination has all these values, so nothing is excepted: correct them, or "
+                    "remove the [[except]]", next(iter(exceptions[index]), ""), "except", index)
+    return tuple(cases)
 
 
 def _valid(key: str, value: Any) -> Any:

@@ -39,8 +39,7 @@ def refuse_configs(clusters: Sequence[tuple[str, Cluster]]) -> None:
     for settings, cluster in every.items():
         if ability(cluster, Simulates) is not None:
             _refusals[settings] = catalog.broker_refusal(settings)
-    unknown = [settings for settings in every if settings not in _refusals]
-    if unknown:
+    if unknown := [settings for settings in every if settings not in _refusals]:
         why = _answer("whether it would start", catalog.BROKER_CHECK, "--many", about=unknown)
         _refusals.update(zip(unknown, why, strict=True))
     for words, cluster in clusters:

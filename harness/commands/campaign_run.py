@@ -290,8 +290,7 @@ class CampaignRunner:
         except FloodmarkError:
             answers = (await self.judge.ask(request))["answers"]
         each_s = round((time.monotonic() - began_s) / len(jobs), 3)
-        unsaved = [str(answer["unsaved"]) for answer in answers if answer["unsaved"] is not None]
-        if unsaved:
+        if unsaved := [str(answer["unsaved"]) for answer in answers if answer["unsaved"] is not None]:
             raise FloodmarkError(f"{many(len(unsaved), 'verdict')} could not be written: {unsaved[0]}")
         for job, answer in zip(jobs, answers, strict=True):
             self._put_down(job, answer, each_s)

@@ -164,8 +164,7 @@ class ServedNemesis:
 
 async def adopt(cluster: Cluster) -> None:
     """Learns which topics there are now, where clients can create them."""
-    adopts = ability(cluster, Adopts)
-    if adopts is not None:
+    if (adopts := ability(cluster, Adopts)) is not None:
         await adopts.adopt()
 
 
@@ -196,16 +195,14 @@ class ClusterServer:
         writer.close()
 
     async def _reply(self, line: bytes) -> Mapping[str, Any]:
-        number = None
         try:
-            try:
-                request = msgspec.json.decode(line, type=Request)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise UsageError(f"the request is not valid: {error}") from None
-            number = request.id
-            return {"id": number, "ok": await self.carry_out(request)}
+            request = msgspec.json.decode(line, type=Request)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return {"id": None, "error": f"the request is not valid: {error}", "usage": True}
+        try:
+            return {"id": request.id, "ok": await self.carry_out(request)}
         except FloodmarkError as error:
-            return {"id": number, "error": str(error), "usage": isinstance(error, UsageError)}
+            return {"id": request.id, "error": str(error), "usage": isinstance(error, UsageError)}
 
     async def carry_out(self, request: Request) -> Mapping[str, Any]:
         match request.do:

@@ -224,8 +224,7 @@ def who_has_it_now(evidence: Evidence, *, places: int = MOST) -> str:
 
 
 def copy_text(copy: Copy, offset: int | None) -> str:
-    record = copy.record
-    if record is not None:
+    if (record := copy.record) is not None:
         value = "a record that is not the run's" if record.value is None else str(record.value)
         of_epoch = f" of epoch {record.epoch}" if record.epoch is not None and record.epoch >= 0 else ""
         return f"{value}{of_epoch}" + (f" ({record.flaw})" if record.flaw else "")

@@ -448,8 +448,7 @@ _ENTRY = {"partition": int, "offset": int, "epoch": int, "crc": int}
 def bad_lines(run: RunAt[Place], verdict: Json) -> Iterator[str]:
     """Yields `FILE:LINE: what is wrong`, the first few of each file that the verdict complains about."""
     for entry in verdict.get("unknown") or ():
-        complaint = _COMPLAINT.match(str(entry["reason"]))
-        if complaint is not None:
+        if (complaint := _COMPLAINT.match(str(entry["reason"]))) is not None:
             name, first, count = complaint[1], int(complaint[2]), int(complaint[3])
             wrong = flaw_of_op if name == "history.jsonl" else flaw_of_log_entry
             with suppress(OSError), run.open(run.folder / name) as file:

@@ -282,8 +282,7 @@ def _replace_by_roles(schedule: Schedule, basis: AnchorBasis) -> dict[int, Entry
         partition = basis.partition_of(strike)
         if strike.leader(partition) != entry.nodes[0]:
             continue
-        undoes = FAULTS[entry.f].undone_by
-        if undoes is not None:
+        if (undoes := FAULTS[entry.f].undone_by) is not None:
             undone = _find_undoing_entry(schedule, position, undoes)
             if undone is None:
                 continue

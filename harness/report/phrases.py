@@ -47,6 +47,11 @@ def class_text(found: Mapping[str, Any]) -> str:
     return click.style(f"permitted by {found['permitted_by']}", fg="yellow")
 
 
+def group_text(found: Mapping[str, Any]) -> str:
+    """`3 findings, a bug`."""
+    return f"{many(found['count'], 'finding')}, {class_text(found)}"
+
+
 def cut_text(text: str, limit: int) -> str:
     """The text, cut after a word if it is longer than the limit."""
     return text if len(text) <= limit else text[:limit - 4].rsplit(" ", 1)[0] + " ..."

@@ -20,7 +20,7 @@ from floodmark.harness import history
 from floodmark.harness.errors import FloodmarkError, UsageError, nearest
 from floodmark.harness.faults import LASTING, undoes
 from floodmark.harness.op import NEMESIS, Op, Read, Send, Type
-from floodmark.harness.report import verdict_text
+from floodmark.harness.report import phrases, verdict_text
 from floodmark.harness.report.evidence import Evidence, began, leader_of, replicas_of
 from floodmark.harness.report.model import (
     MOST,
@@ -35,16 +35,6 @@ from floodmark.harness.report.model import (
     partitions_in,
 )
 from floodmark.harness.report.narrative import narrate_finding
-from floodmark.harness.report.phrases import (
-    change_line,
-    class_text,
-    command_line,
-    many,
-    op_line,
-    seconds,
-    where_struck,
-    with_heads,
-)
 from floodmark.harness.report.run_files import (
     LEFT_OF_SHRUNK,
     OF_NEMESIS,
@@ -81,7 +71,7 @@ def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
     else:
         yield from timeline_text(about, reading, reading.files or RunFiles(run))
     if verdict is None:
-        yield f"  judge      {harmless(command_line('check', shown))}"
+        yield f"  judge      {harmless(phrases.command_line('check', shown))}"
     else:
         yield from verdict_text.findings_text(reading)
 
@@ -96,7 +86,7 @@ def timeline_text(about: Json, reading: Reading, files: RunFiles) -> Iterator[st
     changes = files.changes(min(map(began, acts)), None, None) if acts else []
     timed = [(began(op), f"  ! {act_line(op)}") for op in acts[:LINES_SHOWN]]
     if len(acts) + len(changes) <= LINES_SHOWN:
-        timed += [(line.whole_number("time") or 0, f"  ~ {change_line(line, where=True)}")
+        timed += [(line.whole_number("time") or 0, f"  ~ {phrases.change_line(line, where=True)}")
                   for line in changes]
         timed.sort(key=lambda one: one[0])
     yield from (line for _, line in timed)
@@ -127,7 +117,7 @@ def finding_text(run: Run, about: Json, name: str) -> Iterator[str]:
         there = sorted({found["name"] for found in verdict["findings"]})
         raise UsageError(f"{run.folder} has no finding {name!r}; it has: {', '.join(there) or 'none'}")
     for found in groups:
-        yield f"{click.style(name, bold=True)}: {many(found['count'], 'finding')}, {class_text(found)}"
+        yield f"{click.style(name, bold=True)}: {phrases.group_text(found)}"
         promised = ", ".join(guarantee_texts(about)) or "its guarantees"
         tested = f"rules {about.get('rules', '?')}" if not is_kafka(about) else system_text(about)
         whose = f"nobody's: {allowed_by(found['permitted_by'])}" if found["class"] != BUG else (
@@ -151,7 +141,7 @@ def examples_text(run: Run, about: Json, verdict: Json, found: Json) -> Iterator
     examples = verdict_text.evidence_of(RunFiles(run), verdict, about, found)[:SHOWN_EXAMPLES]
     for number, evidence in enumerate(examples, 1):
         (_, what), *parts = narrate_finding(evidence, shown_before)
-        yield from ["", f"{number}. {what}", *with_heads(parts, indent=2)]
+        yield from ["", f"{number}. {what}", *phrases.with_heads(parts, indent=2)]
         shown_before.append(evidence)
         partition, offset = evidence.partition, evidence.offset
         place = None if partition is None or offset is None else (partition, offset)
@@ -272,9 +262,10 @@ def story_text(story: Story, evidence: Evidence, *, in_brief: bool = False) -> I
                   "run.json" if evidence.offset is None else "the final logs")
         yield f"  since: no line of the history is about it; it is in {source}"
         return
-    since = f"  since: {seconds(story.promise.time)} (index {story.promise.index})"
+    since = f"  since: {phrases.seconds(story.promise.time)} (index {story.promise.index})"
     if story.breach is not None:
-        since += f"; at {seconds(story.breach.time)} (index {story.breach.index}) another record was there"
+        at = phrases.seconds(story.breach.time)
+        since += f"; at {at} (index {story.breach.index}) another record was there"
     elif evidence.offset is not None:
         since += "; no client saw another record there"
     yield since
@@ -288,21 +279,22 @@ def story_text(story: Story, evidence: Evidence, *, in_brief: bool = False) -> I
         shown = [*shown[:SHOWN_HEAD], left_out, *shown[-SHOWN_TAIL:]]
     yield from shown
     if story.after:
-        yield f"    {many(story.after, 'act')} of the nemesis after that left out"
+        yield f"    {phrases.many(story.after, 'act')} of the nemesis after that left out"
 
 
 def line_text(mark: str, line: Op | TraceLine, evidence: Evidence) -> str:
     if isinstance(line, TraceLine):
-        return f"  {mark} {click.style(change_line(line), fg='cyan')}"
+        return f"  {mark} {click.style(phrases.change_line(line), fg='cyan')}"
     if mark == "!":
-        return f"  {mark} {click.style(act_line(line) + where_struck(line, evidence.partition), fg='yellow')}"
-    return f"  {mark} {op_line(line, evidence.concerns)}"
+        where = phrases.where_struck(line, evidence.partition)
+        return f"  {mark} {click.style(act_line(line) + where, fg='yellow')}"
+    return f"  {mark} {phrases.op_line(line, evidence.concerns)}"
 
 
 def act_line(op: Op) -> str:
     """A fault's line: when it began; if its effect came much later, also when that was."""
-    line = op_line(replace(op, time=began(op)))
-    return line if op.time - began(op) < SLOW_NS else f"{line} (in effect at {seconds(op.time)})"
+    line = phrases.op_line(replace(op, time=began(op)))
+    return line if op.time - began(op) < SLOW_NS else f"{line} (in effect at {phrases.seconds(op.time)})"
 
 
 AROUND = 3  # offsets before and after the one asked for

@@ -29,7 +29,7 @@ The outcome: one word and an exit code
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -43,10 +43,7 @@ from floodmark.harness.run import DONE, INTERRUPTED
 from floodmark.harness.schedule.moments import ACTS, Schedule
 from floodmark.harness.spec import RunPlan
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, Policy
-
-if TYPE_CHECKING:
-    from floodmark.nemesis.scenario import Scenario
-
+from floodmark.nemesis.scenario import Scenario
 
 UNREADABLE = "a run that cannot be read"
 # The keys of run.json that say what was asked for: a scenario and its row, or the nemeses, or a schedule
@@ -168,7 +165,7 @@ def missed_entries_text(schedule: Schedule, about: Mapping[str, Any]) -> list[st
         *missed_moment_text(about["missed_words"].get(str(position), {}), indent=2))]
 
 
-def missed_steps_text(scenario: "Scenario", about: Json) -> str | None:
+def missed_steps_text(scenario: Scenario, about: Json) -> str | None:
     """Lines on the steps whose moments never came: the step in the file, and what was seen instead."""
     positions = about["missed"]
     if not positions:

@@ -34,7 +34,7 @@ from floodmark.harness.report import narrative, run_summary
 from floodmark.harness.report.evidence import Evidence, group_findings
 from floodmark.harness.report.model import Account, Json, Part, Reading, examples_of, int_in, mapping, text_of
 from floodmark.harness.report.narrative import WIDE, heads_covered_by, narrate_finding
-from floodmark.harness.report.phrases import class_text, command_line, cut_text, many, with_heads
+from floodmark.harness.report.phrases import class_text, command_line, cut_text, group_text, many, with_heads
 from floodmark.harness.report.render import Room, cut, render
 from floodmark.harness.report.run_files import LEFT_OF_SHRUNK, RunFiles, bad_lines, died_unquoted
 from floodmark.harness.report.safe_text import harmless, harmless_data
@@ -130,7 +130,7 @@ def paragraph(account: Account) -> str:
     number of the others, and a line for each other group of the event."""
     found, followers = account.found, account.followers
     name = click.style(account.name, bold=True)
-    lines = [f"  {name}: {many(found['count'], 'finding')}, {class_text(found)}", *with_heads(account.shown)]
+    lines = [f"  {name}: {group_text(found)}", *with_heads(account.shown)]
     lines += with_heads([("also", other) for other in account.others]) if account.parts else [
         f"    {other}" for other in account.others]
     lines += [f"    ... and {account.left_out} more"] if account.left_out else []
@@ -225,10 +225,9 @@ def changes(before: Json | None, now: Json) -> Iterator[str]:
             yield (f"  class      {name}: was {class_text(gone[0])} ({gone[0]['count']}), is "
                    f"{class_text(new[0])} ({new[0]['count']})")
             continue
-        for found in gone:
-            yield f"  gone       {name}: {many(found['count'], 'finding')}, {class_text(found)}"
+        yield from (f"  gone       {name}: {group_text(found)}" for found in gone)
         for found in new:
-            yield f"  new        {name}: {many(found['count'], 'finding')}, {class_text(found)}"
+            yield f"  new        {name}: {group_text(found)}"
             yield from (f"               {example['text']}" for example in found.get("examples", ())[:1]
                         if example.get("text"))
     unknown = [{(entry["reason"], name) for entry in verdict.get("unknown") or () for name in entry["names"]}
@@ -386,7 +385,7 @@ def effects_of_options(verdict: Verdict, policy: Policy) -> list[str]:
 
 def group_summary(found: Json) -> str:
     """`lost-write: 3 findings, a bug`."""
-    return f"{found['name']}: {many(found['count'], 'finding')}, {click.unstyle(class_text(found))}"
+    return f"{found['name']}: {click.unstyle(group_text(found))}"
 
 
 def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.containers.process_faults import HIGHEST, WHY, Clocks
+from floodmark.harness.cluster.containers.place import HIGHEST, WHY, Clocks
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CONTROLLER

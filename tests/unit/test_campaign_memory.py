@@ -12,7 +12,7 @@ import pytest
 from docker.errors import APIError
 
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.containers.process_faults import MemoryLimits
+from floodmark.harness.cluster.containers.place import MemoryLimits
 from floodmark.harness.commands.campaign_processes import resident_bytes, with_memory_watched
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import Cluster

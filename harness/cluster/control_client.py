@@ -3,8 +3,7 @@
 Rules
 1. Each request has one answer, matched by id; several may be open. A line without an id is passed to
    `on_event`.
-2. Every request has a time-out. If the connection is lost, open requests fail, and a `Control` connects again
-   at the next request: the node may have been restarted.
+2. Every request has a time-out. If the connection is lost, open requests fail.
 """
 
 import asyncio
@@ -94,37 +93,3 @@ async def open_lines(connection: socket.socket, who: str, *, on_event: OnEvent |
     """Over one end of a socket pair."""
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=ANSWER_BYTES_MAX)
     return Lines(who, reader, writer, on_event=on_event, lost=lost)
-
-
-class Control:
-    """A node's control socket: connected at the first request, and again after the connection was lost."""
-
-    def __init__(self, who: str, host: str, port: int) -> None:
-        self.who = who
-        self._address = (host, port)
-        self._lines: Lines | None = None
-        self._dialling = asyncio.Lock()
-
-    async def ask(self, do: str, *, timeout_s: float, **besides: Any) -> Mapping[str, Any]:
-        try:
-            async with asyncio.timeout(timeout_s):
-                lines = await self._connected()
-        except TimeoutError:
-            raise ControlError(f"{self.who} did not take a control connection in {timeout_s:g} s") from None
-        except OSError as error:
-            raise ControlError(f"{self.who} does not listen on its control socket "
-                               f"{self._address[0]}:{self._address[1]} ({error})") from None
-        return await lines.ask(do, timeout_s=timeout_s, **besides)
-
-    async def hang_up(self) -> None:
-        """The node was killed; the next request connects again."""
-        lines, self._lines = self._lines, None
-        if lines is not None:
-            await lines.close()
-
-    async def _connected(self) -> Lines:
-        async with self._dialling:
-            if self._lines is None or not self._lines.open:
-                reader, writer = await asyncio.open_connection(*self._address, limit=ANSWER_BYTES_MAX)
-                self._lines = Lines(self.who, reader, writer)
-            return self._lines

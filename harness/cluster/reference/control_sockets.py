@@ -15,13 +15,14 @@ Rules
 import asyncio
 import json
 import signal
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from floodmark.harness import runtime
-from floodmark.harness.cluster import control_client
 from floodmark.harness.cluster.broker_cluster import Place
-from floodmark.harness.cluster.layout import CONTROLLER_ID, Layout, ids_of
+from floodmark.harness.cluster.control_client import ANSWER_BYTES_MAX, ControlError, Lines, Refused
+from floodmark.harness.cluster.layout import CONTROLLER_ID, Layout, host_port, ids_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import CRASH
 from floodmark.harness.protocols import PartitionSpec
@@ -109,11 +110,13 @@ def met_from_answer(names: Names, node: str, row: State) -> Met:
 
 
 class ControlSockets:
-    """The control sockets of all processes. A process that does not run, or is paused, is not asked."""
+    """The control sockets of all processes: connected at the first request, and again after the connection
+    was lost. A process that does not run, or is paused, is not asked."""
 
     def __init__(self, place: Place | None = None) -> None:
         self._place = place
-        self._controls: dict[str, control_client.Control] = {}
+        self._lines: dict[str, Lines] = {}
+        self._dialling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @property
     def place(self) -> Place:
@@ -131,9 +134,15 @@ class ControlSockets:
         """ControlError if it does not answer, Refused if it answers with an error."""
         if not self.answers(name):
             raise FloodmarkError(f"{name} is paused, or down, and cannot be asked to {do}")
-        if name not in self._controls:
-            self._controls[name] = control_client.Control(name, *self.place.layout.places[name].asked)
-        return await self._controls[name].ask(do, timeout_s=timeout_s, **besides)
+        try:
+            async with asyncio.timeout(timeout_s):
+                lines = await self._connected(name)
+        except TimeoutError:
+            raise ControlError(f"{name} did not take a control connection in {timeout_s:g} s") from None
+        except OSError as error:
+            asked = host_port(self.place.layout.places[name].asked)
+            raise ControlError(f"{name} does not listen on its control socket {asked} ({error})") from None
+        return await lines.ask(do, timeout_s=timeout_s, **besides)
 
     async def ask_all(self, do: str, names: Sequence[str], timeout_s: float) -> dict[str, State]:
         """The answers by name, without processes that did not answer."""
@@ -148,9 +157,17 @@ class ControlSockets:
 
     async def hang_up(self, *names: str) -> None:
         """Closes the connections to these processes; none: to all."""
-        for name in names or self._controls:
-            if name in self._controls:
-                await self._controls[name].hang_up()
+        for name in names or list(self._lines):
+            if (lines := self._lines.pop(name, None)) is not None:
+                await lines.close()
+
+    async def _connected(self, name: str) -> Lines:
+        async with self._dialling[name]:
+            if name not in self._lines or not self._lines[name].open:
+                address = self.place.layout.places[name].asked
+                reader, writer = await asyncio.open_connection(*address, limit=ANSWER_BYTES_MAX)
+                self._lines[name] = Lines(name, reader, writer)
+            return self._lines[name]
 
 
 class FailpointControl:
@@ -196,7 +213,7 @@ class FailpointControl:
             return 0
         try:
             ok = await self._ask_or_none(name, "release", request)
-        except control_client.Refused:
+        except Refused:
             left = await self._left(name)
             if left and request.get("point", left[0]) in left:
                 raise
@@ -284,9 +301,9 @@ class FailpointControl:
         """The answer; None: the process ended by an armed crash before it could answer."""
         try:
             return await self.sockets.ask(name, do, **request)
-        except control_client.Refused:
+        except Refused:
             raise
-        except control_client.ControlError:
+        except ControlError:
             deadline = runtime.monotonic_s() + END_KNOWN_S
             while not self.crashed(name):
                 if runtime.monotonic_s() > deadline:

@@ -4,7 +4,7 @@ The library retries by itself, so that every outcome except ok is info. With one
 writes a duplicate; with several it may (logdir.py), and the judge then permits that one. Each process
 has one producer and one consumer. The library blocks and calls back from poll(), so that each op runs in a
 thread of the workload. In a simulation, which no library can enter, the client of record does all of this
-(harness/client/idempotent_producer.py).
+(harness/client/client.py).
 """
 
 import asyncio

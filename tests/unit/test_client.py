@@ -34,7 +34,6 @@ from kafka.record.default_records import DefaultRecordBatch
 from machine_text import happened_as_written
 
 from floodmark.harness import record_batches
-from floodmark.harness.client import idempotent_producer
 from floodmark.harness.client.client import Client, wire_clients
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.op import Intent, Outcome, Send, Type
@@ -126,7 +125,7 @@ class Player:
 
     async def client(self, delivery_s: float = 30.0, **settings: Any) -> None:
         await self.end()
-        self.patch.setattr(idempotent_producer, "DELIVERY_TIMEOUT_S", delivery_s)
+        self.patch.setattr("floodmark.harness.client.client.DELIVERY_TIMEOUT_S", delivery_s)
         self.open, self.given, self.sent = {1: AsyncExitStack()}, set(), set()
         settings = {"metadata_timeout_s": 5.0, "connect_timeout_s": 5.0, **settings}
         broker, self.client_ = await self.open[1].enter_async_context(talking(**settings))

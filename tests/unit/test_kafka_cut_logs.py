@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.harness.cluster.kafka.cut_logs import HOW, RECOVERY_POINTS, CutLogs
+from floodmark.harness.cluster.kafka.kafka_system import HOW, RECOVERY_POINTS, CutLogs
 from floodmark.harness.cluster.log_extents import batch_ends, log_end_offset, log_extents, wipe
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka_logs"

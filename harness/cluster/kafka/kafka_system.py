@@ -22,28 +22,29 @@ Freezing, and why what is read afterwards is true
    So all brokers are stopped at once, and ZooKeeper's state is compared with the last view: the HW of a
    partition with a decision in between is unknown.
 """
-
 import asyncio
 import functools
+import json
+import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from floodmark.harness import logdir
 from floodmark.harness.client.codec import ClusterMetadata
-from floodmark.harness.cluster import broker_requests
+from floodmark.harness.cluster import broker_requests, log_extents
 from floodmark.harness.cluster.broker_cluster import JavaSoftware, Place
 from floodmark.harness.cluster.broker_requests import Ask, Brokers, Ends, chosen, election_result, once
 from floodmark.harness.cluster.kafka import distribution, kafka_trace, settings
-from floodmark.harness.cluster.kafka.cut_logs import CutLogs
 from floodmark.harness.cluster.kafka.kafka_trace import Clock, read_line
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.layout import Address, Layout, ids_of, node_names
-from floodmark.harness.cluster.log_extents import PowerLoss
+from floodmark.harness.cluster.log_extents import Lost, PowerLoss, segments_of
 from floodmark.harness.errors import FloodmarkError, UsageError, WrongDisk
 from floodmark.harness.protocols import Clocks, Failpoints, PartitionSpec, Traces
 from floodmark.harness.schedule.views import CONTROLLER, UNKNOWN, Met, PartitionView, ReplicaView, View
@@ -424,6 +425,97 @@ class KafkaSystem:
         return found
 
 
+# -- power cuts ---------------------------------------------------------------------------------------------
+# Kafka records what it has fsynced only in recovery-point-offset-checkpoint: below a log's recovery point
+# everything is durable; above it the operating system writes back at any time. So each log is cut at the end
+# of a batch that is drawn evenly between its recovery point and its end.
+# 1. A log is not cut below its recovery point, nor below the end that an earlier power cut left; a log that
+#    fsyncs every message (flush.messages=1) is not cut at all: its recovery point is checkpointed later.
+# 2. Later segments and producer snapshots are removed, and the indexes of the cut segment, which Kafka
+#    rebuilds when it recovers an unclean log. Checkpoints are not cut: Kafka fsyncs them, and lowers offsets
+#    that are gone when it loads the logs.
+# 3. The harness records what a cut has left in a file next to the broker's folder. A log that was not written
+#    since is durable as it is.
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HOW = "logs cut at a batch boundary above the recovery point"
+NOTHING: Mapping[str, int] = {}
+_OF_SEGMENT = (".index", ".timeindex", ".txnindex")
+_SNAPSHOT = ".snapshot"
+
+
+class CutLogs:
+    """See harness.cluster.log_extents: PowerLoss. durable_file is the file of rule 3."""
+
+    def __init__(self, flushes_every: Callable[[str], bool] = lambda topic: False) -> None:
+        self._flushes_every = flushes_every  # whether a topic's messages are fsynced before they are acked
+        self._cuts: dict[str, int] = {}  # number of cuts of each node: seeds the next one's draw
+
+    def power_cut(self, durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None) -> Lost:
+        number = self._cuts[log_dir.name] = self._cuts.get(log_dir.name, 0) + 1
+        random = Random(f"{log_dir.name} {number}")
+        before = log_extents.log_extents(log_dir)
+        points = logdir.read_offsets(log_dir / RECOVERY_POINTS)
+        for name in log_extents.partition_folders(log_dir):
+            topic, _, partition = name.rpartition("-")
+            if not partition.isdecimal() or self._flushes_every(topic):
+                continue
+            floor = max(points.get((topic, int(partition)), 0), _left_by_cut(durable_file, log_dir / name))
+            _cut(log_dir / name, floor, None if keep is None else keep.get(name), random)
+        lost = log_extents.records_between(before, log_extents.log_extents(log_dir))
+        self.mark_all_durable(durable_file, lost.kept)
+        return replace(lost, how=HOW)
+
+    def mark_all_durable(self, durable_file: Path, ends: Mapping[str, int] = NOTHING) -> None:
+        durable_file.write_text(json.dumps({**ends}), encoding="utf-8")
+
+    def fsynced(self, durable_file: Path) -> Mapping[str, int] | None:
+        return {}  # unknown for every file without the checkpoint
+
+
+def _left_by_cut(durable_file: Path, folder: Path) -> int:
+    """The end of the log that an earlier power cut left, if it was not written since; else 0."""
+    try:
+        noted_ns = durable_file.stat().st_mtime_ns
+        noted: Mapping[str, int] = json.loads(durable_file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return 0
+    if all(path.stat().st_mtime_ns <= noted_ns for path in segments_of(folder)):
+        return log_extents.log_end_offset(folder)
+    return noted.get(folder.name, 0)
+
+
+def _cut(folder: Path, floor: int, keep: int | None, random: Random) -> None:
+    """Cuts one log at the highest end of a batch that is not above `keep`; without it, at a drawn one."""
+    segments = segments_of(folder)
+    ends = [(number, end) for number, path in enumerate(segments)
+            for end in (log_extents.BatchEnd(byte=0, leo=log_extents.base_offset(path)),
+                        *log_extents.batch_ends(path))]
+    possible = [one for one in ends if one[1].leo >= floor]
+    if not possible:
+        return  # the log ends below its recovery point: it is damaged already, and is not cut
+    chosen = random.choice(possible)
+    if keep is not None:
+        chosen = max((one for one in possible if one[1].leo <= keep), default=possible[0],
+                     key=lambda one: (one[1].leo, one[0]))
+    number, end = chosen
+    cut = segments[number]
+    if number == len(segments) - 1 and end.byte == cut.stat().st_size:
+        return
+    for path in (*segments[number + 1:], cut):
+        for suffix in _OF_SEGMENT:
+            path.with_suffix(suffix).unlink(missing_ok=True)
+    for path in segments[number + 1:]:
+        path.unlink()
+    for path in folder.glob(f"*{_SNAPSHOT}"):
+        if path.stem.isdecimal() and int(path.stem) > end.leo:
+            path.unlink()
+    os.truncate(cut, end.byte)
+
+
+# -- making one ----------------------------------------------------------------------------------------------
+
+
 def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[str],
                  config: Mapping[str, str], topic_config: Mapping[str, str],
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> KafkaSystem:
@@ -465,4 +557,3 @@ def found(version_or_dir: str) -> distribution.Distribution:
     kafka = distribution.distribution(version_or_dir, say)
     distribution.make_archive(kafka, say)
     return kafka
-

@@ -1,6 +1,6 @@
 """Simulates a power cut on the files of a dead reference broker: each file loses what was not durable
-(log_extents.PowerLoss; kafka/cut_logs.py is Kafka's). A killed process loses nothing that it has written; a
-machine that loses power loses what was not fsynced. The broker records what is durable in a side file (its
+(log_extents.PowerLoss; kafka_system.CutLogs is Kafka's). A killed process loses nothing that it has written;
+a machine that loses power loses what was not fsynced. The broker records what is durable in a side file (its
 format: docker/broker/storage/durability_side_file.py), which this module reads with its own code:
 
 - a file with a durable length is cut to it; the tail of a partition's log can instead be cut at a batch

@@ -15,9 +15,17 @@ PATIENCE_S = 120
 COMMAND = [sys.executable, "-m", "floodmark.checkers.spark.jvm_cds"]
 
 
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is empty, and nothing forbids building."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in (*jvm_cds.UNWANTED, jvm_cds.BUILDING):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture(name="started")
-def started_commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
-    """Commands that would have been started; the cache is empty and nothing forbids building."""
+def started_commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Commands that would have been started."""
     commands: list[list[str]] = []
 
     def popen(command: list[str], **options: object) -> list[str]:
@@ -25,9 +33,6 @@ def started_commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[li
         return command
 
     monkeypatch.setattr(jvm_cds.subprocess, "Popen", popen)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in (*jvm_cds.UNWANTED, jvm_cds.BUILDING):
-        monkeypatch.delenv(name, raising=False)
     return commands
 
 
@@ -54,13 +59,10 @@ def test_nothing_is_built_where_it_is_forbidden_made_or_impossible(
     assert not started
 
 
-def test_a_failed_build_leaves_only_a_note(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_failed_build_leaves_only_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 1, "", "no room for classes")
 
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(jvm_cds.subprocess, "run", failing)
     path = jvm_cds.archive_path(JAVA)
     (path.parent / ".building-of-a-builder-that-was-killed" / "run").mkdir(parents=True)
@@ -81,9 +83,6 @@ def test_a_process_notes_its_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     java.chmod(0o755)
     (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="17.0.1"\n')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in (*jvm_cds.UNWANTED, jvm_cds.BUILDING):
-        monkeypatch.delenv(name, raising=False)
     note = jvm_cds.archive_path(java).with_suffix(jvm_cds.FAILED_SUFFIX)
 
     subprocess.run(COMMAND, check=True, timeout=PATIENCE_S)
@@ -92,10 +91,7 @@ def test_a_process_notes_its_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert not jvm_cds.build_in_background(java)
 
 
-def test_a_process_builds_no_second_archive(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_process_builds_no_second_archive() -> None:
     path = jvm_cds.archive_path(find_java())
     path.parent.mkdir(parents=True)
     path.touch()

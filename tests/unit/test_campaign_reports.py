@@ -12,7 +12,6 @@ from nights import ABOUT, ALLOWED, CRASH, CUT, GONE, HUNG, LOST, night, nights, 
 
 from floodmark.harness.campaign.ledger import Ledger, with_findings
 from floodmark.harness.commands import campaign
-from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.night import Results, night_junit, night_markdown, results_of, summary
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
@@ -84,22 +83,6 @@ def test_text_of_a_run_is_escaped_and_a_page_has_a_limit() -> None:
 
 
 # -- written however the campaign ends ----------------------------------------------------------------------
-
-
-def test_reports_are_written_when_something_ends_the_campaign(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise FloodmarkError("interrupted; to continue: floodmark campaign resume night")
-
-    monkeypatch.setattr(campaign, "run_session", interrupted)
-    folder = written(tmp_path / "night", night(), Ledger(), plan="for = '1min'")
-    with pytest.raises(FloodmarkError, match="interrupted"):
-        campaign.resume_campaign(folder, junit_file=tmp_path / "junit.xml",
-                                 markdown_file=tmp_path / "summary.md")
-    (error,) = suite_of((tmp_path / "junit.xml").read_bytes()).iter("error")
-    assert error.attrib["message"].startswith("interrupted; to continue")
-    assert "it did not finish: interrupted" in (tmp_path / "summary.md").read_text()
 
 
 def test_a_report_that_cannot_be_written_is_no_success(

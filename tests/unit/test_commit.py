@@ -19,11 +19,11 @@ def git(folder: Path, *words: str) -> str:
     return ran.stdout.strip()
 
 
-def repository(root: Path) -> str:
+def repository(root: Path, content: str = "something") -> str:
     """A repository with one commit; its hash."""
     root.mkdir(parents=True, exist_ok=True)
     git(root, "init", "-q")
-    (root / "file").write_text("something")
+    (root / "file").write_text(content)
     git(root, "add", "file")
     git(root, "commit", "-q", "-m", "first")
     return git(root, "rev-parse", "HEAD")
@@ -48,13 +48,9 @@ def test_a_checkout_gives_its_own_commit(tmp_path: Path) -> None:
 
 def test_the_environment_of_another_repositorys_hook_is_ignored(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit_hash = repository(tmp_path / "src")
-    repository(tmp_path / "other")
-    (tmp_path / "other" / "more").write_text("more")
-    git(tmp_path / "other", "add", "more")
-    git(tmp_path / "other", "commit", "-q", "-m", "second")
+    commit_hash, other = repository(tmp_path / "src"), repository(tmp_path / "other", "more")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
-    assert git(tmp_path / "other", "rev-parse", "HEAD") != commit_hash
+    assert other != commit_hash
     assert commit(install_package(tmp_path / "src")) == commit_hash
 
 

@@ -210,8 +210,7 @@ def test_a_bad_last_batch_is_torn_only_if_the_node_is_not_running(tmp_path: Path
 ])
 @pytest.mark.parametrize("more", [[], [b"8"]])
 def test_what_a_producer_repeated_under_another_id_or_epoch(
-    tmp_path: Path, first: Any, second: Any, resent: set[int], more: list[bytes]
-) -> None:
+        tmp_path: Path, first: Any, second: Any, resent: set[int], more: list[bytes]) -> None:
     """A repeat with the same producer id and epoch could have been recognized by the broker."""
     put(tmp_path, batch(0, [b"7"], **first), batch(1, [b"7", *more], **second))
     found: set[int] = set()

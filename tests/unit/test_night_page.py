@@ -226,8 +226,7 @@ def test_a_line_is_high_where_the_rate_is_and_has_gaps_where_nothing_ran(tmp_pat
 
 
 def test_a_campaign_names_its_page_on_the_line_before_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     folder = folder_of(tmp_path, MIXED)
     monkeypatch.setattr(campaign, "run_session", lambda *_: None)
 

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,20 @@ def test_a_command_runs_without_a_shell_and_other_braces_stay(tmp_path: Path) ->
     assert out.read_text() == "n1 from n2|$HOME; `id` {print $1}|{host}"
 
 
+def own(folder: Path, commands: FaultCommands) -> OwnCluster:
+    return OwnCluster(FOUND, folder, prefix="p-", commands=commands, may_break=True)
+
+
+async def interrupted(work: Coroutine[Any, Any, Any], begun: Path) -> None:
+    """It is cancelled as soon as that file is there, and has ended."""
+    running = asyncio.create_task(work)
+    while not begun.exists():
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
 def test_a_command_past_its_timeout_is_killed_with_its_children(tmp_path: Path) -> None:
     commands = FaultCommands(timeout_s=0.5, of_all={"kill": (
         "sh", "-c", f"echo begun; sleep 60 & echo $! > {tmp_path}/pid; wait")})
@@ -78,44 +93,30 @@ def test_a_command_past_its_timeout_is_killed_with_its_children(tmp_path: Path) 
 
 
 def test_an_interrupted_run_waits_for_its_running_command(tmp_path: Path) -> None:
-    async def interrupted() -> None:
-        command = f"touch {tmp_path}/begun; sleep 1; touch {tmp_path}/whole"
-        commands = FaultCommands(of_all={"start": ("sh", "-c", command)})
-        running = asyncio.create_task(commands.run("n1", "start", {}))
-        while not (tmp_path / "begun").exists():
-            await asyncio.sleep(0.01)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(interrupted())
+    commands = FaultCommands(of_all={
+        "start": ("sh", "-c", f"touch {tmp_path}/begun; sleep 1; touch {tmp_path}/whole")})
+    asyncio.run(interrupted(commands.run("n1", "start", {}), tmp_path / "begun"))
 
     assert (tmp_path / "whole").exists()
 
 
 def test_no_node_is_started_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its start was interrupted, and it answers only later: the second start waits for it."""
-    count, up = tmp_path / "count", tmp_path / "up"
-    commands = FaultCommands(of_all={"start": ("sh", "-c", f"echo x >> {count}")})
-    cluster = OwnCluster(FOUND, tmp_path, prefix="p-", commands=commands, may_break=True)
+    count = tmp_path / "count"
+    cluster = own(tmp_path, FaultCommands(of_all={"start": ("sh", "-c", f"echo x >> {count}")}))
+    answers = AsyncMock(return_value=False)
+    monkeypatch.setattr(cluster, "_answers", answers)
 
-    async def answers(_: str) -> bool:
-        return up.exists()
-
-    async def interrupted() -> None:
-        starting = asyncio.create_task(cluster.start_node("n1"))
-        while not count.exists():
-            await asyncio.sleep(0.01)
-        starting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await starting
+    async def story() -> None:
+        await interrupted(cluster.start_node("n1"), count)
         again = asyncio.create_task(cluster.start_node("n1"))
-        await asyncio.sleep(0.2)
-        up.touch()
+        asked = answers.await_count
+        while answers.await_count < asked + 2:
+            await asyncio.sleep(0.01)
+        answers.return_value = True
         await again
 
-    monkeypatch.setattr(cluster, "_answers", answers)
-    asyncio.run(interrupted())
+    asyncio.run(story())
 
     assert count.read_text() == "x\n"
 
@@ -125,11 +126,9 @@ def test_only_what_every_node_has_commands_for_is_offered(tmp_path: Path) -> Non
         "[commands]\nkill = ['k']\nstart = ['s']\nstop = ['p']\ncut = ['c']\nheal = ['h']\n"
         "[nodes.n1]\npause = ['z']\nresume = ['r']\n")
     commands = read_fault_commands(tmp_path / "f.toml")
-    cluster = OwnCluster(FOUND, tmp_path, prefix="p-", commands=commands, may_break=True)
+    cluster = own(tmp_path, commands)
 
-    assert ability(cluster, Kills) is cluster
-    assert ability(cluster, Cuts) is cluster
-    assert ability(cluster, Elects) is cluster
+    assert {ability(cluster, kind) for kind in (Kills, Cuts, Elects)} == {cluster}
     assert ability(cluster, Pauses) is None
     assert "has no command pause for n2" in why_not(cluster, Pauses)
     assert "has no command fetch_logs for n1, n2" in why_not(cluster, ReadsLogs)
@@ -144,9 +143,8 @@ def test_only_what_every_node_has_commands_for_is_offered(tmp_path: Path) -> Non
 @pytest.mark.parametrize("act", ["kill", "stop_node", "start_node", "pause"])
 def test_no_command_of_all_nodes_is_run_for_the_controller(tmp_path: Path, act: str) -> None:
     commands = FaultCommands(of_all=dict.fromkeys(ACTS, ("touch", f"{tmp_path}/ran")))
-    cluster = OwnCluster(FOUND, tmp_path, prefix="p-", commands=commands, may_break=True)
     with pytest.raises(FloodmarkError, match="no node 'controller': there are n1, n2"):
-        asyncio.run(getattr(cluster, act)("controller"))
+        asyncio.run(getattr(own(tmp_path, commands), act)("controller"))
     with pytest.raises(FloodmarkError, match="has no command kill for controller"):
         run(commands, "controller", "kill")
 
@@ -154,9 +152,8 @@ def test_no_command_of_all_nodes_is_run_for_the_controller(tmp_path: Path, act: 
 
 
 def test_a_node_that_cannot_be_healed_leaves_no_other_cut(tmp_path: Path) -> None:
-    commands = FaultCommands(of_all={"cut": ("true",), "heal": (
-        "sh", "-c", f"touch {tmp_path}/{{node}}; test {{node}} = n2")})
-    cluster = OwnCluster(FOUND, tmp_path, prefix="p-", commands=commands, may_break=True)
+    cluster = own(tmp_path, FaultCommands(of_all={"cut": ("true",), "heal": (
+        "sh", "-c", f"touch {tmp_path}/{{node}}; test {{node}} = n2")}))
 
     async def story() -> None:
         await cluster.cut({"n1": ["n2"], "n2": ["n1", "controller"]})
@@ -274,11 +271,11 @@ def metadata(leader: int, epoch: int, isr: tuple[int, ...]) -> ClusterMetadata:
 
 
 def test_the_highest_epoch_wins_and_among_equals_the_leaders_own_metadata() -> None:
-    names = {1: "n1", 2: "n2", 3: "n3"}
-    old, stale, own = metadata(1, 4, (1, 2, 3)), metadata(2, 5, (1, 2, 3)), metadata(2, 5, (2,))
-    assert _latest({"n1": old, "n3": stale, "n2": own}, ("t", 0), names) == own.partitions["t", 0]
-    assert _latest({"n1": old}, ("t", 0), names) == old.partitions["t", 0]
-    assert _latest({"n1": old}, ("u", 0), names) is None
+    old, stale, its = metadata(1, 4, (1, 2, 3)), metadata(2, 5, (1, 2, 3)), metadata(2, 5, (2,))
+    for seen, topic, found in (({"n1": old, "n3": stale, "n2": its}, "t", its), ({"n1": old}, "t", old),
+                               ({"n1": old}, "u", None)):
+        latest = _latest(seen, (topic, 0), {1: "n1", 2: "n2", 3: "n3"})
+        assert latest == (found and found.partitions["t", 0])
 
 
 # -- what its owner writes ----------------------------------------------------------------------------------

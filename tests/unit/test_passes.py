@@ -115,8 +115,7 @@ def test_what_many_tasks_find(
 
 
 def test_a_unit_too_large_for_its_memory_is_put_into_tables_piece_by_piece(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     appended: list[str] = []
     append = Unit.append
 
@@ -134,8 +133,7 @@ def test_a_unit_too_large_for_its_memory_is_put_into_tables_piece_by_piece(
 
 @pytest.mark.long
 def test_a_run_three_times_as_large_as_its_memory_is_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One unit of 860,000 rows, which take some 200 MB. Tables go to disk, and there is no finding."""
     spilled: list[int] = []
     run_families = passes.run_families

@@ -37,8 +37,7 @@ def text(*lines: dict[str, Any] | str) -> bytes:
 
 
 def a_range(
-    kind: Kind, place: Path = Path("x.jsonl"), start: int = 0, end: int = 0, number: int = 0
-) -> Range:
+        kind: Kind, place: Path = Path("x.jsonl"), start: int = 0, end: int = 0, number: int = 0) -> Range:
     node = "n1" if kind == "dump" else None
     return Range(run=2, kind=kind, node=node, place=place, start=start, end=end, number=number)
 

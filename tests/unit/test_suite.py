@@ -5,13 +5,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
+from judged_runs import judge_by
 
-from floodmark.harness import catalog, pipeline
+from floodmark.harness import pipeline
 from floodmark.harness.commands import cluster as cluster_server
 from floodmark.harness.commands import pytest_support
 from floodmark.harness.commands.pytest_support import (
@@ -119,13 +120,8 @@ MAYBE = Unknown(names=("unseen",), reason="no final reads")
     (Verdict(valid="unknown"), None),  # nothing was judged: neither valid nor not
 ])
 def test_a_run_is_valid_or_not_and_a_failure_of_the_harness_is_neither(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, *, valid: bool | None
-) -> None:
-    class Judge:
-        def judge(self, _: object) -> list[Verdict]:
-            return [verdict]
-
-    monkeypatch.setattr(catalog, "judge", lambda *_: Judge())
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, *, valid: bool | None) -> None:
+    judge_by(monkeypatch, lambda _: verdict)
     (tmp_path / "run.json").write_text('{"format": 1, "ended": "done", "nodes": ["n1"], "died": []}')
     if valid is None:
         with pytest.raises(FloodmarkError, match="the harness failed: nothing was judged"):
@@ -140,8 +136,7 @@ def test_a_run_is_valid_or_not_and_a_failure_of_the_harness_is_neither(
 
 
 def test_a_scenario_whose_moments_do_not_come_is_no_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Path] = []
 
     async def carry_out(plan: Any, _: object) -> RunResult:
@@ -158,15 +153,13 @@ def test_a_scenario_whose_moments_do_not_come_is_no_run(
 class RecordingCluster(ClusterUp):
     """A cluster of three nodes that records what it is asked."""
 
-    asked: list[str]
+    bootstrap: str = ""
+    folder: Path = Path("c")
+    asked: list[str] = field(default_factory=list)
 
     def ask(self, do: str, **_: Any) -> dict[str, Any]:
         self.asked.append(do)
         return {"nodes": ["n1", "n2", "n3"], "struck": ["0.100 s kill n1"], "failure": "n1 does not obey"}
-
-
-def recording() -> RecordingCluster:
-    return RecordingCluster(bootstrap="", folder=Path("c"), asked=[])
 
 
 class Strikes:
@@ -270,8 +263,7 @@ def test_nemeses_strike_one_after_the_other(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("error", [None, FloodmarkError("n1 does not obey"), KeyError("f")])
 def test_a_nemesis_stops_at_what_it_cannot_do(
-    tmp_path: Path, error: Exception | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+        tmp_path: Path, error: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits in vain for a healthy cluster, or a strike fails: nothing strikes after that."""
     strikes = Strikes(error)
     waits = {"f": "wait", "moment": {"at": "state", "healthy": True}, "timeout_s": 0.01}
@@ -283,7 +275,7 @@ def test_a_nemesis_stops_at_what_it_cannot_do(
 
 def test_a_nemesis_that_stopped_fails_its_test_and_the_cluster_is_mended() -> None:
     """Else it would pass without faults."""
-    cluster = recording()
+    cluster = RecordingCluster()
     with pytest.raises(FloodmarkError, match="n1 does not obey"), pytest_support.striking(cluster, {}) as now:
         assert now[0] == "0.100 s kill n1"
     assert (cluster.asked[:2], cluster.asked[-2:]) == (["state", "nemesis"], ["end_nemesis", "mend"])
@@ -312,7 +304,7 @@ def test_a_mended_cluster_is_healthy_or_its_test_fails(
     [({"nemesis": "elect"}, "has no 'elect'; it has: crash, restart"), ({"nemesis": "all"}, "has no 'all'"),
      ({"duration": 3}, "does not know 'duration'; valid: nemesis, interval, seed")])
 def test_an_unsupported_nemesis_strikes_nothing(words: dict[str, Any], message: str) -> None:
-    cluster = recording()
+    cluster = RecordingCluster()
     with pytest.raises(UsageError, match=message), pytest_support.striking(cluster, words):
         pass
     assert cluster.asked == []

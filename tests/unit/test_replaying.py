@@ -26,6 +26,9 @@ from floodmark.harness.schedule.moments import HEALTHY, Entry, read_moment
 from floodmark.harness.schedule.reanchoring import Acks, AnchorBasis, ReanchoredEntry, ScheduleHistory, Strike
 
 MS = 1_000_000
+NEVER, STRIKE = Strike(began_ns=0, took_ns=0), Strike(began_ns=50 * MS, took_ns=51 * MS)
+KILL = Entry(f="kill", nodes=("n1",))
+KILLED = ReanchoredEntry(position=1, then=KILL, now=KILL, strike=STRIKE, by="asked", why="")
 
 
 @pytest.mark.parametrize(("hits", "of", "low", "high"), [
@@ -37,7 +40,8 @@ def test_the_interval_of_a_share_is_wilsons(hits: int, of: int, low: float, high
     assert wilson(hits, of) == pytest.approx((low, high), abs=5e-4)
 
 
-def history_of(strike: Strike, acks: tuple[int, ...] = (), before_ns: int | None = None) -> ScheduleHistory:
+def history_of(strike: Strike = NEVER, acks: tuple[int, ...] = (), before_ns: int | None = None
+               ) -> ScheduleHistory:
     """Entry 0 was done at before_ns, entry 1 struck."""
     done = (before_ns, strike.took_ns)
     return ScheduleHistory(strikes={1: strike}, partitions={0: Acks(times=acks, invoked=acks)}, done=done)
@@ -63,7 +67,7 @@ def attempt(history: ScheduleHistory, **verdict: Any) -> Attempt:
 ])
 def test_lateness_counts_from_the_instant_that_the_moment_names(moment: Any, late_ms: float) -> None:
     """If the history does not show that instant, from when the harness saw it."""
-    strike = Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=48 * MS)
+    strike = replace(STRIKE, reached_ns=48 * MS)
     history = history_of(strike, acks=(10 * MS, 40 * MS), before_ns=0)
     entry = Entry(f="kill", moment=moment and read_moment(moment))
     assert late_ns(entry, strike, history, 1) == late_ms * MS
@@ -71,7 +75,7 @@ def test_lateness_counts_from_the_instant_that_the_moment_names(moment: Any, lat
 
 def test_at_a_failpoint_lateness_counts_from_when_the_broker_reached_it() -> None:
     """Not from when the harness learned of it; and a requested delay is no lateness."""
-    strike = Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=48 * MS, met_ns=40 * MS)
+    strike = replace(STRIKE, reached_ns=48 * MS, met_ns=40 * MS)
     history = history_of(strike, before_ns=0)
     point = {"at": "failpoint", "node": "n1", "name": "L.acked"}
     for moment, late_ms in ((point, 10), ({**point, "then_ns": 3 * MS}, 7), (
@@ -82,11 +86,9 @@ def test_at_a_failpoint_lateness_counts_from_when_the_broker_reached_it() -> Non
 
 def test_acks_apart_are_counted_against_the_first_run() -> None:
     """Three acks then, one now."""
-    then = history_of(Strike(began_ns=50 * MS, took_ns=51 * MS), acks=(1, 2, 3), before_ns=0)
+    then = history_of(STRIKE, acks=(1, 2, 3), before_ns=0)
     now = history_of(Strike(began_ns=9 * MS, took_ns=9 * MS, reached_ns=9 * MS), acks=(5,), before_ns=0)
-    entry = Entry(f="kill", nodes=("n1",))
-    one = ReanchoredEntry(position=1, then=entry, now=entry, strike=then.strikes[1], by="asked", why="")
-    found = distance(one, attempt(now), AnchorBasis(history=then, partitions=(0,)))
+    found = distance(KILLED, attempt(now), AnchorBasis(history=then, partitions=(0,)))
     assert found is not None
     assert found[1] == -2
     assert nearness([found])["acks_worst"] == 2
@@ -96,12 +98,14 @@ def test_acks_apart_are_counted_against_the_first_run() -> None:
 @pytest.mark.parametrize(("first", "met"), [(0, True), (1, False), (None, True)])
 def test_a_strike_without_its_state_is_not_compared(first: int | None, met: bool) -> None:
     """It struck at its time limit, so that what follows is not delayed; the table shows the missed state."""
-    then = history_of(Strike(began_ns=50 * MS, took_ns=51 * MS), before_ns=0)
-    now = history_of(Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=50 * MS, first=first), before_ns=0)
-    entry = Entry(f="kill", nodes=("n1",))
-    one = ReanchoredEntry(position=1, then=entry, now=entry, strike=then.strikes[1], by="state", why="")
-    found = distance(one, attempt(now), AnchorBasis(history=then, partitions=(0,)))
+    then = history_of(STRIKE, before_ns=0)
+    now = history_of(replace(STRIKE, reached_ns=50 * MS, first=first), before_ns=0)
+    found = distance(replace(KILLED, by="state"), attempt(now), AnchorBasis(history=then, partitions=(0,)))
     assert (found is not None) == met
+
+
+def waited(entry: Entry, position: int) -> ReanchoredEntry:
+    return replace(KILLED, position=position, then=entry, now=entry, strike=None)
 
 
 def group(name: str, klass: str = "bug", count: int = 1, **example: Any) -> dict[str, Any]:
@@ -113,19 +117,11 @@ def test_the_same_finding_has_the_same_name_and_class() -> None:
     """Its partition and its `how` are compared separately."""
     sought = group("lost-write", partition=0, how="gone")
     found = group("lost-write", partition=1, how="gone")
-    there = attempt(history_of(Strike(began_ns=0, took_ns=0)), findings=[found])
+    there = attempt(history_of(), findings=[found])
     assert finding_of(there.verdict, sought) is not None
     assert finding_of(there.verdict, group("lost-write", "permitted")) is None
     assert same_in(sought, there, "how")
     assert not same_in(sought, there, "partition")
-
-
-# -- rejudge ------------------------------------------------------------------------------------------------
-
-
-def verdict(*findings: dict[str, Any], **unknown: list[str]) -> dict[str, Any]:
-    return {"valid": True, "findings": list(findings),
-            "unknown": [{"names": names, "reason": reason} for reason, names in unknown.items()]}
 
 
 # -- the exit code and the table ----------------------------------------------------------------------------
@@ -134,14 +130,13 @@ def verdict(*findings: dict[str, Any], **unknown: list[str]) -> dict[str, Any]:
 def first(sought: dict[str, Any] | None, *anchors: ReanchoredEntry) -> First:
     """A first run with only what these tests need."""
     nothing: Any = None
-    basis = AnchorBasis(history=history_of(Strike(began_ns=0, took_ns=0)), partitions=(0,))
+    basis = AnchorBasis(history=history_of(), partitions=(0,))
     return First(run=Run(folder=Path("first")), saved=nothing, basis=basis, anchors=anchors, verdict={},
                  sought=sought)
 
 
 def showing(*names: str, valid: Any = False) -> Attempt:
-    history = history_of(Strike(began_ns=0, took_ns=0))
-    return attempt(history, valid=valid, findings=[group(name) for name in names])
+    return attempt(history_of(), valid=valid, findings=[group(name) for name in names])
 
 
 @pytest.mark.parametrize(("sought", "attempts", "code"), [
@@ -161,14 +156,14 @@ def test_the_exit_code_shows_whether_it_was_reproduced(sought: str | None, attem
 
 def test_the_worst_or_the_named_finding_is_sought() -> None:
     """A bug before what is permitted, a lost write before all; a name that is not there is refused."""
-    given = verdict(group("diverged"), group("phantom"), group("lost-write"))
-    assert (sought_in(given, None) or {})["name"] == "lost-write"
-    assert (sought_in(verdict(group("diverged"), group("lost-write", "permitted")), None) or {})[
-        "name"] == "diverged"
-    assert (sought_in(given, "phantom") or {})["name"] == "phantom"
-    assert sought_in(verdict(), None) is None
+    bugs = [group("diverged"), group("phantom"), group("lost-write")]
+    permitted = [group("diverged"), group("lost-write", "permitted")]
+    for findings, named, sought in ((bugs, None, "lost-write"), (permitted, None, "diverged"),
+                                    (bugs, "phantom", "phantom"), ([], None, None)):
+        found = sought_in({"valid": True, "findings": findings, "unknown": []}, named)
+        assert (found and found["name"]) == sought
     with pytest.raises(UsageError, match="it has: diverged, lost-write, phantom"):
-        sought_in(given, "stuck")
+        sought_in({"valid": True, "findings": bugs, "unknown": []}, "stuck")
 
 
 @pytest.mark.parametrize(("kinds", "text"), [
@@ -179,22 +174,17 @@ def test_the_worst_or_the_named_finding_is_sought() -> None:
 ])
 def test_the_moments_are_counted_by_what_replaced_them(kinds: list[str], text: str) -> None:
     """A step that is no fault counts only if its moment is new."""
-    kill, waits = Entry(f="kill", nodes=("n1",)), Entry(f="wait", moment=HEALTHY)
-    anchors = [ReanchoredEntry(position=0, then=kill, now=kill, strike=None, by=by, why="") for by in kinds]
-    anchors.append(ReanchoredEntry(position=1, then=waits, now=waits, strike=None, by="asked", why=""))
-    assert moments_text(first(None, *anchors)) == text
+    anchors = [replace(KILLED, position=0, strike=None, by=by) for by in kinds]
+    assert moments_text(first(None, *anchors, waited(Entry(f="wait", moment=HEALTHY), 1))) == text
 
 
 def test_a_fault_right_after_a_wait_is_described_by_the_wait() -> None:
     """`at once` alone would not help; the row also shows the anchor and how closely it was repeated."""
     wait = Entry(f="wait", moment=read_moment({
         "at": "state", "partition": 0, "replica": "n3", "field": "leo", "is": "==", "value": 4}))
-    kill, strike = Entry(f="kill", nodes=("n1",)), Strike(began_ns=50 * MS, took_ns=51 * MS)
-    anchors = (ReanchoredEntry(position=0, then=wait, now=wait, strike=None, by="asked", why=""),
-               ReanchoredEntry(position=1, then=kill, now=kill, strike=strike, by="asked", why=""))
-    then = history_of(strike, acks=(1, 2), before_ns=0)
-    saved = replace(first(None, *anchors), basis=AnchorBasis(history=then, partitions=(0,)))
-    again = attempt(history_of(strike, acks=(1, 2, 3), before_ns=49 * MS))
+    then = history_of(STRIKE, acks=(1, 2), before_ns=0)
+    saved = replace(first(None, waited(wait, 0), KILLED), basis=AnchorBasis(history=then, partitions=(0,)))
+    again = attempt(history_of(STRIKE, acks=(1, 2, 3), before_ns=49 * MS))
     row = faults_table(saved, [again]).splitlines()[2]
     assert row.split()[0] == "1"
     for cell in ("kill n1", "once n3.leo == 4", "0.050 s, p0: ack 2", "as asked", "1/1", "1.0 (1.0)",

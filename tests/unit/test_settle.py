@@ -92,11 +92,20 @@ def final_reads(tmp_path: Path, log: Log, **limits: float) -> tuple[dict[str, An
     return asyncio.run(run())
 
 
-def test_a_read_to_the_end_is_reported_with_nothing_lacking(tmp_path: Path) -> None:
-    reported, _ = final_reads(tmp_path, Log(end=5, given=5))
-    assert reported == {"processes": [3_000_000], "partitions": [0]}
-    shown = [one.offset for op in read(tmp_path / "history.jsonl") for one in op.reads or ()]
-    assert shown == [0, 1, 2, 3, 4]
+@pytest.mark.parametrize(("log", "offsets", "processes"), [
+    (Log(end=5, given=5), [0, 1, 2, 3, 4], 1),
+    (Log(end=9, given=9, start=4), [4, 5, 6, 7, 8], 1),
+    (Log(end=0, given=0), [], 1),
+    (Log(end=4, given=4, start=4), [], 1),
+    (Log(end=9, given=9, first=6), [6, 7, 8, 6, 6], 3),  # is there really nothing before?
+], ids=["whole", "begins above 0", "new", "deleted", "the first reader skips"])
+def test_a_read_to_the_end_is_reported_with_nothing_lacking(
+        tmp_path: Path, log: Log, offsets: list[int], processes: int) -> None:
+    reported, _ = final_reads(tmp_path, log)
+    assert reported == {"processes": [3_000_000 + at for at in range(processes)], "partitions": [0]}
+    ops = list(read(tmp_path / "history.jsonl"))
+    assert [one.offset for op in ops for one in op.reads or ()] == offsets
+    assert {op.starts for op in ops if op.starts} == {(LogOffset(0, log.start),)}
 
 
 @pytest.mark.parametrize(("log", "how_far"), [
@@ -119,26 +128,6 @@ def test_three_readers_that_are_answered_with_nothing_have_read_to_the_end(tmp_p
     reported, _ = final_reads(tmp_path, Log(end=12, given=5), stall_s=3.0)
     assert (reported["partitions"], "lacking" in reported) == ([0], False)
     assert len(reported["processes"]) >= 3
-
-
-def test_a_log_that_begins_above_0_is_read_from_there(tmp_path: Path) -> None:
-    reported, _ = final_reads(tmp_path, Log(end=9, given=9, start=4))
-    assert reported == {"processes": [3_000_000], "partitions": [0]}
-    ops = list(read(tmp_path / "history.jsonl"))
-    assert [one.offset for op in ops for one in op.reads or ()] == [4, 5, 6, 7, 8]
-    assert [op.starts for op in ops if op.starts] == [(LogOffset(0, 4),)]
-
-
-@pytest.mark.parametrize("log", [Log(end=0, given=0), Log(end=4, given=4, start=4)], ids=["new", "deleted"])
-def test_an_empty_log_is_read_by_one_process(tmp_path: Path, log: Log) -> None:
-    assert final_reads(tmp_path, log)[0] == {"processes": [3_000_000], "partitions": [0]}
-
-
-def test_what_comes_first_is_read_by_three_processes_if_the_first_one_skips(tmp_path: Path) -> None:
-    reported, _ = final_reads(tmp_path, Log(end=9, given=9, first=6))
-    assert reported == {"processes": [3_000_000, 3_000_001, 3_000_002], "partitions": [0]}
-    shown = [[one.offset for one in op.reads] for op in read(tmp_path / "history.jsonl") if op.reads]
-    assert shown == [[6], [7], [8], [6], [6]]
 
 
 def test_a_slow_read_with_progress_is_not_given_up_before_its_timeout(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Repeating a saved run: its settings, which line belongs to which entry, the moments of the repetition."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,17 +97,14 @@ def test_nodes_of_different_configuration_are_refused() -> None:
 # -- which line belongs to which entry ----------------------------------------------------------------------
 
 
-def struck(time_ms: float, entry: Entry, nodes: Sequence[str] | None = None, *, leader: str | None = "n1",
-           took_ms: float = 0.0, **more: Any) -> Op:
+WHERE = {"acks": {"0": 0}, "leader": {"0": "n1"}, "isr": {"0": ["n1", "n2", "n3"]}}
+
+
+def struck(time_ms: float, entry: Entry, *, took_ms: float = 0.0, where: Mapping[str, Any] = WHERE) -> Op:
     """The nemesis's line of an entry, as the schedule runner writes it."""
-    on = list(entry.nodes if nodes is None else nodes)
-    fault: dict[str, Any] = {"nodes": on, "began": int(time_ms * MS), **more}
-    if entry.moment is not None:
-        fault |= {"moment": entry.moment.to_json(), "reached": {"time": int(time_ms * MS)}}
-    if nodes is not None and tuple(nodes) != entry.nodes:
-        fault["asked"] = list(entry.nodes)
-    if isinstance(entry.moment, Time):
-        fault["where"] = {"acks": {"0": 0}, "leader": {"0": leader}, "isr": {"0": ["n1", "n2", "n3"]}}
+    assert entry.moment is not None
+    fault = {"nodes": list(entry.nodes), "began": int(time_ms * MS), "moment": entry.moment.to_json(),
+             "reached": {"time": int(time_ms * MS)}, "where": where}
     return Op(index=0, time=int((time_ms + took_ms) * MS), process=NEMESIS, type=Type.INFO, f=entry.f,
               fault=fault)
 
@@ -178,27 +175,17 @@ def test_a_fault_that_never_struck_keeps_its_least_distance() -> None:
 def test_without_a_finding_the_partition_led_by_the_node_counts() -> None:
     """Its acks and its leader show where the fault struck."""
     kill = at(100, "kill", "n1")
-    op = struck(100, kill)
-    assert op.fault is not None
-    fault = {**op.fault, "where": {"leader": {"0": "n2", "1": "n1"}, "isr": {}}}
     ops = [*acked(1, 80, 95, partition=1),
-           Op(index=0, time=op.time, process=NEMESIS, type=Type.INFO, f="kill", fault=fault)]
+           struck(100, kill, where={"leader": {"0": "n2", "1": "n1"}, "isr": {}})]
     one = anchors((kill, at(200, "start", "n1")), ops, focus=None)[0]
     assert one.now.moment is not None
     assert one.now.moment.to_json()["of"][1]["partition"] == 1
 
 
-def seeing(op: Op, leader: str, *isr: str) -> Op:
-    """The line as if the strike had found this leader and ISR."""
-    assert op.fault is not None
-    fault = {**op.fault, "where": {"leader": {"0": leader}, "isr": {"0": list(isr)}}}
-    return Op(index=0, time=op.time, process=NEMESIS, type=Type.INFO, f=op.f, fault=fault)
-
-
 def test_a_fault_close_behind_another_or_in_the_same_state_waits_for_no_state() -> None:
     """A look would cost more than the distance; what has not changed need not be waited for."""
     kill, pause = at(100, "kill", "n3"), at(149, "pause", "n1")
-    close = [struck(100, kill), seeing(struck(149, pause), "n2", "n1", "n2")]
+    close = [struck(100, kill), struck(149, pause, where={"leader": {"0": "n2"}, "isr": {"0": ["n1", "n2"]}})]
     assert anchors((kill, pause), close)[1].by == "after"
     later = at(900, "pause", "n2")
     same = [struck(100, kill), struck(900, later)]

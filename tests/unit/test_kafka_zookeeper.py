@@ -62,10 +62,16 @@ def made(may_connect: threading.Event, monkeypatch: pytest.MonkeyPatch) -> list[
     return made
 
 
-async def test_one_session_is_opened_however_many_ask(made: list[Slow], may_connect: threading.Event) -> None:
+async def test_one_session_is_opened_however_many_ask_and_a_silent_zookeeper_holds_up_no_other(
+        made: list[Slow], may_connect: threading.Event) -> None:
+    """Other threads of the process are there for others."""
     client = ZooKeeperClient(("127.0.0.1", 1))
-    asked = [asyncio.ensure_future(client.look(())) for _ in range(3)]
-    await until(lambda: bool(made))
+    asked = [asyncio.ensure_future(client.look(())) for _ in range(40)]
+    await until(lambda: bool(made) and made[0].connecting.is_set())
+    other = asyncio.ensure_future(asyncio.to_thread(lambda: "answered"))
+    await asyncio.wait([other, *asked], return_when=asyncio.FIRST_COMPLETED)
+    assert other.done()
+    assert not any(one.done() for one in asked)
     may_connect.set()
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert {type(answer) for answer in answers} == {ZooKeeperSilent}
@@ -90,20 +96,6 @@ async def test_a_session_that_is_being_opened_is_closed_too(
     with pytest.raises(ZooKeeperSilent):
         await client.look(())
     assert [one.open for one in made] == [False]
-
-
-async def test_a_silent_zookeeper_holds_up_no_other(made: list[Slow], may_connect: threading.Event) -> None:
-    """However many ask it, other threads of the process are there for others."""
-    client = ZooKeeperClient(("127.0.0.1", 1))
-    asked = [asyncio.ensure_future(client.look(())) for _ in range(40)]
-    await until(lambda: bool(made) and made[0].connecting.is_set())
-    other = asyncio.ensure_future(asyncio.to_thread(lambda: "answered"))
-    await asyncio.wait([other, *asked], return_when=asyncio.FIRST_COMPLETED)
-    assert other.done()
-    assert not any(one.done() for one in asked)
-    may_connect.set()
-    await asyncio.gather(*asked, return_exceptions=True)
-    await client.close()
 
 
 @pytest.mark.parametrize("silent", [1, 99])
@@ -151,20 +143,16 @@ async def until(condition: Callable[[], bool]) -> None:
 # -- the form: the protocol's generations as settings, the password of a session -------------------------
 
 
-def settings(rules: str, **given: str) -> dict[str, str]:
-    return dict(ZooKeeper(given, {"n1": 1, "controller": 100}, rules=rules).settings)
-
-
-@pytest.mark.parametrize(("rules", "version"), [
-    ("high-watermark", "0.11.0-IV1"), ("kip-101", "1.1"), ("kip-279", "2.0"), ("kip-320", None)])
-def test_rules_are_versions_of_the_protocol(rules: str, version: str | None) -> None:
-    assert settings(rules).get("inter.broker.protocol.version") == version
-    assert settings(rules).get("log.message.format.version") == version
-
-
-def test_the_session_timeout_is_set_by_either_name() -> None:
-    for key, length in (("broker.session.timeout.ms", "60000"), ("zookeeper.session.timeout.ms", "700")):
-        assert settings("kip-320", **{key: length})["zookeeper.session.timeout.ms"] == length
+@pytest.mark.parametrize(("rules", "version", "given"), [
+    ("high-watermark", "0.11.0-IV1", "broker"), ("kip-101", "1.1", "zookeeper"),
+    ("kip-279", "2.0", "zookeeper"), ("kip-320", None, "broker")])
+def test_rules_are_versions_of_the_protocol_and_the_session_timeout_is_set_by_either_name(
+        rules: str, version: str | None, given: str) -> None:
+    told = {f"{given}.session.timeout.ms": "700"}
+    settings = ZooKeeper(told, {"n1": 1, "controller": 100}, rules=rules).settings
+    assert settings.get("inter.broker.protocol.version") == version
+    assert settings.get("log.message.format.version") == version
+    assert settings["zookeeper.session.timeout.ms"] == "700"
 
 
 def test_the_session_password_is_that_of_zookeeper() -> None:

@@ -5,13 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.harness.cluster.processes import (
-    LINE_CHARS,
-    LINES,
-    Start,
-    exit_report,
-    machine_failure,
-)
+from floodmark.harness.cluster.processes import LINE_CHARS, LINES, Start, exit_report, machine_failure
 
 
 def begun(log: Path, log_bytes: int = 0) -> Start:
@@ -47,15 +41,18 @@ def test_a_signal_from_outside_is_not_the_process_own_failure(tmp_path: Path) ->
     assert [machine_failure(exit_report(begun(log), code)) for code in (-6, -11, -4, 1, 70)] == [None] * 5
 
 
-def test_a_machine_failure_is_read_from_the_last_line_alone() -> None:
-    """An address in use, a file too large; not an invariant that broke after such a line."""
-    taken = "exit code 70\nerror cannot-go-on why=\"OSError: [Errno 98] Address already in use\""
-    assert machine_failure(taken) == "Address already in use"
-    limit = 'exit code 70\nerror high-watermarks-not-written error="OSError: [Errno 27] File too large"'
-    assert machine_failure(limit) == "File too large"
-    missing = 'exit code 70\nerror cannot-go-on why="FileNotFoundError: [Errno 2] No such file or directory"'
-    assert machine_failure(missing) is None
-    assert machine_failure(f"{taken}\nerror AssertionError: leo 3") is None
+TAKEN = 'error cannot-go-on why="OSError: [Errno 98] Address already in use"'
+
+
+@pytest.mark.parametrize(("end", "failure"), [
+    (TAKEN, "Address already in use"),
+    ('error high-watermarks-not-written error="OSError: [Errno 27] File too large"', "File too large"),
+    ('error cannot-go-on why="FileNotFoundError: [Errno 2] No such file or directory"', None),
+    (f"{TAKEN}\nerror AssertionError: leo 3", None),
+])
+def test_a_machine_failure_is_read_from_the_last_line_alone(end: str, failure: str | None) -> None:
+    """Not if an invariant broke after such a line."""
+    assert machine_failure(f"exit code 70\n{end}") == failure
 
 
 GAVE_UP = "[01:02:03] ERROR Shutting down because we were unable to register with the controller quorum."

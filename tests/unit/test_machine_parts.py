@@ -1,6 +1,7 @@
 """Parts of a broker alone: purgatory, words of an event, the controller's clock, elections on request."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -12,46 +13,24 @@ from floodmark.broker.server.controller_server import parse_election
 from floodmark.broker.testing.control_socket import ControlError
 
 
-def parked() -> DelayedFetchPurgatory:
+@pytest.mark.parametrize("acts", [
+    # KAFKA-9731: a move of the HW completes only the fetch of a client.
+    [("hw_moved", "p0", ["client"]), ("hw_moved", "p0", []), ("expired", 500, ["follower"])],
+    # Nine bytes are too few, the tenth completes the fetch; an append does not complete a client's.
+    [("appended", "p0", 9, []), ("appended", "p1", 1, ["follower"]), ("appended", "p0", 100, [])],
+    # The token is removed from every partition that it waited for.
+    [("expired", 299, []), ("expired", 300, ["client"]), ("role_changed", "p1", ["follower"]),
+     ("appended", "p0", 100, []), ("expired", 500, [])],
+    [("forget", "client", True), ("forget", "client", False)],
+])
+def test_each_fetch_is_completed_once(acts: list[tuple[Any, ...]]) -> None:
     purgatory = DelayedFetchPurgatory()
     purgatory.park("follower", ["p0", "p1"], consumer=False, missing_bytes=10, deadline_ms=500)
     purgatory.park("client", ["p0"], consumer=True, missing_bytes=1, deadline_ms=300)
-    return purgatory
-
-
-def test_an_hw_move_completes_no_fetch_of_a_follower() -> None:
-    """KAFKA-9731: only that of a client."""
-    purgatory = parked()
-    assert purgatory.hw_moved("p0") == ["client"]
-    assert purgatory.hw_moved("p0") == []
-    assert purgatory.expired(500) == ["follower"]
-
-
-def test_bytes_add_up_over_partitions() -> None:
-    """Nine are too few, the tenth completes the fetch; an append does not complete a client's."""
-    purgatory = parked()
-    assert purgatory.appended("p0", 9) == []
-    assert purgatory.appended("p1", 1) == ["follower"]
-    assert purgatory.appended("p0", 100) == []
-
-
-def test_role_changes_and_deadlines_complete_each_fetch_once() -> None:
-    """The token is removed from every partition that it waited for."""
-    purgatory = parked()
-    assert purgatory.expired(299) == []
-    assert purgatory.expired(300) == ["client"]
-    assert purgatory.role_changed("p1") == ["follower"]
-    assert purgatory.appended("p0", 100) == []
-    assert purgatory.expired(500) == []
-
-
-def test_a_fetch_can_be_forgotten() -> None:
-    """Whether it was parked or not."""
-    purgatory = parked()
-    assert purgatory.forget("client")
-    assert not purgatory.forget("client")
     with pytest.raises(ValueError, match="parked already"):
         purgatory.park("follower", ["p0"], consumer=False, missing_bytes=1, deadline_ms=1)
+    for act, *given, completed in acts:
+        assert getattr(purgatory, act)(*given) == completed
 
 
 def test_a_log_line_on_an_event_names_no_address_in_memory() -> None:
@@ -65,22 +44,16 @@ def test_a_log_line_on_an_event_names_no_address_in_memory() -> None:
 # -- the controller's clock does not count the time in which it was suspended ----------------------------
 
 
-def test_short_steps_are_counted_in_full() -> None:
-    """No step is above the limit of 200 ms."""
-    time = iter([1000, 1000, 1025, 1225])
+@pytest.mark.parametrize(("times", "counted", "away_ms"), [
+    ([1000, 1000, 1025, 1225], [1000, 1025, 1225], 0),
+    ([0, 100, 60_100, 60_150], [100, 300, 350], 59_800),  # a minute
+])
+def test_a_long_gap_is_counted_as_the_limit(times: list[int], counted: list[int], away_ms: int) -> None:
+    """200 ms, the longest gap that is no suspension; shorter steps are counted in full."""
+    time = iter(times)
     clock = ControllerClock(lambda: next(time), 200)
 
-    assert [clock.now_ms() for _ in range(3)] == [1000, 1025, 1225]
-    assert clock.away_ms == 0
-
-
-def test_a_long_gap_is_counted_as_the_limit() -> None:
-    """A gap of a minute counts as 200 ms, the longest gap that is no suspension."""
-    time = iter([0, 100, 60_100, 60_150])
-    clock = ControllerClock(lambda: next(time), 200)
-
-    assert [clock.now_ms() for _ in range(3)] == [100, 300, 350]
-    assert clock.away_ms == 59_800
+    assert ([clock.now_ms() for _ in range(3)], clock.away_ms) == (counted, away_ms)
 
 
 def test_an_election_as_the_control_socket_requests_it() -> None:

@@ -30,12 +30,8 @@ def test_every_op_is_drawn_by_its_beginning(folder: Path) -> None:
     }  # fmt: skip
     assert drawn.last_ns == ns(9)
     assert [row["kind"] for row in drawn.faults] == ["kill"]
-
-
-def test_only_the_first_ops_are_drawn_above_the_limit(folder: Path) -> None:
-    drawn = seen(folder, [], 2)
-
-    assert (drawn.ops, drawn.columns["began"], drawn.columns["what"]) == (6, [1_000_000, 1_000_000], [0, 1])
+    first = seen(folder, [], 2)  # above the limit only the first are drawn
+    assert (first.ops, first.columns["began"], first.columns["what"]) == (6, [1_000_000, 1_000_000], [0, 1])
 
 
 def test_acked_records_near_a_finding_have_their_times(folder: Path) -> None:
@@ -52,28 +48,20 @@ def test_acked_records_near_a_finding_have_their_times(folder: Path) -> None:
     assert seen(folder, [(0, 0, 7), (1, 7, 8)], 100).acked == []
 
 
-def test_broken_lines_are_counted(folder: Path) -> None:
+def test_of_a_damaged_folder_is_drawn_what_is_there(folder: Path) -> None:
+    """Broken lines, no readable run.json, no line, no history."""
     edit_lines(folder / "history.jsonl", lambda lines: ["{", *lines, '{"time": "x"}'])
-
     drawn = seen(folder, [], 100)
-
     assert (drawn.ops, len(drawn.columns["what"])) == (6, 6)
     assert drawn.problems == ["history.jsonl: 2 line(s) are not in format 1 and were skipped"]
 
+    run_json = (folder / "run.json").read_text()
+    (folder / "run.json").write_text("{")
+    drawn = seen(folder, [], 100)
+    assert (drawn.ops, drawn.faults, "run.json" in drawn.unmeasured) == (6, (), True)
 
-def test_without_a_history_or_with_an_empty_one(folder: Path) -> None:
+    (folder / "run.json").write_text(run_json)
     (folder / "history.jsonl").write_bytes(b"")
     assert (seen(folder, [], 100).ops, seen(folder, [], 100).faults) == (0, [])
-
     (folder / "history.jsonl").unlink()
     assert seen(folder, [], 100).problems == ("there is no history.jsonl",)
-
-
-def test_without_a_readable_run_json_the_ops_are_still_drawn(folder: Path) -> None:
-    (folder / "run.json").write_text("{")
-
-    drawn = seen(folder, [], 100)
-
-    assert drawn.ops == 6
-    assert drawn.faults == ()
-    assert "run.json" in drawn.unmeasured

@@ -41,16 +41,14 @@ def drawn(workload: Workload, process: int, size: int = 400) -> list[Intent]:
 
 @pytest.mark.parametrize("name", ["log", "idempotent"])
 def test_values_are_unique_over_all_processes_and_probes_and_begin_at_the_first(name: str) -> None:
+    """A send goes to one partition and carries one to four of them."""
     workload = made(name)
-    ops = [*drawn(workload, 0), *drawn(workload, 1), *(workload.probe(key) for key in range(4)),
-           *drawn(workload, 3)]
-    values = [send.value for intent in ops for send in intent.sends]
+    ops = [*drawn(workload, 0), *drawn(workload, 1), *drawn(workload, 3)]
+    sends = [intent.sends for intent in ops if intent.f == "send"]
+    probes = [workload.probe(key).sends for key in range(4)]
+    values = [send.value for micro in (*sends, *probes) for send in micro]
     assert len(values) == len(set(values))
     assert min(values) == 100
-
-
-def test_every_send_goes_to_one_partition_and_carries_one_to_four_values() -> None:
-    sends = [intent.sends for intent in drawn(made("log"), 0) if intent.f == "send"]
     assert {len(micro) for micro in sends} == {1, 2, 3, 4}
     assert all(len({send.partition for send in micro}) == 1 for micro in sends)
     assert {micro[0].partition for micro in sends} == {0, 1, 2, 3}
@@ -61,6 +59,8 @@ def test_one_process_in_four_reads_and_the_others_send() -> None:
     kinds = {process: {intent.f for intent in drawn(made("log"), process)} for process in processes}
     reads = {"send", "poll", "assign", "list_offsets"}
     assert kinds == {0: {"send"}, 1: {"send"}, 2: {"send"}, 3: reads, 7: reads, 8: {"send"}, 11: reads}
+    assert reading_share(5, settings_of(concurrency=1)) == pytest.approx(0.1)  # a lone one does both
+    assert {intent.f for intent in drawn(made("log", concurrency=1), 5)} == reads
 
 
 def test_one_process_in_five_sends_with_acks_1_where_the_load_says_so() -> None:
@@ -72,10 +72,6 @@ def test_one_process_in_five_sends_with_acks_1_where_the_load_says_so() -> None:
     assert {len(one.sends) for one in drawn(workload, 1)} == {10, 20}
 
 
-def test_a_lone_process_does_a_little_of_both() -> None:
-    assert reading_share(5, settings_of(concurrency=1)) == pytest.approx(0.1)
-    assert {intent.f for intent in drawn(made("log", concurrency=1), 5)} == {
-        "send", "poll", "assign", "list_offsets"}
 
 
 @pytest.mark.parametrize("name", ["log", "idempotent"])
@@ -123,11 +119,13 @@ def test_an_idempotent_process_does_not_list_offsets() -> None:
     assert kinds == {3: {"send", "poll", "assign"}, 7: {"send", "poll", "assign", "list_offsets"}}
 
 
-def test_the_log_workload_knows_no_compression_but_gzip() -> None:
+def test_a_load_that_its_client_cannot_send_is_refused() -> None:
     for name, changes in {"log": {}, "idempotent": {"addresses": None}}.items():
         with pytest.raises(UsageError, match="compresses by gzip or not at all, not by lz4"):
             catalog.workload(name, settings_of(load=LoadShape(compression="lz4"), **changes))
     made("idempotent", load=LoadShape(compression="lz4"))
+    with pytest.raises(UsageError, match="needs acks all"):
+        made("idempotent", acks="1")
 
 
 def test_where_no_library_can_be_the_client_of_record_takes_its_place() -> None:
@@ -149,11 +147,6 @@ def test_nothing_is_read_before_it_was_assigned() -> None:
             assert assigned
         elif intent.f == "list_offsets":
             assert set(intent.partitions) <= set(assigned)
-
-
-def test_an_idempotent_producer_without_acks_all_is_refused() -> None:
-    with pytest.raises(UsageError, match="needs acks all"):
-        made("idempotent", acks="1")
 
 
 ONE, TWO = Send(partition=0, value=7), Send(partition=0, value=8)

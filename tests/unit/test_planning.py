@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from golden_text import answered_as_written
@@ -49,26 +50,22 @@ def test_what_is_planned(request: pytest.FixtureRequest) -> None:
     answered_as_written("planning.txt", shown, request)
 
 
-def test_a_schedule_that_cuts_is_refused_where_links_are_direct(tmp_path: Path) -> None:
-    """Before anything is started; with proxied links, or none chosen, it is accepted."""
+@pytest.mark.parametrize(("entry", "options", "why"), [
+    ('{"f":"cut","grudge":{"n1":["n2"]}}', {"links": "direct"}, "is a cut, and direct links cannot be cut"),
+    ('{"f":"arm","nodes":["n1"],"point":{"name":"L.acked","action":"report"}}', {"trace": False},
+     "arms a failpoint, and they are observed in the trace: leave out --no-trace"),
+])
+def test_a_schedule_that_the_options_make_impossible_is_refused(
+        tmp_path: Path, entry: str, options: dict[str, Any], why: str) -> None:
+    """Before anything is started: a cut of direct links, a failpoint without a trace. Else it is accepted."""
     file = tmp_path / "schedule.json"
-    file.write_text('[{"f":"wait","moment":{"at":"time","time":1}},{"f":"cut","grudge":{"n1":["n2"]}}]')
-    with pytest.raises(UsageError, match="entry 1 of the schedule is a cut, and direct links cannot be cut"):
-        planned(RunSpec(schedule_file=file, links="direct", out=tmp_path / "run"))
-    assert planned(RunSpec(schedule_file=file, out=tmp_path / "run")).spec.links == "proxied"
-    assert not (tmp_path / "run").exists()
-
-
-def test_failpoints_without_a_trace_are_refused(tmp_path: Path) -> None:
-    """Before anything is started."""
-    file = tmp_path / "schedule.json"
-    file.write_text('[{"f":"wait","moment":{"at":"time","time":1}},'
-                    '{"f":"arm","nodes":["n1"],"point":{"name":"L.acked","action":"report"}}]')
-    options = RunSpec(schedule_file=file, out=tmp_path / "run")
-    with pytest.raises(UsageError, match="entry 1 of the schedule arms a failpoint, and they are "
-    "observed in the trace: leave out --no-trace"):
-        planned(replace(options, trace=False))
-    assert planned(options).schedule[1].f == "arm"
+    file.write_text(f'[{{"f":"wait","moment":{{"at":"time","time":1}}}},{entry}]')
+    spec = RunSpec(schedule_file=file, out=tmp_path / "run")
+    with pytest.raises(UsageError, match=f"entry 1 of the schedule {why}"):
+        planned(replace(spec, **options))
+    plan = planned(spec)
+    assert plan.schedule[1].f in entry
+    assert plan.spec.links == ("proxied" if plan.schedule[1].f == "cut" else "direct")
     assert not (tmp_path / "run").exists()
 
 
@@ -97,21 +94,14 @@ def test_a_wait_for_a_failpoint_or_a_state_has_a_time_limit() -> None:
     assert {moment.of[0].at for moment in waits} == {"failpoint", "state"}
 
 
-def test_kafka_may_lose_by_a_power_cut_what_it_should_have_flushed() -> None:
-    """It credits what a killed broker had written, and flushes it only with the next append."""
-    config = ("min.insync.replicas=2", "log.flush.interval.messages=1")
-
-    def struck_at_once(kafka: str | None) -> int:
-        planned = schedule_of(RunSpec(kafka=kafka, nemesis="power", duration=300.0, seed=5, config=config))
-        return max(len(entry.nodes) for entry in planned.schedule if entry.f == "power_cut")
-
-    assert struck_at_once(None) > struck_at_once("2.8.2") == 1
-
-
-@pytest.mark.parametrize(("broker", "topic", "together"), [
-    ("1", None, True), ("1", "9", False), ("9", "1", True)])
+@pytest.mark.parametrize(("kafka", "broker", "topic", "together"), [
+    (None, "1", None, True), (None, "1", "9", False), (None, "9", "1", True), ("2.8.2", "1", None, False)])
 def test_a_topics_own_flush_decides_how_many_nodes_may_lose_power(
-        broker: str, topic: str | None, together: bool) -> None:
-    made = schedule_of(RunSpec(nemesis="power", duration=60.0, seed=5, config=(f"flush.messages={broker}",),
-                               topic_config=() if topic is None else (f"flush.messages={topic}",)))
+        kafka: str | None, broker: str, topic: str | None, together: bool) -> None:
+    """Kafka may lose what it should have flushed: it credits what a killed broker had written, and flushes it
+    only with the next append."""
+    made = schedule_of(RunSpec(
+        kafka=kafka, nemesis="power", duration=60.0, seed=5,
+        config=("min.insync.replicas=2", f"log.flush.interval.messages={broker}"),
+        topic_config=() if topic is None else (f"flush.messages={topic}",)))
     assert (max(len(entry.nodes) for entry in made.schedule if entry.f == "power_cut") > 1) is together

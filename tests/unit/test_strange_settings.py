@@ -57,18 +57,15 @@ def test_a_hostile_folder_is_refused_before_anything_starts(
 
 def test_a_history_puts_nothing_strange_into_the_moments(tmp_path: Path) -> None:
     """The leader at a strike becomes a state that is waited for."""
-    def met(leader: str, isr: list[str]) -> dict[str, Any]:
-        return {"nodes": ["n3"], "moment": {"at": "time", "time": 1}, "began": 10**9,
-                "where": {"acks": {}, "leader": {"0": leader}, "isr": {"0": isr}}}
-
-    entries = [{"f": "kill", "nodes": ["n3"], "moment": {"at": "time", "time": 1}},
-               {"f": "pause", "nodes": ["n2"], "moment": {"at": "time", "time": 2}}]
+    entries: list[dict[str, Any]] = [
+        {"f": "kill", "nodes": ["n3"], "moment": {"at": "time", "time": 1}},
+        {"f": "pause", "nodes": ["n2"], "moment": {"at": "time", "time": 2}}]
     folder = strange(tmp_path, schedule=entries)
     strikes = [
-        {"index": 0, "time": 10**9, "process": -1, "type": "info", "f": "kill", "fault": met("n1", ["n1"])},
-        {"index": 1, "time": 3 * 10**9, "process": -1, "type": "info", "f": "pause", "fault": {
-            **met("n2\n\x1b[2J", ["n2"]), "nodes": ["n2"], "moment": {"at": "time", "time": 2},
-            "began": 3 * 10**9}}]
+        {"index": at, "time": (1 + 2 * at) * 10**9, "process": -1, "type": "info", "f": entry["f"], "fault": {
+            "nodes": entry["nodes"], "moment": entry["moment"], "began": (1 + 2 * at) * 10**9,
+            "where": {"acks": {}, "leader": {"0": leader}, "isr": {"0": [leader[:2]]}}}}
+        for at, (entry, leader) in enumerate(zip(entries, ("n1", "n2\n\x1b[2J"), strict=True))]
     edit_lines(folder / "history.jsonl", lambda _: map(json.dumps, strikes))
     answer = floodmark("reproduce", folder, "--out", tmp_path / "out")
     assert answer.code == 2, answer.err

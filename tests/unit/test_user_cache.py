@@ -48,18 +48,14 @@ def test_the_second_waits_and_says_so_once(tmp_path: Path) -> None:
     assert lines == ["another process is making tea: waiting for it"]
 
 
-def test_it_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_does_not_wait_for_ever_or_without_a_lock(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_cache, "LOCK_TIMEOUT_S", 0.2)
-    with (one_at_a_time(tmp_path / "lock", "making tea", print),
-          pytest.raises(FloodmarkError, match=r"has been making tea for 0.2 s \(it locks .*/lock\): end it"),
-          one_at_a_time(tmp_path / "lock", "making tea", print)):
-        raise AssertionError
-
-
-def test_a_cache_that_cannot_be_made() -> None:
-    with (pytest.raises(FloodmarkError, match="set XDG_CACHE_HOME elsewhere"),
-          one_at_a_time(Path("/dev/null/lock"), "making tea", print)):
-        raise AssertionError
+    with one_at_a_time(tmp_path / "lock", "making tea", print):
+        for lock, why in ((tmp_path / "lock", r"has been making tea for 0.2 s \(it locks .*/lock\): end it"),
+                          (Path("/dev/null/lock"), "set XDG_CACHE_HOME elsewhere")):
+            with pytest.raises(FloodmarkError, match=why), one_at_a_time(lock, "making tea", print):
+                raise AssertionError
 
 
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Scenario files: what is read from one, what is refused and on which line; rows and expected findings."""
+"""Scenario files: what is read from one, what is refused and on which line; rows and expected findings; on
+which systems a scenario is played."""
 
 import json
 import re
@@ -13,13 +14,21 @@ from floodmark.harness.errors import UsageError
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 from floodmark.nemesis.scenario import (
+    ELR,
+    KRAFT,
+    REFERENCE,
+    SYSTEMS,
+    ZOOKEEPER,
     Row,
     Scenario,
     Words,
+    config_on,
     differences,
     load,
     parse,
     shipped,
+    systems_of,
+    why_not_played,
 )
 
 FILE = Path("mine.toml")
@@ -120,11 +129,23 @@ def test_a_scenario_without_a_row_or_without_a_step_is_refused() -> None:
 # -- as expected --------------------------------------------------------------------------------------------
 
 
-def verdict(*bugs: str, permitted: tuple[str, ...] = (), valid: Valid | None = None) -> Verdict:
+def verdict(*bugs: str, permitted: tuple[str, ...] = (), valid: Valid | None = None,
+            unknown: tuple[str, ...] = ("unseen",)) -> Verdict:
     found = [Finding(name=name, klass=BUG, permitted_by=None, count=1) for name in bugs]
     found += [Finding(name=name, klass=PERMITTED, permitted_by="acks", count=1) for name in permitted]
-    unknown = (Unknown(names=("unseen",), reason="not settled"),) if valid == "unknown" else ()
-    return Verdict(valid=not bugs if valid is None else valid, findings=tuple(found), unknown=unknown)
+    reasons = (Unknown(names=unknown, reason="not settled"),) if valid == "unknown" else ()
+    return Verdict(valid=not bugs if valid is None else valid, findings=tuple(found), unknown=reasons)
+
+
+def lost(*partitions: int, count: int | None = None) -> Verdict:
+    return Verdict(valid=False, findings=(Finding(
+        name="lost-write", klass=BUG, permitted_by=None, count=count or len(partitions),
+        examples=tuple({"partition": key} for key in partitions)),))
+
+
+def in_doubt(*names: str) -> Verdict:
+    """A permitted loss, and these names are unknown."""
+    return verdict(permitted=("lost-write",), valid="unknown", unknown=names)
 
 
 HARM = Row(rules="kip-320", latent=frozenset({"unsafe-isr"}), manifest=frozenset({"lost-write"}),
@@ -158,6 +179,27 @@ ALLOWED = Row(rules="kip-320", permitted=frozenset({"lost-write"}), also=frozens
 def test_a_row_must_be_met_exactly(row: Row, found: Verdict, expected: list[str]) -> None:
     """All that must be found, nothing besides, no control that is unknown."""
     assert differences(row, found) == expected
+
+
+LOSS = frozenset({"lost-write"})
+SPARED = Row(rules="kip-320", manifest=LOSS, spared={1: LOSS})
+LATENT = Row(rules="kip-320", latent=frozenset({"candidate-incomplete"}), manifest=LOSS)
+
+
+@pytest.mark.parametrize(("row", "verdict", "traced", "expected"), [
+    (SPARED, lost(0), True, []),
+    (SPARED, lost(0, 1), True, ["lost-write of partition 1, which must be spared"]),
+    (SPARED, lost(0, count=2), True,
+     ["lost-write 2 times, too often for all to be named: partition 1 may have one"]),
+    # without a whole trace latent findings may be missing, and a permission may stay in doubt
+    (LATENT, lost(0), True, ["no candidate-incomplete"]), (LATENT, lost(0), False, []),
+    (ALLOWED, in_doubt("lost-write", "inconsistent-offsets"), False, []),
+    (ALLOWED, in_doubt("lost-write"), True, ["unknown: not settled"]),
+    (ALLOWED, in_doubt("lost-write", "diverged"), False, ["unknown: not settled"]),
+])
+def test_a_row_may_spare_a_partition_and_what_needs_a_trace_is_in_doubt_without_one(
+        row: Row, verdict: Verdict, traced: bool, expected: list[str]) -> None:
+    assert differences(row, verdict, traced=traced) == expected
 
 
 # -- those that are shipped ---------------------------------------------------------------------------------
@@ -196,3 +238,54 @@ def test_every_shipped_scenario_shows_something_and_has_a_control(every: tuple[S
 def test_each_bug_of_the_demo_has_its_reason_below_the_table() -> None:
     assert WHY_A_BUG.keys() == {bug for part in demo_acts() for bug in part.row.bugs}
     assert max(map(len, notes(demo_acts()).splitlines())) <= WIDTH
+
+
+# -- systems -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="named", scope="module")
+def by_name(every: tuple[Scenario, ...]) -> dict[str, Scenario]:
+    return {one.name: one for one in every}
+
+
+@pytest.mark.parametrize(("name", "systems"), [
+    ("double-failover", (REFERENCE,)),  # it holds a broker at a failpoint
+    ("double-failover-expired", (REFERENCE, ZOOKEEPER)),  # sessions are ended by hand
+    ("power-divergence-two-topics", (REFERENCE, ZOOKEEPER)),
+    ("unclean-after-a-cut", (REFERENCE, ZOOKEEPER)),
+    ("uneven-epochs", (REFERENCE, ZOOKEEPER)),
+    ("reassigned-around-a-sleeper", SYSTEMS),
+    ("last-replica-crashes", SYSTEMS),
+    ("last-replica-after-stops", SYSTEMS),
+    ("unclean-by-hand", SYSTEMS),
+    ("deposed-with-a-record", SYSTEMS),
+])
+def test_the_systems_of_a_scenario(name: str, systems: tuple[str, ...], named: dict[str, Scenario]) -> None:
+    assert systems_of(named[name]) == systems
+
+
+def test_a_row_that_is_not_played_has_a_reason(named: dict[str, Scenario]) -> None:
+    one = named["double-failover-expired"]
+    rows = {bool(row.topics): row for row in one.rows}
+    assert why_not_played(one.schedule, rows[True], ZOOKEEPER) is None
+    assert "settings of their own" in (why_not_played(one.schedule, rows[True], REFERENCE) or "")
+    assert "no sessions" in (why_not_played(one.schedule, rows[False], KRAFT) or "")
+
+
+def test_eligible_leader_replicas_are_of_kraft_and_need_not_be_turned_off_elsewhere(
+        named: dict[str, Scenario]) -> None:
+    one = named["last-replica-after-stops"]
+    level = {row.config[ELR]: row for row in one.rows if row.rules == "kip-320" and ELR in row.config}
+    for system in (REFERENCE, ZOOKEEPER):
+        assert "eligible leader replicas" in (why_not_played(one.schedule, level["1"], system) or "")
+        assert why_not_played(one.schedule, level["0"], system) is None
+        assert config_on(level["0"].config, system) == {}
+    assert why_not_played(one.schedule, level["1"], KRAFT) is None
+    assert config_on(level["0"].config, KRAFT) == {ELR: "0"}
+
+
+def test_a_sample_has_only_rows_of_its_system(named: dict[str, Scenario]) -> None:
+    one = named["last-replica-after-stops"]
+    controls = {system: rows_of(one, None, sample=True, system=system)[1] for system in (REFERENCE, KRAFT)}
+    assert controls[KRAFT].config == {ELR: "1"}
+    assert ELR not in controls[REFERENCE].config

@@ -27,6 +27,7 @@ from floodmark.harness.schedule.reanchoring import Acks, AnchorBasis, Reanchored
 
 MS = 1_000_000
 NEVER, STRIKE = Strike(began_ns=0, took_ns=0), Strike(began_ns=50 * MS, took_ns=51 * MS)
+POINT = {"at": "failpoint", "node": "n1", "name": "L.acked"}
 KILL = Entry(f="kill", nodes=("n1",))
 KILLED = ReanchoredEntry(position=1, then=KILL, now=KILL, strike=STRIKE, by="asked", why="")
 
@@ -64,24 +65,18 @@ def attempt(history: ScheduleHistory, **verdict: Any) -> Attempt:
     ({"at": "state", "healthy": True}, 2.0),
     ({"at": "ack", "partition": 0, "count": 9}, 2.0),
     (None, 50.0),
+    (POINT, 10.0),
+    ({**POINT, "then_ns": 3 * MS}, 7.0),
+    ({"at": "sequence", "of": [{"at": "state", "healthy": True}, {**POINT, "then_ns": 4 * MS}]}, 6.0),
 ])
 def test_lateness_counts_from_the_instant_that_the_moment_names(moment: Any, late_ms: float) -> None:
-    """If the history does not show that instant, from when the harness saw it."""
-    strike = replace(STRIKE, reached_ns=48 * MS)
+    """If the history does not show that instant, from when the harness saw it; at a failpoint from when the
+    broker reached it. A requested delay is no lateness."""
+    met_ns = 40 * MS if "failpoint" in str(moment) else None
+    strike = replace(STRIKE, reached_ns=48 * MS, met_ns=met_ns)
     history = history_of(strike, acks=(10 * MS, 40 * MS), before_ns=0)
     entry = Entry(f="kill", moment=moment and read_moment(moment))
     assert late_ns(entry, strike, history, 1) == late_ms * MS
-
-
-def test_at_a_failpoint_lateness_counts_from_when_the_broker_reached_it() -> None:
-    """Not from when the harness learned of it; and a requested delay is no lateness."""
-    strike = replace(STRIKE, reached_ns=48 * MS, met_ns=40 * MS)
-    history = history_of(strike, before_ns=0)
-    point = {"at": "failpoint", "node": "n1", "name": "L.acked"}
-    for moment, late_ms in ((point, 10), ({**point, "then_ns": 3 * MS}, 7), (
-            {"at": "sequence", "of": [{"at": "state", "healthy": True}, {**point, "then_ns": 4 * MS}]}, 6)):
-        entry = Entry(f="kill", moment=read_moment(moment))
-        assert late_ns(entry, strike, history, 1) == late_ms * MS
 
 
 def test_acks_apart_are_counted_against_the_first_run() -> None:

@@ -13,7 +13,7 @@ read_uncommitted consumers see everything at once.
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -104,8 +104,9 @@ def lines_of(path: Path) -> list[Line]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def write_lines(path: Path, lines: list[Line]) -> None:
-    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+def write_lines(path: Path, lines: Sequence[Any], separators: tuple[str, str] = (",", ":")) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line, separators=separators) + "\n" for line in lines))
 
 
 def checksum(partition: int, value: int | None, salt: int = 0) -> int:

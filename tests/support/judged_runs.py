@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,12 @@ def saved_verdict(folder: Path) -> Verdict:
         unknown=tuple(Unknown(names=tuple(one["names"]), reason=one["reason"]) for one in saved["unknown"]),
         not_made=tuple(NotMade(names=tuple(one["names"]), reason=one["reason"])
                        for one in saved.get("not_made") or ()))  # fmt: skip
+
+
+def finding(name: str, *examples: Mapping[str, Any], by: str | None = None, count: int = 0) -> dict[str, Any]:
+    """As verdict.json has it; by: what permits it."""
+    return {"name": name, "class": "permitted" if by else "bug", "permitted_by": by,
+            "count": count or len(examples), "examples": list(examples)}
 
 
 def judge_by(monkeypatch: pytest.MonkeyPatch, verdict_of: Callable[[Path], Verdict]) -> None:

@@ -1,8 +1,7 @@
 """The paragraph about a finding, made from a run's files: what it states and what it leaves out."""
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,11 @@ from golden_text import as_written
 from how_many import cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from judged_runs import finding
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.report import verdict_text
+from histories import write_lines
 
 RUN_JSON: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n2"}},
@@ -46,12 +47,6 @@ def appended(time: int, node: str, **fields: Any) -> dict[str, Any]:
 TRACE = [appended(2_000, "n1"), appended(3_000, "n2"), ack(4_000)]
 
 
-def write_lines(path: Path, rows: Sequence[Any], spaced: bool = False) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    separators = (", ", ": ") if spaced else (",", ":")
-    path.write_text("".join(json.dumps(row, separators=separators) + "\n" for row in rows))
-
-
 def fill(folder: Path) -> None:
     """Acked by n1 at offset 1; in the end the leader's LEO is 1, n1 still has the record, n3 has no dump."""
     first = {"node": "n1", "partition": 0, "offset": 0, "epoch": 2, "value": 6, "crc": 1}
@@ -59,11 +54,6 @@ def fill(folder: Path) -> None:
     write_lines(folder / "logs" / "n2.jsonl", [{**first, "node": "n2"}])
     write_lines(folder / "replicas.jsonl",
                 [{"node": "n2", "partition": 0, "log_start": 0, "leo": 1, "hw": 1}])
-
-
-def group(name: str = "lost-write", *examples: dict[str, Any], by: str | None = None) -> dict[str, Any]:
-    return {"name": name, "class": "permitted" if by else "bug", "permitted_by": by,
-            "count": len(examples) or 1, "examples": list(examples or [LOST])}
 
 
 def fault_op(index: int, f: str, **fault: Any) -> dict[str, Any]:
@@ -186,12 +176,13 @@ def parts_of(folder: Path, story: Mapping[str, Any]) -> dict[str, str]:
     if story.get("files", True):
         fill(folder)
         for name, usual in (("history", SENT), ("trace", TRACE)):
-            write_lines(folder / f"{name}.jsonl", story.get(name, usual), "dump" in story)
+            write_lines(folder / f"{name}.jsonl", story.get(name, usual),
+                        (", ", ": ") if "dump" in story else (",", ":"))
     if "dump" in story:
         write_lines(folder / "logs" / "n1.jsonl", [
             {"node": "n1", "partition": 0, "offset": at, "epoch": 2, "value": 6 + at, "crc": 1}
-            for at in story["dump"]], spaced=True)
-    found = group(story.get("name", "lost-write"), {**LOST, **story.get("found", {})}, by=story.get("by"))
+            for at in story["dump"]], (", ", ": "))
+    found = finding(story.get("name", "lost-write"), {**LOST, **story.get("found", {})}, by=story.get("by"))
     verdict = {"valid": False, "findings": [found], "unknown": story.get("unknown", [])}
     reading = verdict_text.reading_of(folder, verdict, {**RUN_JSON, **story.get("about", {})})
     (account,) = reading.accounts

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
+from judged_runs import finding
 
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, save
@@ -153,15 +153,11 @@ ABOUT = {
 }
 
 
-def found(name: str, *examples: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "class": "bug", "permitted_by": None, "count": 1, "examples": list(examples)}
-
-
 def test_system_and_guarantees_are_part_of_a_signature() -> None:
-    (mine,) = signatures({"findings": [found("diverged", {})]}, ABOUT, {})
+    (mine,) = signatures({"findings": [finding("diverged", {})]}, ABOUT, {})
     assert (mine.system, mine.guarantees) == ("high-watermark+a+b", "acks=all min_insync_replicas=2 flush=os")
     weaker = {**ABOUT, "guarantees": {**ABOUT["guarantees"], "acks": "1"}}  # type: ignore[dict-item]
-    (other,) = signatures({"findings": [found("diverged", {})]}, weaker, {})
+    (other,) = signatures({"findings": [finding("diverged", {})]}, weaker, {})
     assert other.id != mine.id
     assert "acks=1" in other.sentence
 
@@ -173,5 +169,5 @@ def test_a_damaged_run_json_has_names_too() -> None:
 
 
 def test_the_trace_lines_needed_are_those_of_the_examples() -> None:
-    findings = [found("a", {"event": 5}, {"event": True}, {}), found("b", {"event": 9})]
+    findings = [finding("a", {"event": 5}, {"event": True}, {}), finding("b", {"event": 9})]
     assert events_of({"findings": findings}) == {5, 9}

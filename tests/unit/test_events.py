@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from command_line import floodmark
+from judged_runs import finding
 
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.model import Reading
 from floodmark.harness.report.run_summary import ruling
 from floodmark.harness.report.verdict_text import Outcome, markdown
+from histories import write_lines
 
 ABOUT: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n3"}},
@@ -75,28 +77,21 @@ TRACE = [
 ]
 
 
-def written(path: Path, rows: Sequence[Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """n1 acked 7 and n2 had it; both truncated it; n3, which never had it, was elected and appended 8 at
     its offset."""
-    written(tmp_path / "history.jsonl", HISTORY)
-    written(tmp_path / "trace.jsonl", TRACE)
+    write_lines(tmp_path / "history.jsonl", HISTORY)
+    write_lines(tmp_path / "trace.jsonl", TRACE)
     for node in ABOUT["nodes"]:
-        written(tmp_path / "logs" / f"{node}.jsonl", [
+        write_lines(tmp_path / "logs" / f"{node}.jsonl", [
             {"node": node, "partition": 0, "offset": 5, "epoch": 4, "value": 8, "crc": 1}])
     (tmp_path / "run.json").write_text(json.dumps(ABOUT))
     return tmp_path
 
 
 def group(name: str, *examples: dict[str, Any], by: str | None = None, count: int = 0) -> dict[str, Any]:
-    return {"name": name, "class": "permitted" if by else "bug", "permitted_by": by,
-            "count": count or len(examples),
-            "examples": [{"text": f"{name} it is.", **one} for one in examples]}
+    return finding(name, *({"text": f"{name} it is.", **one} for one in examples), by=by, count=count)
 
 
 def read(folder: Path, *groups: dict[str, Any]) -> Reading:
@@ -174,7 +169,7 @@ def test_consequences_of_one_event_are_grouped_and_others_are_not(
         folder: Path, grave: dict[str, Any], consequences: Sequence[dict[str, Any]],
         others: Sequence[dict[str, Any]], files: dict[str, list[Any]]) -> None:
     for name, rows in files.items():
-        written(folder / name, rows) if rows else (folder / name).unlink()
+        write_lines(folder / name, rows) if rows else (folder / name).unlink()
     for one in consequences:
         (event,) = events(folder, grave, one)
         assert sorted(event) == sorted([grave["name"], one["name"]]), one
@@ -203,7 +198,7 @@ def test_a_bug_is_not_grouped_with_a_permitted_finding(folder: Path) -> None:
 def test_without_an_ack_the_summary_shows_the_read(folder: Path) -> None:
     """And what permits a permitted loss, so that it is not taken for a bug."""
     poll = {"reads": [{"partition": 0, "offset": 4, "value": 6}, {"partition": 0, "offset": 5, "value": 7}]}
-    written(folder / "history.jsonl", [
+    write_lines(folder / "history.jsonl", [
         HISTORY[1], op(2, 1.2, 3, "info", "send", **send(7)), op(3, 1.5, 4, "ok", "poll", **poll)])
     seen = {"partition": 0, "offset": 5, "value": 7, "ops": [3], "event": 6}
     (head, words), *_ = read(folder, group("saw-then-lost", seen)).summary
@@ -216,7 +211,7 @@ def test_a_leader_without_a_new_election_is_shown_too(folder: Path) -> None:
     """It restarted without the record and leads on in its epoch."""
     back = [line(2.0, "n1", "start", leo=5, clean=False),
             line(2.1, "n1", "become_leader", leo=5, hw=5, isr=["n1"], start=0)]
-    written(folder / "trace.jsonl", [*TRACE[:3], *back])
+    write_lines(folder / "trace.jsonl", [*TRACE[:3], *back])
     heads = dict(read(folder, group("lost-write", {**LOST, "event": 4}, {**LOST, "offset": 6})).summary)
     assert heads["elected"] == (
         "2.100 s n1 leads epoch 2 again, without it: its log ended at 5 (trace.jsonl:5)")
@@ -288,7 +283,7 @@ def test_whose_fault_names_the_system(folder: Path) -> None:
 
 def test_values_of_other_types_are_no_reason_to_fail(folder: Path) -> None:
     strange = act(2, 2.0, "kill", "n1", where={"leader": "n1", "isr": ["n2"]})
-    written(folder / "history.jsonl", [*HISTORY[:3], strange, *HISTORY[6:]])
+    write_lines(folder / "history.jsonl", [*HISTORY[:3], strange, *HISTORY[6:]])
     assert "3 kill" not in shown(folder, group("lost-write", LOST), settle={"processes": [[1], {}, 4]})
     assert "no line of the history" in shown(
         folder, group("stuck", {"partition": 1}), settle={"processes": [[1], {}, "4"]})
@@ -297,7 +292,7 @@ def test_values_of_other_types_are_no_reason_to_fail(folder: Path) -> None:
 def test_columns_of_long_names_are_apart_and_an_end_that_is_unknown_is_a_question_mark(folder: Path) -> None:
     nodes = [f"broker-of-rack-{number}" for number in (1, 2, 3)]
     partitions = {"0": {"topic": "t", "partition": 0, "replicas": nodes}}
-    written(folder / "replicas.jsonl", [
+    write_lines(folder / "replicas.jsonl", [
         {"node": nodes[0], "partition": 0, "leo": 6, "hw": None}, {"node": nodes[1], "partition": 0}])
     shown(folder, group("stuck", {"partition": 1}), nodes=nodes, partitions=partitions,
           leaders={"0": {"leader": nodes[0]}})
@@ -344,6 +339,7 @@ def test_a_run_without_findings_shows_faults_and_their_consequences(folder: Path
     out = floodmark("show", judged(folder)).out
     assert ("~", "2.400 s n3 p1: truncated") in marked(out)
     assert [mark for mark, _ in marked(out)].count("!") == 5
-    written(folder / "trace.jsonl", [*TRACE, *(elect(9.0 + number, "n2", number) for number in range(60))])
+    elections = [elect(9.0 + number, "n2", number) for number in range(60)]
+    write_lines(folder / "trace.jsonl", [*TRACE, *elections])
     out = floodmark("show", folder).out
     assert {mark for mark, _ in marked(out)} == {"!"}

@@ -13,7 +13,7 @@ import pytest
 from golden_text import as_written
 from hypothesis import example, given
 from hypothesis import strategies as st
-from judged_runs import judge_by
+from judged_runs import finding, judge_by
 from junit import outcome_in, suite_of
 
 from floodmark.harness import catalog, pipeline
@@ -160,8 +160,7 @@ def test_a_name_is_the_same_every_night_and_equal_names_are_numbered(
 
 def outcome_with(words: str, folder: str = "runs/one") -> Outcome:
     """An invalid run with these words wherever a run can have any."""
-    found = {"name": "lost-write", "class": "bug", "permitted_by": None, "count": 1,
-             "examples": [{"text": words}]}
+    found = finding("lost-write", {"text": words})
     verdict = {"valid": False, "findings": [found], "unknown": [{"names": ["unseen"], "reason": words}]}
     return Outcome(reading=reading_of(Path(folder.replace("\0", "")), verdict, None),
                    ruling=replace(BAD, harness=(words,)), failing=(found,), remarks=(("bad line", words),))

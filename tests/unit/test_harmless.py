@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from command_line import GOLDEN
+from judged_runs import finding
 
 from floodmark.checkers.read.folder import open_folder
 from floodmark.checkers.text.blame_words import blame_in, knows_blame
@@ -137,8 +138,8 @@ def test_a_saved_verdict_of_another_shape_is_refused(folder: Path) -> None:
 
 
 def saved(folder: Path, **example: object) -> Run:
-    found = {"name": "lost-write", "class": "bug", "permitted_by": None, "count": 1, "examples": [example]}
-    (folder / "verdict.json").write_text(json.dumps({"format": 1, "valid": False, "findings": [found]}))
+    (folder / "verdict.json").write_text(json.dumps({
+        "format": 1, "valid": False, "findings": [finding("lost-write", example)]}))
     return Run(folder=folder)
 
 

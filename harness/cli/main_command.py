@@ -12,7 +12,7 @@ from floodmark.harness.campaign.plan import KAFKA_VERSION, preset_text, presets
 from floodmark.harness.cli.options import (
     RUN_FOLDER,
     Time,
-    calls,
+    command,
     exits,
     file_option,
     findings,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from floodmark.harness.pipeline import Gate
 
 READ_LEDGER = click.Path(path_type=Path, dir_okay=False, exists=True)
+FOLDER = click.argument("folder", type=RUN_FOLDER, required=False)
+FOLDERS = click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=click.Path())
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True,
@@ -64,41 +66,25 @@ def run(through: "Gate", **options: Any) -> int:
     return run_and_judge(spec, through=through)
 
 
-@main.command()
-@click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=click.Path())
-@calls("check:check_folders", judge_options, report_options, spark_options)
-@click.option("--keep-parquet", is_flag=True, help="Also write each big history as Parquet "
-              "(history.parquet), which is read faster the next time.")
-def check() -> None:
-    """Judge run FOLDERs (default: the latest run), all in one set of Spark jobs.
+command(main, "check", "check:check_folders", """
+    Judge run FOLDERs (default: the latest run), all in one set of Spark jobs.
 
     A FOLDER may be a quoted pattern: 'histories/runs/*' means the folders that it matches, in order. A folder
     that has runs inside, such as a demo's or a campaign's, means all of them.
     It may be an address that Spark can read: hdfs://, s3a://, viewfs://.
     The exit code is the worst of all folders, in the order 1, 4, 3, 0.
-    """
+    """, FOLDERS, judge_options, report_options, spark_options,
+    click.option("--keep-parquet", is_flag=True, help="Also write each big history as Parquet "
+                 "(history.parquet), which is read faster the next time."))
 
-
-@main.command()
-@click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=click.Path())
-@calls("check:rejudge_folders", judge_options, spark_options)
-def rejudge() -> None:
-    """Judge saved run FOLDERs (default: the latest) again and show what changed against their verdicts.
+command(main, "rejudge", "check:rejudge_folders", """
+    Judge saved run FOLDERs (default: the latest) again and show what changed against their verdicts.
 
     The new verdicts replace the saved ones. Patterns and the exit code are as for check.
-    """
+    """, FOLDERS, judge_options, spark_options)
 
-
-@main.command()
-@click.argument("folder", type=RUN_FOLDER, required=False)
-@click.option("--runs", type=click.IntRange(1), default=5, show_default=True, help="Reproductions.")
-@click.option("--finding", metavar="NAME", show_default="the worst", shell_complete=findings,
-              help="The finding to look for.")
-@out_option("histories/runs/reproduce-TIME", "The parent of the runs' folders")
-@file_option("--json", "json_file", "Write the result to FILE.")
-@calls("reproduce:reproduce")
-def reproduce() -> None:
-    """Reproduce a saved run (default: the latest) from its FOLDER alone, and count how often its finding
+command(main, "reproduce", "reproduce:reproduce", """
+    Reproduce a saved run (default: the latest) from its FOLDER alone, and count how often its finding
     comes back.
 
     The cluster, the load and the seed are the same. A moment that waited for an ack, a state or a failpoint
@@ -108,44 +94,35 @@ def reproduce() -> None:
     Exit codes: 0 the finding came back at least once (or the run had none, and all reproductions are valid);
     1 it did not, but another bug was found; 3 it did not, which proves nothing: try more --runs;
     2 usage; 4 the run cannot be reproduced, or no reproduction was carried out.
-    """
+    """, FOLDER,
+    click.option("--runs", type=click.IntRange(1), default=5, show_default=True, help="Reproductions."),
+    click.option("--finding", metavar="NAME", show_default="the worst", shell_complete=findings,
+                 help="The finding to look for."),
+    out_option("histories/runs/reproduce-TIME", "The parent of the runs' folders"),
+    file_option("--json", "json_file", "Write the result to FILE."))
 
+command(main, "show", "show:show_run", """
+    Show a run (default: the latest): a summary, the history of a finding, or the logs at an offset.
+    """, FOLDER,
+    click.option("--finding", metavar="NAME", shell_complete=findings,
+                 help="Tell how this finding came about: who caused it, since when, which faults struck."),
+    click.option("--partition", type=click.IntRange(0), show_default="the only one", help="The log to show."),
+    click.option("--offset", type=click.IntRange(0), help="Show the replicas' logs side by side around it."))
 
-@main.command()
-@click.argument("folder", type=RUN_FOLDER, required=False)
-@click.option("--finding", metavar="NAME", shell_complete=findings,
-              help="Tell how this finding came about: who caused it, since when, which faults struck.")
-@click.option("--partition", type=click.IntRange(0), show_default="the only one", help="The log to show.")
-@click.option("--offset", type=click.IntRange(0), help="Show the replicas' logs side by side around it.")
-@calls("show:show_run")
-def show() -> None:
-    """Show a run (default: the latest): a summary, the history of a finding, or the logs at an offset."""
-
-
-@main.command()
-@click.argument("folder", type=RUN_FOLDER, required=False)
-@file_option("--out", "out", "The file to write.",
-             show_default="report.html in the run's folder, index.html in the campaign's")
-@click.option("--ledger", type=READ_LEDGER, show_default="the campaign's",
-              help="For a campaign: what earlier nights found.")
-@calls("show:report_page")
-def report() -> None:
-    """Write a run (default: the latest) as one page for a browser: the findings, step by step through the
+command(main, "report", "show:report_page", """
+    Write a run (default: the latest) as one page for a browser: the findings, step by step through the
     replicas' logs, and the run over time. The file is complete: it loads nothing, so you can send it to
     others.
 
     For a campaign's folder: what is new, since when, how often; what was tested; links to its runs' pages.
-    """
+    """, FOLDER,
+    file_option("--out", "out", "The file to write.",
+                show_default="report.html in the run's folder, index.html in the campaign's"),
+    click.option("--ledger", type=READ_LEDGER, show_default="the campaign's",
+                 help="For a campaign: what earlier nights found."))
 
-
-@main.command()
-@click.argument("arguments", nargs=-1, required=True, metavar="[FOLDER]... SELECT")
-@file_option("--csv", "csv", "Write the rows to FILE instead, as CSV.")
-@file_option("--json", "json_file", "The same as JSON, one object a line.")
-@file_option("--parquet", "parquet", "The same as Parquet.")
-@calls("query:query")
-def query() -> None:
-    """Answer a question in SQL about run FOLDERs (default: the latest run; patterns as for check). A FILE
+command(main, "query", "query:query", """
+    Answer a question in SQL about run FOLDERs (default: the latest run; patterns as for check). A FILE
     named - is standard output.
 
     \b
@@ -156,23 +133,20 @@ def query() -> None:
     empty_polls, processes, repeated, faults, lines, answers (from the history); entries, replicas (the final
     logs); partitions, log_start_unknown, runs, reasons (what may be claimed); trace, traced, active_brokers,
     strikes (the brokers' trace). checkers/README.md explains them and answers five questions.
-    """
+    """, click.argument("arguments", nargs=-1, required=True, metavar="[FOLDER]... SELECT"),
+    file_option("--csv", "csv", "Write the rows to FILE instead, as CSV."),
+    file_option("--json", "json_file", "The same as JSON, one object a line."),
+    file_option("--parquet", "parquet", "The same as Parquet."))
 
+command(main, "explain", "explain:explain_finding", """
+    Explain what finding NAME means, what its near miss is, and what permits it; without NAME, list all
+    findings with their meanings on one line each.
+    """, click.argument("name", required=False, shell_complete=findings))
 
-@main.command()
-@click.argument("name", required=False, shell_complete=findings)
-@calls("explain:explain_finding")
-def explain() -> None:
-    """Explain what finding NAME means, what its near miss is, and what permits it; without NAME, list all
-    findings with their meanings on one line each."""
-
-
-@main.command()
-@spec_options("cluster", "kafka")
-@out_option("histories/runs/demo-TIME", "The parent of the demo's run folders")
-@calls("scenario:run_demo")
-def demo() -> None:
-    """See Kafka's historical disasters happen and be caught, and leader epochs prevent them."""
+command(main, "demo", "scenario:run_demo", """
+    See Kafka's historical disasters happen and be caught, and leader epochs prevent them.
+    """, spec_options("cluster", "kafka"),
+    out_option("histories/runs/demo-TIME", "The parent of the demo's run folders"))
 
 
 # -- clusters ------------------------------------------------------------------------------------------
@@ -199,27 +173,20 @@ def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
     return bring_up(RunSpec(**options, out=out), first_port=port)
 
 
-@cluster.command("state")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-@FOLDER_OPTION
-@calls("cluster:state")
-def cluster_state() -> None:
-    """Show leader, epoch and ISR of each partition, and LEO and HW of each replica."""
+command(cluster, "state", "cluster:state", """
+    Show leader, epoch and ISR of each partition, and LEO and HW of each replica.
+    """, click.option("--json", "as_json", is_flag=True, help="As JSON, for programs."), FOLDER_OPTION)
 
-
-@cluster.command("cut")
-@click.argument("nodes", nargs=-1, required=True)
-@click.option("--from", "others", multiple=True, metavar="NODE",
-              help="Only from these, not from all other brokers (also: controller, clients; repeatable).")
-@click.option("--one-way", is_flag=True,
-              help="NODES receive nothing from the others, which still receive from them.")
-@click.option("--reset", is_flag=True, help="Reset the connections, instead of dropping their packets.")
-@FOLDER_OPTION
-@calls("cluster:cut")
-def cluster_cut() -> None:
-    """Cut NODES from all other brokers, in both directions, until heal. The controller and clients still
+command(cluster, "cut", "cluster:cut", """
+    Cut NODES from all other brokers, in both directions, until heal. The controller and clients still
     reach them, unless --from names them too. It adds to earlier cuts. Not possible after `up --links direct`.
-    """
+    """, click.argument("nodes", nargs=-1, required=True),
+    click.option("--from", "others", multiple=True, metavar="NODE",
+                 help="Only from these, not from all other brokers (also: controller, clients; repeatable)."),
+    click.option("--one-way", is_flag=True,
+                 help="NODES receive nothing from the others, which still receive from them."),
+    click.option("--reset", is_flag=True, help="Reset the connections, instead of dropping their packets."),
+    FOLDER_OPTION)
 
 
 def _strike(f: str, name: str, does: str, *, hidden: bool = False) -> None:
@@ -253,76 +220,59 @@ def campaign() -> None:
     """Make many runs by a plan: what they find, how often, since when, and whether it can be reproduced."""
 
 
-@campaign.command("run")
-@click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=PLAN_FILE)
-@click.option("--preset", metavar="NAME", show_default="none: PLAN.toml is the plan",
-              help=f"{', '.join(presets()[:-1])} or {presets()[-1]}, instead of a plan file.")
-@kafka_version_option
-@click.option("--for", "budget_s", metavar="TIME", type=Time(), show_default="what the plan says",
-              help="The time for everything: 90s, 20min, 4h.")
-@out_option("histories/runs/campaign-TIME", "The campaign's folder")
-@click.option("--seed", type=int, show_default="drawn", help="The same plan and seed give the same runs.")
-@click.option("--runs", type=click.IntRange(1), show_default="as many as there is time for",
-              envvar="FLOODMARK_RUNS",
-              help="At most so many, without reproductions; also set by the environment's FLOODMARK_RUNS.")
-@click.option("--ledger", type=LEDGER_FILE, show_default="ledger.json beside the campaign's folder",
-              help="The file with what all campaigns found of each signature.")
-@click.option("--keep", is_flag=True, help="Keep all files of valid runs, too.")
-@junit_option
-@markdown_option
-@calls("campaign:run_campaign")
-def campaign_run() -> None:
-    """Run a campaign: a matrix of systems, loads and faults, for as long as there is time.
+command(campaign, "run", "campaign:run_campaign", """
+    Run a campaign: a matrix of systems, loads and faults, for as long as there is time.
 
     Exit codes: 1 a bug was found that is not marked as known, or a run broke a gate of the plan; 4 the
     harness failed in a run; 3 the verdict of a run is unknown; 0 none of these.
-    """
+    """, click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=PLAN_FILE),
+    click.option("--preset", metavar="NAME", show_default="none: PLAN.toml is the plan",
+                 help=f"{', '.join(presets()[:-1])} or {presets()[-1]}, instead of a plan file."),
+    kafka_version_option,
+    click.option("--for", "budget_s", metavar="TIME", type=Time(), show_default="what the plan says",
+                 help="The time for everything: 90s, 20min, 4h."),
+    out_option("histories/runs/campaign-TIME", "The campaign's folder"),
+    click.option("--seed", type=int, show_default="drawn", help="The same plan and seed give the same runs."),
+    click.option("--runs", type=click.IntRange(1), show_default="as many as there is time for",
+                 envvar="FLOODMARK_RUNS", help="At most so many, without reproductions; also set by the "
+                 "environment's FLOODMARK_RUNS."),
+    click.option("--ledger", type=LEDGER_FILE, show_default="ledger.json beside the campaign's folder",
+                 help="The file with what all campaigns found of each signature."),
+    click.option("--keep", is_flag=True, help="Keep all files of valid runs, too."),
+    junit_option, markdown_option)
 
-
-@campaign.command("resume")
-@click.argument("folder", type=RUN_FOLDER)
-@click.option("--for", "budget_s", metavar="TIME", type=Time(), show_default="as before",
-              help="The time for everything, including what is used already; more time continues a campaign "
-                   "whose time was over.")
-@click.option("--runs", type=click.IntRange(1), show_default="as before",
-              help="At most so many, including those already made, without reproductions.")
-@click.option("--ledger", type=LEDGER_FILE, show_default="as before",
-              help="Use another ledger from now on; everything that this campaign found is added to it.")
-@junit_option
-@markdown_option
-@calls("campaign:resume_campaign")
-def campaign_resume() -> None:
-    """Continue the campaign in FOLDER, however it ended, with its plan, seed, ledger and bounds.
+command(campaign, "resume", "campaign:resume_campaign", """
+    Continue the campaign in FOLDER, however it ended, with its plan, seed, ledger and bounds.
 
     A run on which the judge itself failed is judged once more. Exit codes as for run.
-    """
+    """, click.argument("folder", type=RUN_FOLDER),
+    click.option("--for", "budget_s", metavar="TIME", type=Time(), show_default="as before",
+                 help="The time for everything, including what is used already; more time continues a "
+                      "campaign whose time was over."),
+    click.option("--runs", type=click.IntRange(1), show_default="as before",
+                 help="At most so many, including those already made, without reproductions."),
+    click.option("--ledger", type=LEDGER_FILE, show_default="as before",
+                 help="Use another ledger from now on; everything that this campaign found is added to it."),
+    junit_option, markdown_option)
 
-
-@campaign.command("diff")
-@click.argument("before", type=RUN_FOLDER)
-@click.argument("after", type=RUN_FOLDER)
-@click.option("--ledger", type=READ_LEDGER, show_default="the ledger of AFTER",
-              help="The ledger with the known signatures.")
-@calls("campaign:diff_campaigns")
-def campaign_diff() -> None:
-    """Compare what the campaigns BEFORE and AFTER found: new, gone, more or less frequent (by Fisher's exact
+command(campaign, "diff", "campaign:diff_campaigns", """
+    Compare what the campaigns BEFORE and AFTER found: new, gone, more or less frequent (by Fisher's exact
     test).
 
     Exits 1 if AFTER has a bug that BEFORE does not have, though the system ran in both, and that is not
     marked as known.
-    """
+    """, click.argument("before", type=RUN_FOLDER), click.argument("after", type=RUN_FOLDER),
+    click.option("--ledger", type=READ_LEDGER, show_default="the ledger of AFTER",
+                 help="The ledger with the known signatures."))
 
-
-@campaign.command("mark")
-@click.argument("signature")
-@click.option("--ledger", type=LEDGER_FILE, default=Path("histories/runs/ledger.json"), show_default=True,
-              help="The ledger with the signature.")
-@click.option("--known", metavar="REASON", help="Mark it as known: campaigns list it and still pass.")
-@click.option("--not-known", "unknown", is_flag=True, help="Remove the mark.")
-@click.option("--note", metavar="TEXT", help="Add a note.")
-@calls("campaign:mark")
-def campaign_mark() -> None:
-    """Mark a SIGNATURE (its id, or the beginning of it) as known, or add a note to it."""
+command(campaign, "mark", "campaign:mark", """
+    Mark a SIGNATURE (its id, or the beginning of it) as known, or add a note to it.
+    """, click.argument("signature"),
+    click.option("--ledger", type=LEDGER_FILE, default=Path("histories/runs/ledger.json"), show_default=True,
+                 help="The ledger with the signature."),
+    click.option("--known", metavar="REASON", help="Mark it as known: campaigns list it and still pass."),
+    click.option("--not-known", "unknown", is_flag=True, help="Remove the mark."),
+    click.option("--note", metavar="TEXT", help="Add a note."))
 
 
 @campaign.command("plan", help=f"Print a preset ({', '.join(presets())}), which you can copy and edit.")
@@ -334,19 +284,16 @@ def campaign_plan(preset: str, kafka: str | None) -> int:
     return 0
 
 
-@campaign.command("stats")
-@click.argument("folders", metavar="FOLDER...", nargs=-1, required=True)
-@file_option("--json", "json_file", "Write all figures to a JSON file.")
-@click.option("--parquet", type=RUN_FOLDER,
-              help="Write runs.parquet and faults.parquet into this folder, absent or empty.")
-@calls("campaign_stats:show_stats")
-def campaign_stats() -> None:
-    """Show what faults cost clients: availability and latency, by kind of fault, by run, by night.
+command(campaign, "stats", "campaign_stats:show_stats", """
+    Show what faults cost clients: availability and latency, by kind of fault, by run, by night.
 
     FOLDER is a campaign's folder, for all of its runs, or a run folder (or a pattern of run folders, or an
     address such as hdfs://host/nights/monday/runs/*). Each run is measured once; its figures are kept in its
     folder (measures.parquet). Exits 4 if a run could not be measured; the others are still counted.
-    """
+    """, click.argument("folders", metavar="FOLDER...", nargs=-1, required=True),
+    file_option("--json", "json_file", "Write all figures to a JSON file."),
+    click.option("--parquet", type=RUN_FOLDER,
+                 help="Write runs.parquet and faults.parquet into this folder, absent or empty."))
 
 
 # -- other tools' histories ------------------------------------------------------------------------------
@@ -356,24 +303,21 @@ def import_() -> None:
     """Turn histories that other tools recorded into run folders, which check can judge."""
 
 
-@import_.command("jepsen")
-@click.argument("file", type=click.Path(path_type=Path))
-@out_option("histories/runs/TIME-jepsen", "The run's folder")
-@click.option("-c", "--config", multiple=True, metavar="KEY=VALUE",
-              show_default="what Jepsen's own checker expects of every cluster",
-              help="The guarantees, by Kafka keys (repeatable): acks=1, "
-                   "isolation.level=read_uncommitted, ...")
-@click.option("--loses", multiple=True, metavar="ACT", help="An act of the nemesis that loses data.")
-@click.option("--spares", multiple=True, metavar="ACT",
-              help="An act that loses none, even if floodmark expects that it does.")
-@calls("import_jepsen:import_history")
-def import_jepsen() -> None:
-    """Turn FILE, the history.edn (or JSON lines) of a jepsen.tests.kafka run, into a run folder.
+command(import_, "jepsen", "import_jepsen:import_history", """
+    Turn FILE, the history.edn (or JSON lines) of a jepsen.tests.kafka run, into a run folder.
 
     What cannot be converted is counted on stderr and in run.json. There are no replicas' logs, so checks that
     need them are not made, and lost writes are inferred from the reads, as Jepsen does. Kills lose no written
     data, unless a lazy file system loses it: --loses kill.
-    """
+    """, click.argument("file", type=click.Path(path_type=Path)),
+    out_option("histories/runs/TIME-jepsen", "The run's folder"),
+    click.option("-c", "--config", multiple=True, metavar="KEY=VALUE",
+                 show_default="what Jepsen's own checker expects of every cluster",
+                 help="The guarantees, by Kafka keys (repeatable): acks=1, "
+                      "isolation.level=read_uncommitted, ..."),
+    click.option("--loses", multiple=True, metavar="ACT", help="An act of the nemesis that loses data."),
+    click.option("--spares", multiple=True, metavar="ACT",
+                 help="An act that loses none, even if floodmark expects that it does."))
 
 
 # -- the zoo ---------------------------------------------------------------------------------------------
@@ -384,38 +328,31 @@ def scenario() -> None:
     not."""
 
 
-@scenario.command("list")
-@calls("scenario:list_scenarios")
-def scenario_list() -> None:
-    """List the scenarios."""
+command(scenario, "list", "scenario:list_scenarios", """
+    List the scenarios.
+    """)
 
+command(scenario, "show", "scenario:show_scenario", """
+    Show scenario NAME (or zoo number, or FILE.toml): its story, its steps, what is expected on which
+    rules.
+    """, click.argument("name"))
 
-@scenario.command("show")
-@click.argument("name")
-@calls("scenario:show_scenario")
-def scenario_show() -> None:
-    """Show scenario NAME (or zoo number, or FILE.toml): its story, its steps, what is expected on which
-    rules."""
-
-
-@scenario.command("run")
-@click.argument("name", required=False)
-@click.option("--all", "every", is_flag=True, help="Every row of every scenario.")
-@click.option("--rules", metavar="GENERATION", show_default="all",
-              help="Only the rows of this protocol generation.")
-@click.option("--sample", is_flag=True, help="For each scenario, one row that shows harm and one control.")
-@click.option("--times", type=click.IntRange(1, 1000), default=1, show_default=True,
-              help="How often each row is played, each time on a new cluster.")
-@spec_options("cluster", "kafka")
-@click.option("--at-once", type=click.IntRange(1, 8), default=2, show_default=True,
-              help="How many clusters run at the same time.")
-@out_option("histories/runs/scenario-TIME", "The parent of the run folders")
-@calls("scenario:run_scenarios")
-def scenario_run() -> None:
-    """Play scenario NAME (or zoo number, or FILE.toml) and compare what is found with what is expected.
+command(scenario, "run", "scenario:run_scenarios", """
+    Play scenario NAME (or zoo number, or FILE.toml) and compare what is found with what is expected.
 
     Exit codes: 0 every play came out as expected; 1 one did not; 4 one could not be played.
-    """
+    """, click.argument("name", required=False),
+    click.option("--all", "every", is_flag=True, help="Every row of every scenario."),
+    click.option("--rules", metavar="GENERATION", show_default="all",
+                 help="Only the rows of this protocol generation."),
+    click.option("--sample", is_flag=True,
+                 help="For each scenario, one row that shows harm and one control."),
+    click.option("--times", type=click.IntRange(1, 1000), default=1, show_default=True,
+                 help="How often each row is played, each time on a new cluster."),
+    spec_options("cluster", "kafka"),
+    click.option("--at-once", type=click.IntRange(1, 8), default=2, show_default=True,
+                 help="How many clusters run at the same time."),
+    out_option("histories/runs/scenario-TIME", "The parent of the run folders"))
 
 
 # -- Apache Kafka itself -------------------------------------------------------------------------------
@@ -425,11 +362,8 @@ def kafka() -> None:
     """Get the jars of Apache Kafka itself."""
 
 
-@kafka.command("get")
-@click.argument("version_or_folder", metavar="VERSION|FOLDER")
-@calls("kafka:get")
-def kafka_get() -> None:
-    """Get the jars of Apache Kafka VERSION with Maven and keep them, each with its checksum, in the user's
+command(kafka, "get", "kafka:get", """
+    Get the jars of Apache Kafka VERSION with Maven and keep them, each with its checksum, in the user's
     cache folder. If they are there already, their checksums are checked; no network is needed then.
 
     For a FOLDER with an unpacked distribution, only show what it contains. 4.3.1 means a version, ./4.3.1 a
@@ -437,19 +371,15 @@ def kafka_get() -> None:
 
     Exit codes: 0 it can be run; 2 there is no such version or folder; 4 a problem with Java, Maven, the
     network or the folder.
-    """
+    """, click.argument("version_or_folder", metavar="VERSION|FOLDER"))
 
 
 # -- this machine ----------------------------------------------------------------------------------------
 
-@main.command()
-@spec_options("cluster")
-@file_option("--json", "json_file", "Write the result to FILE.")
-@click.option("--anew", is_flag=True, help="Test again what containers can do.")
-@click.option("--build", is_flag=True, help="Build the containers' image if there is none.")
-@calls("doctor:examine_machine")
-def doctor() -> None:
-    """Show what can and cannot be done on this machine, and why: clusters, faults, the judge.
+command(main, "doctor", "doctor:examine_machine", """
+    Show what can and cannot be done on this machine, and why: clusters, faults, the judge.
 
     Exits 0 if the chosen cluster has all it needs, else 4.
-    """
+    """, spec_options("cluster"), file_option("--json", "json_file", "Write the result to FILE."),
+    click.option("--anew", is_flag=True, help="Test again what containers can do."),
+    click.option("--build", is_flag=True, help="Build the containers' image if there is none."))

@@ -185,17 +185,11 @@ def refuse_unwritable(option: str, value: object) -> None:
             raise UsageError(f"{option} is {str(value)!a}, which is no UTF-8: name it otherwise") from error
 
 
-def calls(function: str, *reading: Decorator) -> Decorator:
-    """Make a command call this function of harness/commands, `module:name`, with its parameters, and exit
-    with its code. It is imported only then. reading: what turns options into further parameters."""
-
-    def calling(command: Callable[..., None]) -> Callable[..., None]:
-        called: Callable[..., int] = wraps(command)(catalog.late(f"floodmark.harness.commands.{function}"))
-        for decorator in reversed(reading):
-            called = decorator(called)
-        return exits(called)
-
-    return calling
+def command(group: click.Group, name: str, function: str, help_text: str, *params: Decorator) -> None:
+    """Add a command that calls this function of harness/commands, `module:name`, and exits with its code. The
+    function is imported only then. params: its arguments and options, in the order of --help."""
+    group.command(name, help=help_text)(
+        exits(options(*params)(catalog.late(f"floodmark.harness.commands.{function}"))))
 
 
 def set_by_hand() -> frozenset[str]:

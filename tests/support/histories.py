@@ -145,11 +145,12 @@ class Txn:
 
 class Life:
     """A simulated run while it is made: clients take steps, one at a time and in random order, on the logs.
-    transacts: they also run transactions, each at most one at a time."""
+    transacts: they also run transactions, each at most one at a time. moves: `seek` if they also seek the
+    beginning, `subscribe` if they subscribe, and their partitions change under them."""
 
-    def __init__(self, random: Random, partitions: int, *, transacts: bool = False, uncommitted: bool = False
-                 ) -> None:
-        self.random, self.transacts, self.uncommitted = random, transacts, uncommitted
+    def __init__(self, random: Random, partitions: int, *, transacts: bool = False, uncommitted: bool = False,
+                 moves: str | None = None) -> None:
+        self.random, self.transacts, self.uncommitted, self.moves = random, transacts, uncommitted, moves
         self.time = 0
         self.lines: list[Line] = []
         self.trace: list[Line] = []
@@ -228,7 +229,7 @@ class Life:
         self.record(-1, "info", "start", fault={"nodes": [node], "moment": {"at": "time", "time": self.time}})
 
     def process(self) -> int:
-        if self.idle and self.random.random() < 0.8:
+        if self.idle and self.random.random() < (0.95 if self.moves else 0.8):
             return self.idle.pop(self.random.randrange(len(self.idle)))
         self.next_process += 1
         return self.next_process - 1
@@ -239,7 +240,7 @@ class Life:
             self.begin_txn(process)
             return
         fs = ("send", "poll", "assign", "list_offsets", "crash")
-        f = self.random.choices(fs, (12, 6, 2, 2, 1))[0]
+        f = self.random.choices(fs, (12, 10 if self.moves else 6, 6 if self.moves else 2, 2, 1))[0]
         if f in ("poll", "crash") and process not in self.positions:
             f = "assign"
         key = self.random.choice(sorted(self.logs))
@@ -252,7 +253,10 @@ class Life:
             self.open.append({**line, "_fate": fate, "_applied": fate == "fail", "_offsets": []})
             return
         held = sorted(self.random.sample(sorted(self.logs), self.random.randrange(1, len(self.logs) + 1)))
-        fields = {"partitions": held} if f == "assign" else {}
+        fields: Line = {"partitions": held} if f == "assign" else {}
+        if f == "assign" and self.moves == "seek" and self.random.random() < 0.6:
+            fields["seek"] = True
+        f = "subscribe" if f == "assign" and self.moves == "subscribe" else f
         self.open.append(self.record(process, "invoke", f, **fields))
 
     def advance(self, op: Line) -> None:
@@ -269,7 +273,8 @@ class Life:
             return
         self.open.remove(op)
         answer = {"send": self.answer_send, "poll": self.answer_poll, "assign": self.answer_assign,
-                  "list_offsets": self.answer_offsets, "crash": self.answer_crash}[op["f"]]
+                  "subscribe": self.answer_assign, "list_offsets": self.answer_offsets,
+                  "crash": self.answer_crash}[op["f"]]
         if answer(op) == "info":
             return  # this process invokes nothing more
         self.idle.append(op["process"])
@@ -291,22 +296,27 @@ class Life:
 
     def answer_poll(self, op: Line) -> str:
         kind = self.random.choices(("ok", "fail", "info"), (12, 1, 1))[0]
-        positions = self.positions[op["process"]]
-        reads = []
-        for key in self.random.sample(sorted(positions), self.random.randrange(len(positions) + 1)):
-            end = max(positions[key], min(self.end(key), positions[key] + self.random.randrange(1, 6)))
-            reads += self.show(self.logs[key].entries[positions[key]:end])
-            if kind == "ok":
-                positions[key] = end
-        self.record(op["process"], kind, "poll", reads=reads)
+        reads, more, turns = list[Line](), dict[str, Any](), [self.positions[op["process"]]]
+        if kind == "ok" and self.moves == "subscribe" and self.random.random() < 0.3:
+            some = self.random.sample(sorted(self.logs), min(2, len(self.logs)))
+            turns.append({key: self.random.randrange(self.end(key) + 1) for key in some})
+            more = {"rebalanced": sorted(self.logs)}
+        for positions in turns:
+            for key in self.random.sample(sorted(positions), self.random.randrange(len(positions) + 1)):
+                end = max(positions[key], min(self.end(key), positions[key] + self.random.randrange(1, 6)))
+                reads += self.show(self.logs[key].entries[positions[key]:end])
+                if kind == "ok":
+                    positions[key] = end
+        self.positions[op["process"]] = turns[-1]
+        self.record(op["process"], kind, "poll", reads=reads, **more)
         return kind
 
     def answer_assign(self, op: Line) -> str:
-        before = self.positions.get(op["process"], {})
+        before = dict.fromkeys(op["partitions"], 0) if "seek" in op else self.positions.get(op["process"], {})
         self.positions[op["process"]] = {
             key: before.get(key, self.random.choice((0, self.end(key) // 2)))
             for key in op["partitions"]}
-        self.record(op["process"], "ok", "assign", partitions=op["partitions"])
+        self.record(op["process"], "ok", op["f"], partitions=op["partitions"])
         return "ok"
 
     def answer_crash(self, op: Line) -> str:
@@ -429,10 +439,10 @@ class Life:
 # -- folders ------------------------------------------------------------------------------------------------
 
 def healthy(random: Random, *, steps: int = 60, settled: bool = True, trace: bool | None = None,
-            transacts: bool = False, uncommitted: bool = False) -> RunFolder:
+            transacts: bool = False, uncommitted: bool = False, moves: str | None = None) -> RunFolder:
     """A run of so many steps without any fault; trace None: sometimes with a trace. Unsettled: only the main
     phase, followers behind, n3 down or lagging."""
-    life = Life(random, random.randrange(1, 4), transacts=transacts, uncommitted=uncommitted)
+    life = Life(random, random.randrange(1, 4), transacts=transacts, uncommitted=uncommitted, moves=moves)
     for _ in range(steps):
         life.step()
     while not any(line["type"] == "ok" and line["f"] == "send" for line in life.lines):

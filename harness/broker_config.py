@@ -63,8 +63,7 @@ def why_not(key: str, value: str) -> str | None:
     several keys fit together only the broker checks (`python -m floodmark.broker.check_config`)."""
     if key in SET_BY_CLUSTER:
         return f"{key}=... cannot be set: the cluster sets addresses, ids, paths and rules"
-    kind = KEYS.get(TOPIC_KEYS.get(key, key))
-    if kind is not None:
+    if (kind := KEYS.get(TOPIC_KEYS.get(key, key))) is not None:
         wrong = _wrong_value(kind, value)
         return None if wrong is None else f"{key} takes {wrong}"
     if key in _CLIENT_KEYS:
@@ -107,7 +106,6 @@ def broker_keys(config: Mapping[str, str]) -> dict[str, str]:
 def checked(given: Mapping[str, str], *, before: str = "-c ") -> dict[str, str]:
     """The config under the brokers' own keys; UsageError for a wrong one, with `before` before it."""
     for key, value in given.items():
-        wrong = why_not(key, value)
-        if wrong is not None:
+        if (wrong := why_not(key, value)) is not None:
             raise UsageError(f"{before}{wrong}")
     return broker_keys(given)

@@ -118,8 +118,7 @@ def segments_of(folder: Path) -> list[Segment]:
 
 def why_no_log(folder: Path) -> str | None:
     """By its names and how each segment begins (zeros if preallocated); None: it may be a partition's."""
-    segments = segments_of(folder)
-    if not segments:
+    if not (segments := segments_of(folder)):
         return f"it has no {folder.name}/*{SUFFIX}"
     for segment in segments:
         with _reading(segment), segment.path.open("rb") as file:
@@ -266,8 +265,7 @@ def dump(log_dir: Path, partitions: Sequence["PartitionSpec"], run_id: str, node
          running: bool = True, resent: set[int] | None = None) -> Iterator[dict[str, Any]]:
     """The rows of logs/NODE.jsonl; none without a folder. resent: the values of rule 4 are added to it."""
     for spec in sorted(partitions, key=lambda spec: spec.key):
-        segments = segments_of(_folder(log_dir, spec))
-        if segments:
+        if segments := segments_of(_folder(log_dir, spec)):
             start = log_start(log_dir, spec.place, segments)
             found = set() if resent is None else resent
             for row in _rows(segments, start, run_id.encode(), found, running=running):
@@ -307,8 +305,7 @@ def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resent: set[in
     transactions: Transactions | None = None
     for segment in segments:
         for data, at, size in batches_of(segment, is_last=segment is segments[-1], drop_bad_last=not running):
-            own = record_batches.read_own_batch(data, at, size, ending)
-            if own is not None:
+            if (own := record_batches.read_own_batch(data, at, size, ending)) is not None:
                 for offset, value in enumerate(own.values, own.base_offset):
                     note(value, own.producer)
                     if offset >= start:

@@ -278,8 +278,7 @@ def offset_behind(data: bytes, corrupt: Corrupt, below: int) -> int | None:
 
 
 def _read(data: bytes, at: int, size: int, ending: bytes, run_id: bytes) -> Batch:
-    own = read_own_batch(data, at, size, ending)
-    if own is not None:
+    if (own := read_own_batch(data, at, size, ending)) is not None:
         return Batch(last_offset=own.base_offset + len(own.values) - 1, epoch=own.epoch,
                      values=tuple(enumerate(own.values, own.base_offset)))
     header = frame(data, at)

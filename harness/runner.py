@@ -83,8 +83,7 @@ def first_free_value(schedule: Schedule) -> int:
 async def carry_out(plan: RunPlan, progress: OnProgress) -> RunResult:
     """Carry out the plan. UsageError, and no folder, where the cluster cannot carry out its schedule;
     FloodmarkError where the run could not start; later failures are in `ended`."""
-    simulates = ability(plan.cluster, protocols.Simulates)
-    if simulates is None:
+    if (simulates := ability(plan.cluster, protocols.Simulates)) is None:
         return await _carry_out(plan, progress)
     duration_s = plan.spec.duration
     return await simulates.simulate(plan.seed, lambda: _carry_out(plan, progress), duration_s=duration_s,
@@ -208,8 +207,7 @@ class _OngoingRun:
             retries = max(1, self._about["guarantees"]["retries"])
             self._about["guarantees"] |= {"idempotence": False, "retries": retries}
             self._about["resent"] = list(collected.resent)
-        why = self._about["settle"]["why"]
-        if why is None:
+        if (why := self._about["settle"]["why"]) is None:
             why = "the cluster could not be observed before it was read"
             if before is not None and collected.frozen is not None:
                 why = what_moved(before, collected.frozen, plan.partitions) or collected.moved

@@ -55,8 +55,7 @@ def _translated_lines(raw: Raw, node: str, origin_ns: int, problems: list[str]) 
         if seq != expected:
             problems.append(f"the trace of {node} lacks lines between seq {expected} and {seq}")
         expected = seq + 1
-        translated = _translate_line(line, raw, origin_ns)
-        if translated is None:
+        if (translated := _translate_line(line, raw, origin_ns)) is None:
             left_out += 1
             continue
         translated["seq"] = seq - left_out
@@ -112,13 +111,11 @@ class Feed:
         lines: list[Line] = []
         while file is not None:
             data = os.pread(file, _READ_BYTES, self._read_bytes[node])
-            complete = data.rfind(b"\n") + 1
-            if not complete:
+            if not (complete := data.rfind(b"\n") + 1):
                 break
             self._read_bytes[node] += complete
             for raw in data[: complete - 1].split(b"\n"):
-                translated = self._parse_line(raw)
-                if translated is not None:
+                if (translated := self._parse_line(raw)) is not None:
                     lines.append(translated)
         return lines
 
@@ -142,10 +139,8 @@ class Feed:
 
 def _translate_line(line: Line, raw: Raw, origin_ns: int) -> Line | None:
     """Translate a raw line into format 1; None for a partition that is not the run's."""
-    topic = line.pop("topic", None)
-    if topic is not None:
-        key = raw.keys.get((topic, line["partition"]))
-        if key is None:
+    if (topic := line.pop("topic", None)) is not None:
+        if (key := raw.keys.get((topic, line["partition"]))) is None:
             return None
         line["partition"] = key
     names = raw.names

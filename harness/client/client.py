@@ -120,8 +120,7 @@ class Client:
         by_node: dict[int | str, list[int]] = {}
         parts: list[_PartitionReads] = []
         for key in self._positions:
-            target = node or await self._brokers.find_leader(key)
-            if target is None:
+            if (target := node or await self._brokers.find_leader(key)) is None:
                 parts.append(_PartitionReads(error=_NO_LEADER))
             else:
                 by_node.setdefault(target, []).append(key)
@@ -162,8 +161,7 @@ class Client:
         config, values = self._config, [send.value for send in sends]
         leader_waits_ms = config.produce_timeout_ms + round(1000 * extra_s)
         client_waits_s = config.request_timeout_s + extra_s
-        node = to or await self._brokers.find_leader(key)
-        if node is None:
+        if (node := to or await self._brokers.find_leader(key)) is None:
             return classify.unanswered(sends, began=False, error=_NO_LEADER)
         try:
             if self._shared is not None and acks != 0 and node in self._brokers.addresses:
@@ -174,8 +172,7 @@ class Client:
                     target, config.keys[key], self._encode_batch(key, values))
             else:
                 connection = await self._brokers.connect(node)
-                encoder = self._encoders.get((key, acks, leader_waits_ms))
-                if encoder is None:
+                if (encoder := self._encoders.get((key, acks, leader_waits_ms))) is None:
                     encoder = codec.ProduceEncoder(*config.keys[key], acks, leader_waits_ms)
                     self._encoders[key, acks, leader_waits_ms] = encoder
                 answer = await encoder.produce(connection, self._encode_batch(key, values), client_waits_s)
@@ -270,8 +267,7 @@ class Client:
         return _PartitionReads(corrupt=(Unreadable(partition=key, offset=place, why=corrupt.why),))
 
     async def _request_offset(self, key: int, target: str | None, *, first: bool = False) -> LogOffset | str:
-        node = target or await self._brokers.find_leader(key)
-        if node is None:
+        if (node := target or await self._brokers.find_leader(key)) is None:
             return _NO_LEADER
         place = self._config.keys[key]
         try:
@@ -399,8 +395,7 @@ class IdempotentProducer:
 
     async def _try(self, key: int, batches: Sequence[_Batch]) -> list[tuple[int, int] | None]:
         """Send each once: (error, base offset) of each, None where no answer came."""
-        connection = await _answered(self._connect(key))
-        if connection is None:
+        if (connection := await _answered(self._connect(key))) is None:
             return [None] * len(batches)
         encoder = codec.ProduceEncoder(*self._config.keys[key], ACKS["all"], self._config.produce_timeout_ms)
         return await asyncio.gather(*(
@@ -408,8 +403,7 @@ class IdempotentProducer:
             for batch in batches))
 
     async def _connect(self, key: int) -> Connection:
-        node = await self._brokers.find_leader(key)
-        if node is None:
+        if (node := await self._brokers.find_leader(key)) is None:
             raise Unsent
         return await self._brokers.connect(node)
 

@@ -139,8 +139,7 @@ def read_client_config(file: Path) -> Security:
         while joined.endswith("\\"):
             joined = joined[:-1] + next(lines, (number, ""))[1].strip()
         if joined and joined[0] not in "#!":
-            match = _LINE.fullmatch(joined)
-            if match is None:
+            if (match := _LINE.fullmatch(joined)) is None:
                 raise UsageError(f"{file}, line {number}, is not KEY=VALUE")
             keys[match[1]] = match[2]
     return _security(keys, str(file))

@@ -60,8 +60,7 @@ class FaultCommands:
         return None
 
     def known(self, nodes: Sequence[str]) -> None:
-        strange = sorted({*self.of_nodes} - {*nodes, *PSEUDO_NODES})
-        if strange:
+        if strange := sorted({*self.of_nodes} - {*nodes, *PSEUDO_NODES}):
             raise UsageError(f"{self.source} names {', '.join(strange)}; this cluster's nodes are "
                              f"{', '.join(nodes)}: n and the broker's id")
 
@@ -105,8 +104,7 @@ def read_fault_commands(file: Path) -> FaultCommands:
         raise UsageError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'no UTF-8'}") from error
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{file} is no TOML: {error}") from error
-    strange = sorted({*table} - {"timeout_s", "commands", "nodes"})
-    if strange:
+    if strange := sorted({*table} - {"timeout_s", "commands", "nodes"}):
         raise UsageError(f"{file} has {', '.join(strange)}; there are timeout_s, [commands] and [nodes.NODE]")
     timeout_s = table.get("timeout_s", TIMEOUT_S)
     if type(timeout_s) not in (int, float) or not 0 < timeout_s <= _LONGEST_S:

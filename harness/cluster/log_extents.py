@@ -89,8 +89,7 @@ def base_offset(segment: Path) -> int:
 
 def log_end_offset(folder: Path) -> int:
     """The offset after the log's last complete batch; 0 if it has no segment."""
-    segments = segments_of(folder)
-    if not segments:
+    if not (segments := segments_of(folder)):
         return 0
     return max((end.leo for end in batch_ends(segments[-1])), default=base_offset(segments[-1]))
 

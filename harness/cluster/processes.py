@@ -167,8 +167,7 @@ class Processes:
 
     async def kill(self, name: str, by: signal.Signals = signal.SIGKILL, *, timeout_s: float = KILL_S
                    ) -> None:
-        process = self.alive.get(name)
-        if process is None:
+        if (process := self.alive.get(name)) is None:
             return
         process.wanted = True
         await self._send(name, process, by)
@@ -178,8 +177,7 @@ class Processes:
             raise FloodmarkError(f"{name} did not end within {timeout_s:g} s of {by.name}") from None
 
     async def pause(self, name: str) -> None:
-        process = self.alive.get(name)
-        if process is None:
+        if (process := self.alive.get(name)) is None:
             raise FloodmarkError(f"cannot pause {name}: {self.lost or 'it is not running'}")
         process.paused = True
         await self._send(name, process, signal.SIGSTOP)
@@ -190,15 +188,13 @@ class Processes:
         await wait_until(still_running, f"{name} to be stopped", STOPPED_S)
 
     async def resume(self, name: str) -> None:
-        process = self.alive.get(name)
-        if process is not None:
+        if (process := self.alive.get(name)) is not None:
             await self._send(name, process, signal.SIGCONT)
             process.paused = False
 
     def ended(self, name: str, code: int) -> None:
         """A process has ended. code: as a subprocess's, minus the number for a signal."""
-        process = self.alive.pop(name, None)
-        if process is None:
+        if (process := self.alive.pop(name, None)) is None:
             return
         if not (process.wanted or self.ending or self._explained(name, process, code)):
             self.deaths.append(Death.now(name, exit_report(process.begun, code)))

@@ -150,8 +150,7 @@ class Names:
         if name in self.same:
             key_ = self.same[name]
             name = _name_of(key_)
-        number = self._numbers.get(name)
-        if number is None:
+        if (number := self._numbers.get(name)) is None:
             number = self._numbers[name] = self._number_for(key_)
             self.partitions[number] = text_of(key_)
             self._keys[name] = key_

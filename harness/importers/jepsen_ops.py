@@ -88,8 +88,7 @@ class Reach:
         """Partitions with an acked record that may be above all reads. The history is read again if values
         were acked without an offset, which is rare."""
         above = {key for key, offset in self.acked.items() if offset > self.read.get(key, -1)}
-        never_read = dict(self.unplaced)
-        if never_read:
+        if never_read := dict(self.unplaced):
             with history.open("rb") as file:
                 for read in (read for line in file if b'"reads":[{' in line
                              for read in orjson.loads(line)["reads"]):

@@ -49,8 +49,7 @@ def convert_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Con
 
 def guarantees(given: Mapping[str, str]) -> dict[str, Any]:
     """run.json's guarantees from Kafka's keys; UsageError for a key that is no guarantee."""
-    strange = sorted(given.keys() - _PROMISES.keys() - {"cleanup.policy"})
-    if strange:
+    if strange := sorted(given.keys() - _PROMISES.keys() - {"cleanup.policy"}):
         raise UsageError(f"-c {strange[0]} is no guarantee that a history is checked for; "
                          f"these are: {', '.join(sorted([*_PROMISES, 'cleanup.policy']))}")
     values = {**ASSUMED, **given}

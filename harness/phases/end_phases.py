@@ -207,8 +207,7 @@ def uneven_replicas(view: View, specs: Sequence[PartitionSpec]) -> list[str]:
         if truth is None or leader is None:
             unmet.append(f"partition {spec.key} has no leader")
             continue
-        away = sorted(set(spec.replicas) - set(truth.isr))
-        if away:
+        if away := sorted(set(spec.replicas) - set(truth.isr)):
             unmet.append(f"{', '.join(away)} never came back to the ISR of partition {spec.key}")
             continue
         led = view.replicas.get((leader, spec.key))

@@ -220,8 +220,7 @@ def get_jars(version: str, say: Say) -> tuple[Path, ...]:
     """The jars of a version, in order of their names; fetched if they are not complete. UsageError if the
     version does not exist; FloodmarkError if it cannot be fetched."""
     folder = cache_folder() / version
-    found = _cached(folder, say)
-    if found is not None:
+    if (found := _cached(folder, say)) is not None:
         return found
     # All share Maven's own cache.
     with user_cache.one_at_a_time(folder.parent / ".lock", "fetching jars of Kafka", say):
@@ -292,8 +291,7 @@ def _fetch(folder: Path, version: str, say: Say) -> None:
 
 
 def _copy_jars(version: str, target: Path, say: Say) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
+    if (maven := shutil.which("mvn")) is None:
         raise FloodmarkError(f"the jars of Kafka {version} are fetched with Maven, and no mvn is on the "
                              f"PATH: install it (Debian: apt-get install maven), or give the folder of an "
                              f"unpacked distribution")

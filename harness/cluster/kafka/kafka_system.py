@@ -159,8 +159,7 @@ class KafkaSystem:
     async def _decisions(self) -> tuple[Mapping[int, PartitionView] | None, frozenset[str]]:
         """Those about our partitions, and the nodes considered alive; None and no nodes: not known."""
         places = {spec.place: spec.key for spec in self.partitions}
-        state = await self._form.controller_state([*places])
-        if state is None:
+        if (state := await self._form.controller_state([*places])) is None:
             return None, frozenset()
         views = {key: PartitionView(
             partition=key, epoch=one.epoch, partition_epoch=one.partition_epoch,
@@ -347,8 +346,7 @@ class KafkaSystem:
 
     async def _admin(self) -> Ask:
         """Asks the first broker that answers."""
-        brokers = await self._form.admin(self._answering())
-        if not brokers:
+        if not (brokers := await self._form.admin(self._answering())):
             raise FloodmarkError("no broker runs that could do this")
 
         async def ask(kind: Any, timeout_s: float, **fields: Any) -> Any:

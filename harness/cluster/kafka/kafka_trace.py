@@ -135,8 +135,7 @@ class LogLine:
 
 def read_line(line: str) -> LogLine | None:
     """The content of a line; None: it is about something else."""
-    stamped = _STAMP.match(line)
-    if stamped is None:
+    if (stamped := _STAMP.match(line)) is None:
         return None
     for mark, kind, pattern in _PATTERNS:
         if mark in line and (found := pattern.match(line, stamped.end())) is not None:
@@ -169,8 +168,7 @@ def broker_events(parsed: Iterator[LogLine]) -> Iterator[tuple[int, Line]]:
             yield one.time_ms, {"event": "start", "clean": clean}
             replicas, clean = {}, False
             continue
-        line = _replica_event(replicas, (one.topic, one.partition), one)
-        if line is not None:
+        if (line := _replica_event(replicas, (one.topic, one.partition), one)) is not None:
             yield one.time_ms, {"topic": one.topic, "partition": one.partition, **line}
 
 
@@ -183,8 +181,7 @@ def _replica_event(replicas: dict[tuple[str, int], _Replica], place: tuple[str, 
             return {"event": "become_leader", **state, "isr": list(parsed.isr), "start": parsed.leo}
         return {"event": "become_follower", **state,
                 **({} if parsed.leader is None else {"leader": parsed.leader})}
-    known = replicas.get(place)
-    if known is None:
+    if (known := replicas.get(place)) is None:
         return None  # a recovery: the process had no role yet
     if parsed.kind in WHY:
         known.cut = parsed

@@ -271,8 +271,7 @@ class ZooKeeper:
         return None
 
     async def _no_controller(self) -> str | None:
-        found = await self.controller_state(())
-        if found is None:
+        if (found := await self.controller_state(())) is None:
             return "ZooKeeper does not answer"
         return None if found.controller is not None else "no broker has registered"
 

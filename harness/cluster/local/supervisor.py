@@ -107,8 +107,7 @@ def serve(harness: socket.socket, harness_pid: int) -> None:
                     code = children.pop(key.data).wait()
                     harness.sendall(json.dumps({"exit": key.data, "code": code}).encode() + b"\n")
                     continue
-                data = harness.recv(65536)
-                if not data:
+                if not (data := harness.recv(65536)):
                     return
                 *lines, pending = (pending + data).split(b"\n")
                 for request in map(json.loads, lines):

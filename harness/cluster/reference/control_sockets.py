@@ -286,8 +286,7 @@ class FailpointControl:
     def _read_trace(self) -> bool:
         """Reads the trace's new lines. False: there is no trace."""
         if self._feed is None:
-            raw = raw_traces(self.layout, self._specs())
-            if raw is None:
+            if (raw := raw_traces(self.layout, self._specs())) is None:
                 return False
             self._feed = Feed(raw, 0, events=["failpoint"])
         for line in self._feed.read_new_lines():

@@ -39,8 +39,7 @@ def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | No
     """Without `keep` exactly the durable bytes stay. keep: "topic-partition" -> offset: that log keeps
     complete batches up to that offset at most, but never less than what is durable. FloodmarkError if there
     is no side file, or it does not fit the files."""
-    notes = _read_notes(durable_file)
-    if notes is None:
+    if (notes := _read_notes(durable_file)) is None:
         return log_extents.records_between({}, log_extents.log_extents(log_dir))
     before = log_extents.log_extents(log_dir)
     restored = _settle_names(durable_file, log_dir, notes)

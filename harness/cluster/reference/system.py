@@ -109,8 +109,7 @@ class ReferenceSystem:
     async def _old_metadata(self) -> str | None:
         """None, or a broker whose metadata is older than the controller's."""
         states = await self._sockets.ask_all("state", self._sockets.place.layout.names, LOOK_S)
-        newest = states.get(CONTROLLER, {}).get("metadata_version")
-        if newest is None:
+        if (newest := states.get(CONTROLLER, {}).get("metadata_version")) is None:
             return "the controller does not answer"
         late = [node for node in self.nodes if states.get(node, {}).get("metadata_version", -1) < newest]
         return f"{late[0]} has older metadata than the controller" if late else None
@@ -134,8 +133,7 @@ class ReferenceSystem:
 
     async def adopt(self) -> None:
         """Numbers the partitions that applications made, so that views and faults include them."""
-        states = await self._sockets.ask_all("state", [CONTROLLER], LOOK_S)
-        if not states:
+        if not (states := await self._sockets.ask_all("state", [CONTROLLER], LOOK_S)):
             return  # the partitions are unknown now
         known = {spec.place for spec in self.partitions}
         new = sorted((one["topic"], one["partition"], one["replicas"])

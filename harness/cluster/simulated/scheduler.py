@@ -70,8 +70,7 @@ class Streams:
         self._streams: dict[tuple[str, ...], Random] = {}
 
     def of(self, *name: str) -> Random:
-        stream = self._streams.get(name)
-        if stream is None:
+        if (stream := self._streams.get(name)) is None:
             stream = self._streams[name] = Random("/".join((str(self._seed), *name)))
         return stream
 

@@ -256,8 +256,7 @@ class Volumes:
         return await self._shut_down_alive(node, kind)
 
     async def repair(self, node: str) -> None:
-        faulty = self._faulty.get(node)
-        if faulty is None:
+        if (faulty := self._faulty.get(node)) is None:
             return
         if faulty.kind == "full":
             await self._in_helper(node, "free")
@@ -321,8 +320,7 @@ class Volumes:
     async def _damage(self, node: str, kind: str) -> Mapping[str, Any]:
         await self._end(node)
         damage = {"corrupt": log_extents.corrupt, "truncated": log_extents.truncated}[kind]
-        found = await asyncio.to_thread(damage, await self.log_dir(node))
-        if found is None:
+        if (found := await asyncio.to_thread(damage, await self.log_dir(node))) is None:
             return {"lost_records": 0}
         change = ("size",) if found.byte is None else ("byte", f"{found.byte:03o}")
         await self._in_helper(node, "edit", change[0], found.file, str(found.position), *change[1:])

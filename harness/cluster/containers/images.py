@@ -142,16 +142,14 @@ def base_image(client: docker.DockerClient, say: Say, stand_in: StandIn = PLAIN)
     if found := found_base(client, stand_in):
         return found
     wanted = os.environ.get(BASE_VARIABLE) or OFFICIAL_BASE
-    why = _pull(client, wanted, say)
-    if why is None:
+    if (why := _pull(client, wanted, say)) is None:
         return wanted
     if os.environ.get(BASE_VARIABLE):
         raise FloodmarkError(
             f"the image {wanted}, which {BASE_VARIABLE} asks for, is not in the engine, and no registry "
             f"has it ({why}): load it (docker load), or unset {BASE_VARIABLE}")
     say(f"{wanted} is not available ({why}); making {stand_in.tag} of Debian's packages instead: once, 20 s")
-    why = make_stand_in(context_folder() / "base.sh", stand_in)
-    if why is None:
+    if (why := make_stand_in(context_folder() / "base.sh", stand_in)) is None:
         return stand_in.tag
     raise FloodmarkError(
         f"there is no base image: {wanted} is not in the engine, no registry has it, and no stand-in can "

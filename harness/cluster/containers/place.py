@@ -245,8 +245,7 @@ class ContainersPlace:
 
     def _on_event(self, event: Mapping[str, Any]) -> None:
         about = event["Actor"]["Attributes"]
-        name = self._processes_of.get(about["name"])
-        if name is None:
+        if (name := self._processes_of.get(about["name"])) is None:
             essential = {self._lab.keeper, *map(self._lab.net, self.layout.names)}
             if event["Action"] == "die" and about["name"] in essential:
                 self._lose(f"the container {about['name']} ended")

@@ -40,6 +40,28 @@ def read(layout: Layout, name: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in layout.properties_of(name).read_text().splitlines())
 
 
+NAMES = (*NODES, CONTROLLER)
+
+
+class Addresses:
+    """The part of EngineResources that these tests use."""
+
+    def address(self, name: str) -> str:
+        return "198.19.7.1" if name == CLIENTS else f"198.19.7.{11 + NAMES.index(name)}"
+
+
+def local(folder: Path, *, proxied: bool = False, first_port: int | None = None, **more: Any) -> Layout:
+    return lay_out(folder, IDS, proxied=proxied, first_port=first_port, **more)
+
+
+def in_containers(folder: Path, *, first_port: int | None = None, trace: bool = True, **more: Any) -> Layout:
+    return containers_place.lay_out(
+        cast(EngineResources, Addresses()), folder, IDS, first_port=first_port, trace=trace, **more)
+
+
+LAYOUTS: dict[str, Callable[..., Layout]] = {"local": local, "containers": in_containers}
+
+
 def test_the_users_values_win_and_other_keys_pass() -> None:
     """Kafka has more keys than a test cluster sets. A topic's key sets the broker's of the same meaning,
     which a broker would ignore; a small cluster requires no more replicas than it has."""
@@ -53,7 +75,7 @@ def test_the_users_values_win_and_other_keys_pass() -> None:
     assert (alone["min.insync.replicas"], alone["default.replication.factor"]) == ("1", "1")
 
 
-@pytest.mark.parametrize("key", ["listeners", "node.id", "floodmark.rules", "log.dirs"])
+@pytest.mark.parametrize("key", ["listeners", "node.id", "floodmark.rules", "log.dirs", "floodmark.trace"])
 def test_keys_that_differ_from_node_to_node_are_refused(key: str) -> None:
     """They would be the same for all nodes."""
     with pytest.raises(UsageError, match=key):
@@ -74,54 +96,40 @@ def test_what_the_processes_of_a_cluster_are_told(tmp_path: Path, request: pytes
     nobody does: each has its own link to each. Inside of containers are their own addresses and paths, and
     outside published ports: a control socket serves the engine's machine alone, which comes from the gateway.
     The settings are shown once."""
-    lay: dict[str, Callable[[Path], Layout]] = {
-        "direct": lambda at: lay_out(at, IDS, proxied=False, ports=Counting(), first_port=None),
-        "proxied": lambda at: lay_out(at, IDS, proxied=True, ports=Counting(), first_port=None),
-        "containers": lambda at: laid_out(at, Counting(), first_port=7001)}
+    lay: dict[str, tuple[Callable[..., Layout], dict[str, Any]]] = {
+        "direct": (local, {}), "proxied": (local, {"proxied": True, "first_port": 8001}),
+        "containers": (in_containers, {"first_port": 7001})}
     settings = {f"{key}={value}" for key, value in system.broker_settings({}, nodes=3).items()}
     lines = sorted(settings)
-    for title, make in lay.items():
-        layout = make(tmp_path / "run")
+    for title, (make, options) in lay.items():
+        layout = make(tmp_path / "run", ports=Counting(), **options)
         write(layout, bugs=["a", "b"])
         lines += told(title, layout, settings)
     assert [*(tmp_path / "run" / "nodes" / "n1").iterdir()] == []  # Kafka's own, without one of the harness
     as_written("cluster_files.txt", "\n".join([*lines, ""]).replace(str(tmp_path), ""), request)
 
 
+@pytest.mark.parametrize("place", LAYOUTS)
 def test_every_process_writes_a_trace_outside_its_log_directory_unless_switched_off(
-    tmp_path: Path, ports: Ports
+    tmp_path: Path, ports: Ports, place: str
 ) -> None:
     """A power cut or a wiped disk spares it."""
-    layout = lay_out(tmp_path, IDS, proxied=False, ports=ports, first_port=None)
-    write(layout)
-    files = {name: tmp_path / "work" / f"{name}.trace" for name in (*NODES, CONTROLLER)}
-    assert {name: Path(read(layout, name)["floodmark.trace"]) for name in files} == files
-    other = PartitionSpec(key=4, topic="log", partition=1, replicas=NODES)
-    raw = control_sockets.raw_traces(layout, [other])
+    layout = LAYOUTS[place](tmp_path, ports=ports)
+    raw = control_sockets.raw_traces(layout, [PartitionSpec(key=4, topic="log", partition=1, replicas=NODES)])
     assert raw is not None
-    assert (raw.files, raw.keys) == (files, {("log", 1): 4})
-    assert raw.names == {1: "n1", 2: "n2", 3: "n3", 100: CONTROLLER}
+    assert raw.files == {name: tmp_path / "work" / f"{name}.trace" for name in NAMES}
+    assert (raw.keys, raw.names) == ({("log", 1): 4}, {1: "n1", 2: "n2", 3: "n3", 100: CONTROLLER})
 
-    untraced = lay_out(tmp_path / "2", IDS, proxied=False, ports=ports, first_port=None, trace=False)
+    untraced = LAYOUTS[place](tmp_path / "2", ports=ports, trace=False)
     write(untraced)
     assert "floodmark.trace" not in read(untraced, "n1")
     assert control_sockets.raw_traces(untraced, []) is None
-    with pytest.raises(UsageError, match=r"floodmark\.trace"):
-        system.broker_settings({"floodmark.trace": "x"}, nodes=3)
 
 
-def test_fixed_ports_are_consecutive_or_reported_as_taken(tmp_path: Path, ports: Ports) -> None:
-    """Clients find n1 on the first."""
-    others = Ports()
-    first = others.choose()
-    with pytest.raises(FloodmarkError, match=f"port {first} is taken"):
-        lay_out(tmp_path, IDS, proxied=False, ports=ports, first_port=first)
-    others.close()
-
-    only = ids_of(NODES[:1])
-    layout = lay_out(tmp_path, only, proxied=True, ports=ports, first_port=first)
-
-    assert layout.places["n1"].advertised == ("127.0.0.1", first)
+@pytest.mark.parametrize("place", LAYOUTS)
+def test_a_port_that_is_taken_is_named(tmp_path: Path, ports: Ports, place: str) -> None:
+    with pytest.raises(FloodmarkError, match=f"port {(taken := ports.choose())} is taken"):
+        LAYOUTS[place](tmp_path, ports=Ports(), first_port=taken)
 
 
 def controller(**changes: Any) -> dict[str, Any]:
@@ -213,37 +221,6 @@ def test_the_table_shows_a_broker_without_an_answer_as_silent() -> None:
         "log-0 n1 3 n1 (ELR n2) n1 12 11 3 leads",
         "n2 - - - (silent)",
     ]
-
-
-# -- in containers, without an engine --------------------------------------------------------------------
-
-
-NAMES = (*NODES, CONTROLLER)
-
-
-class Addresses:
-    """The part of EngineResources that these tests use."""
-
-    def address(self, name: str) -> str:
-        return "198.19.7.1" if name == CLIENTS else f"198.19.7.{11 + NAMES.index(name)}"
-
-
-def laid_out(folder: Path, ports: Ports, *, first_port: int | None = None, trace: bool = True) -> Layout:
-    return containers_place.lay_out(
-        cast(EngineResources, Addresses()), folder, IDS, ports=ports, first_port=first_port, trace=trace)
-
-
-def properties_of(layout: Layout, name: str) -> dict[str, str]:
-    chosen = system.broker_settings({}, nodes=3)
-    return system.properties(layout.places[name], chosen, rules="kip-320", bugs=())
-
-
-def test_a_port_that_is_taken_is_named_and_a_trace_may_be_switched_off(tmp_path: Path, ports: Ports) -> None:
-    with pytest.raises(FloodmarkError, match=f"port {(taken := ports.choose())} is taken"):
-        laid_out(tmp_path, Ports(), first_port=taken)
-    layout = laid_out(tmp_path, ports, trace=False)
-    assert "floodmark.trace" not in properties_of(layout, "n1")
-    assert control_sockets.raw_traces(layout, ()) is None
 
 
 def test_names_of_a_run_contain_its_number(tmp_path: Path) -> None:

@@ -122,21 +122,6 @@ def test_reproduce_escapes_them_too(folder: Path) -> None:
     assert_harmless(output_of("reproduce", folder))
 
 
-def test_a_saved_verdict_of_another_shape_is_refused(folder: Path) -> None:
-    """Invalid examples, names and counts; nothing crashes."""
-    path = folder / "verdict.json"
-    good = json.loads(path.read_text())
-    assert read_verdict(Run(folder=folder))["valid"] is False
-    for place, odd in (("examples", [5]), ("examples", {"a": 1}), ("count", "3"), ("name", ["lost-write"])):
-        changed = json.loads(json.dumps(good))
-        changed["findings"][0][place] = odd
-        path.write_text(json.dumps(changed))
-        assert "is no verdict of format 1" in output_of("show", folder), (place, odd)
-    for odd in ({"names": "unseen", "reason": "x"}, {"names": [5], "reason": "x"}):
-        path.write_text(json.dumps({**good, "unknown": [odd]}))
-        assert "is no verdict of format 1" in output_of("show", folder)
-
-
 def saved(folder: Path, **example: object) -> Run:
     (folder / "verdict.json").write_text(json.dumps({
         "format": 1, "valid": False, "findings": [finding("lost-write", example)]}))
@@ -153,12 +138,22 @@ def test_a_saved_verdict_of_an_earlier_version_has_the_blame_in_its_text(
     assert blame_in(example) == f"To blame: {blame}"
 
 
-@pytest.mark.parametrize("blame", [
-    "n2", {"text": "n2."}, {"text": 2, "known": True}, {"text": "n2.", "known": "no"},
-    {"text": "n2.", "known": True, "shown_by": {"node": "n1"}}])
-def test_a_saved_verdict_with_a_mistyped_blame_is_refused(tmp_path: Path, blame: object) -> None:
+@pytest.mark.parametrize("change", [
+    {"examples": [5]}, {"examples": {"a": 1}}, {"count": "3"}, {"name": ["lost-write"]},
+    *({"unknown": [{"names": names, "reason": "x"}]} for names in ("unseen", [5])),
+    *({"examples": [{"text": "A record is lost.", "blame": blame}]} for blame in (
+        "n2", {"text": "n2."}, {"text": 2, "known": True}, {"text": "n2.", "known": "no"},
+        {"text": "n2.", "known": True, "shown_by": {"node": "n1"}}))], ids=repr)
+def test_a_saved_verdict_of_another_shape_is_refused(folder: Path, change: dict[str, Any]) -> None:
+    """Invalid examples, names, counts and blames; nothing crashes."""
+    run = saved(folder, text="A record is lost.")
+    assert read_verdict(run)["valid"] is False
+    verdict = json.loads((folder / "verdict.json").read_text())
+    (verdict if "unknown" in change else verdict["findings"][0]).update(change)
+    (folder / "verdict.json").write_text(json.dumps(verdict))
     with pytest.raises(FloodmarkError, match="judge again"):
-        read_verdict(saved(tmp_path, text="A record is lost.", blame=blame))
+        read_verdict(run)
+    assert "is no verdict of format 1" in output_of("show", folder)
 
 
 # -- names --------------------------------------------------------------------------------------------------

@@ -23,8 +23,7 @@ which elections were unclean, only these count, whatever the nemesis asked for; 
 
 A broker is active from the line that unfences it to the controller's next line about it, or to the start of
 its next process, which is not registered yet, whatever role it takes: a start that does not surely come
-before the unfencing ends it. If the controller in a trace never writes about a broker, it counts as active
-until it is started again. Where lines of the trace are missing, the others are still evidence.
+before the unfencing ends it. Where lines of the trace are missing, the others are still evidence.
 
 Every step is a SELECT over the facts of run_tables.py, of all runs of a unit at once, and makes a table.
 """
@@ -89,7 +88,7 @@ _DECISIONS = """
         event = 'elect' as elects, clean, clock_error::hugeint as error, row_number() over before as step,
         coalesce(lag(list_distinct(isr)) over before, []) as former_isr
     from controller_lines join run_facts using (run) semi join assignments using (run, partition)
-    where of_controller and event in ('elect', 'isr')
+    where event in ('elect', 'isr')
     window before as (partition by run, partition order by time, node, seq)"""
 _ASKS = """
     select distinct run, partition, index, began::hugeint as began
@@ -118,10 +117,9 @@ _OVERSPENT = """
         from run_facts
         union all select run, false, clock_error::hugeint, -clock_error::hugeint - 1 from run_facts),
     hits as (
-        select distinct a.run, a.partition, s.* exclude (run)
-        from assignments a join struck s on a.run = s.run and list_contains(a.replicas, s.node)
-        semi join decisions d on d.run = a.run and d.partition = a.partition
-        where until is not null),
+        select a.partition, s.*
+        from (select distinct run, partition from decisions) join assignments a using (run, partition)
+        join struck s on a.run = s.run and list_contains(a.replicas, s.node) where until is not null),
     added as (
         select run, partition, step, time,
             unnest(list_filter(isr, lambda one: not list_contains(former_isr, one))) as node
@@ -171,7 +169,7 @@ _BOUNDS = f"""
             max(time) filter (allowed is distinct from false) as perhaps
         from unclean_elections group by all),
     spent as (
-        select run, partition, max(index) filter (surely) as surely, max(index) filter (not surely) as perhaps
+        select run, partition, max(index) filter (surely) as surely, max(index) as perhaps
         from overspent group by all),
     joined as (
         select a.run, a.partition, e.surely, e.perhaps, clock_error::hugeint as error, requests.index,
@@ -217,32 +215,28 @@ _EXCUSES = f"""
 _ACTIVITY = f"""
     with about as (
         select run, broker as node, event, time::hugeint as time,
-            lead(time) over (partition by run, broker order by time, node, seq) as after,
-            bool_or(event in ('register', 'unfence')) over (partition by run, broker) as lives
-        from controller_lines where of_controller and broker is not null)
+            lead(time) over (partition by run, broker order by time, node, seq) as after
+        from controller_lines where event in ('register', 'fence', 'unfence'))
     select run, node, time as since, coalesce(after, {_ALWAYS})::hugeint as until
-    from about semi join run_nodes using (run, node) where lives and event = 'unfence'
-    union all
-    select run, node, -{_ALWAYS}, coalesce(min(time), {_ALWAYS}) from run_nodes join run_facts using (run)
-    left join about using (run, node) where traced and named and not coalesce(lives, false) group by all"""
+    from about semi join run_nodes using (run, node) where event = 'unfence'"""
 # A node's starts; `first`: of its first process, those at the beginning of its lines, at most one for the
 # node and one for each partition.
 _BROKER_STARTS = """
     with numbered as (
         select *, row_number() over (partition by run, node order by seq, "at") - 1 as lines_before,
             row_number() over (partition by run, node, partition order by seq, "at") = 1 as fresh
-        from controller_lines join run_nodes using (run, node) where event = 'start' and named)
+        from controller_lines join run_nodes using (run, node) where event = 'start')
     select run, node, time::hugeint as time, of_run, bool_and(seq - lines_before = first_seq and fresh) over (
         partition by run, node order by seq, "at" rows unbounded preceding) as first
     from numbered"""
-_ACTIVE_BROKERS = f"""
+ACTIVE_BROKERS = f"""
     with lives as (
         select a.run, a.node, a.since, clock_error, least(a.until, min(s.time)) as until
         from activity a join run_facts using (run) left join broker_starts s on a.run = s.run
             and a.node = s.node and not first and of_run and s.time + clock_error >= a.since
         group by a.run, a.node, a.since, a.until, clock_error),
     near as (
-        select run, node, clock_error, if(since = -{_ALWAYS}, since, {near("since")})::bigint as since,
+        select run, node, clock_error, {near("since")}::bigint as since,
             if(until = {_ALWAYS}, until, {near("until")})::bigint as until
         from lives)
     select run, node, since, until from near where until::hugeint - since > clock_error"""
@@ -257,7 +251,6 @@ _STEPS: Mapping[str, str] = {
     "bounds": _BOUNDS,
     "excuses": _EXCUSES,
     "activity": _ACTIVITY,
-    "active": _ACTIVE_BROKERS,
 }
 _NOT_ALLOWED = f"""
     select run, partition, epoch as seen, list_filter([leader], lambda one: one is not null) as nodes, node,

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from floodmark.checkers.judge.acts import ACTS, acts_of, flushes_at_recovery
 from floodmark.checkers.judge.deaths import died, may_have_been_struck
-from floodmark.checkers.judge.permissions import permissions
+from floodmark.checkers.judge.permissions import ACTIVE_BROKERS, permissions
 from floodmark.checkers.judge.reasons import has_complete_dump, uncommitted_of
 from floodmark.checkers.judge.runs import Run, is_trace_whole, silent_names
 from floodmark.checkers.laws.permits import EVER
@@ -57,11 +57,11 @@ FACTS: Mapping[str, pa.Schema] = {
     "assignments": _schema(
         partition=_INT, replicas=_TEXTS, leader=_TEXT, isr=_TEXTS, compact=_FLAG, keeps_all=_FLAG, used=_FLAG,
         **dict.fromkeys(_GATES, _FLAG)),
-    # The lines of the controller, and all starts (read.facts). of_controller: of no broker of the run;
-    # of_run: of no partition that run.json does not name
+    # The lines of the controller, which is no broker of the run, and the brokers' starts. of_run: of no
+    # partition that run.json does not name
     "controller_lines": _schema(
         at=_INT, time=_INT, node=_TEXT, seq=_INT, event=_TEXT, partition=_INT, leader=_TEXT, epoch=_INT,
-        isr=_TEXTS, broker=_TEXT, clean=_FLAG, of_controller=_FLAG, of_run=_FLAG),
+        isr=_TEXTS, broker=_TEXT, clean=_FLAG, of_run=_FLAG),
     **{name: TABLES[name] for name in ("runs", "processes", "faults")},
 }  # fmt: skip
 
@@ -152,8 +152,8 @@ def fault_rows(run: Run) -> Iterator[dict[str, Any]]:
 def rulings_of(run: Run) -> Iterator[dict[str, Any]]:
     named = {None, *run.folder.partitions.keys_there.tolist()}
     for line in run.preconditions.trace.rulings if run.traced else ():
-        yield {**line, "of_controller": line["node"] not in run.folder.nodes,
-               "of_run": line.get("partition") in named}  # fmt: skip
+        if (line["node"] in run.folder.nodes) == (line["event"] == "start"):
+            yield {**line, "of_run": line.get("partition") in named}
 
 
 def assignments_of(number: int, run: Run) -> pa.Table:
@@ -181,6 +181,7 @@ def make_tables(unit: Unit, facts: Mapping[str, pa.Table]) -> None:
     for name, table in facts.items():
         unit.load(name, table)
     unit.make("rows", _ROWS)
+    unit.make("log_starts", _LOG_STARTS)
     permissions(unit)
     for name, select in _TABLES.items():
         columns = ", ".join(f'"{column}"' for column in TABLES[name].names)
@@ -205,21 +206,18 @@ _ROWS = f"""
 # For each partition the highest log start in the rows of its replicas: below it records may have been
 # deleted.
 _LOG_STARTS = """
-    log_starts as (
-        select a.run, a.partition, max(r.log_start) as highest
-        from assignments a join rows r on a.run = r.run and a.partition = r.partition
-            and list_contains(a.replicas, r.node) group by all)"""
+    select run, partition, max(log_start) as highest
+    from assignments join rows using (run, partition) where list_contains(replicas, node) group by all"""
 # Where a transaction may be open, readers of committed records see less (least ignores nulls). isr_followers:
 # a damaged dump may lack records that the replica has: nothing is claimed about it.
-_PARTITIONS = f"""
-    with {_LOG_STARTS},
-    members as (select run, partition, leader, unnest(isr) as node from assignments where losses_judged),
+_PARTITIONS = """
+    with members as (select run, partition, leader, unnest(isr) as node from assignments where losses_judged),
     followers as (
         select m.run, m.partition,
-            list({{'node': m.node, 'log_start': r.log_start}} order by m.node) as isr_followers
+            list({'node': m.node, 'log_start': r.log_start} order by m.node) as isr_followers
         from members m join run_facts f using (run) join run_nodes n using (run, node)
         join rows r using (run, partition, node)
-        where settled and named and n.complete and leader is distinct from m.node group by all)
+        where settled and n.complete and leader is distinct from m.node group by all)
     select a.* exclude (keeps_all), b.* exclude (run, partition), f.weak_acks, f.retried, f.uncommitted,
         f.loss_in_doubt, l.log_start, l.hw, coalesce(l.log_start, s.highest, 0) as claims_from,
         if(surely_uncommitted or l.hw is null, l.hw, least(l.hw, l.lso)) as readable_to,
@@ -246,11 +244,9 @@ _REPLICAS = """
     left join rows r using (run, partition, node)
     where n.named and (used or coalesce(contradictory, false)) order by a.run, a.partition, a.node"""
 _TRACED = f"""
-    with {_LOG_STARTS},
-    unfenced as (
-        select s.run, s.replicas, list_sort(list(distinct {near("since")}::bigint)) as unfenced
-        from replica_sets s join activity a on a.run = s.run and list_contains(s.replicas, a.node)
-        group by all)
+    with unfenced as (
+        select run, replicas, list_sort(list(distinct {near("since")}::bigint)) as unfenced
+        from replica_sets join activity using (run) where list_contains(replicas, node) group by all)
     select run, partition, nodes, replicas, clock_error, least(s.min_insync, len(replicas)) as min_isr,
         coalesce(highest, 0) as claims_from, complete, coalesce(unfenced, []) as unfenced,
         coalesce(excuses, []) as excuses
@@ -268,7 +264,7 @@ _TABLES: Mapping[str, str] = {
             union select run, partition from ends)
         anti join assignments using (run, partition)""",
     "traced": _TRACED,
-    "active_brokers": "from active",
+    "active_brokers": ACTIVE_BROKERS,
     "strikes": f"""
         select run, node, {near("began")}::bigint as since, {near("time")}::bigint as until
         from struck semi join (from run_facts where traced) using (run)""",

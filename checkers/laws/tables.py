@@ -123,7 +123,7 @@ TABLES: Mapping[str, pa.Schema] = {
                       min_isr=INT, claims_from=INT, complete=FLAG, unfenced=pa.list_(INT),
                       excuses=pa.list_(pa.struct([("permit", pa.int32()), ("epoch", INT), ("struck", INT),
                                                   ("elected", INT), ("time", INT)]))),
-    # When a broker surely was registered and not fenced. Times beyond +-2^61: always, for ever.
+    # When a broker surely was registered and not fenced. A time beyond 2^61: for ever.
     "active_brokers": _schema(node=TEXT, since=INT, until=INT),
     # When a fault that lost data struck a node: when it began, and when it had taken effect.
     "strikes": _schema(node=TEXT, since=INT, until=INT),

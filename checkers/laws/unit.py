@@ -154,7 +154,7 @@ def opened(
 # Below the log start nothing is claimed: where it is unknown, nobody knows whether these are findings; nor,
 # of a partition that run.json does not name, whether a loss permits them.
 _ABOVE_LOG_START = unknown_if(If.LOG_START, traced=True)
-_CLAIMED = f"""
+CLAIMED = f"""
     select f.* replace (case when u.named and f.name in {_ABOVE_LOG_START}
             or not u.named and f.name in {unknown_if(If.LOG_START | If.LOSSES, traced=True)}
             then {DOUBT} else f.permit end as permit)
@@ -167,4 +167,4 @@ def run_families(unit: Unit, families: Sequence[Family]) -> None:
     without those about which a run is silent. They stay in the database, because there may be a million."""
     for family in families:
         family(unit)
-    unit.view("claimed", _CLAIMED)
+    unit.view("claimed", CLAIMED)

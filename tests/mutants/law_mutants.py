@@ -30,7 +30,7 @@ from corpus import Case
 
 from floodmark.checkers.judge.run_tables import FACTS, make_tables
 from floodmark.checkers.laws.families import FAMILIES
-from floodmark.checkers.laws.unit import Family, Unit
+from floodmark.checkers.laws.unit import CLAIMED, Family, Unit
 from floodmark.checkers.read.folder import open_folder
 from floodmark.checkers.read.replica_rows import REPLICA_ROWS
 
@@ -186,7 +186,8 @@ class Tried(Unit):
         raise NotImplementedError("only where a unit is big")
 
     def find(self, name: str, select: str) -> None:
-        if (now := self.next(f"find {name}", select)) is not None:
+        # What is found there may only be claimed where the log start is known.
+        if (now := self.next(f"find {name}", f"{select} -- log_start_unknown")) is not None:
             super().find(name, now)
             self.take()
 
@@ -205,10 +206,9 @@ class Tried(Unit):
         self.found[self.number] = Counter(
             json.dumps(row)
             for row in self._db.execute(
-                """select f.run, name, how[:40], f.permit, f.partition, f."offset", case when t.run > -1
-                    then {'value': value, 'nodes': nodes, 'ops': ops, 'seen': seen, 'process': process} end
-                from found f join runs r using (run) left join told t using (run)
-                where not list_contains(r.silent, f.name)"""
+                f"""select f.run, name, how[:40], f.permit, f.partition, f."offset", case when t.run > -1
+                    then {{'value': value, 'nodes': nodes, 'ops': ops, 'seen': seen, 'process': process}} end
+                from ({CLAIMED}) f left join told t using (run)"""
             ).fetchall()
         )
         self._db.execute("delete from found")

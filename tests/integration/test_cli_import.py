@@ -181,25 +181,6 @@ def test_bad_edn_is_a_wrong_call_with_file_line_and_column(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["history.edn"]
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (("nowhere.edn",), "nowhere.edn does not exist"),
-    (("history.edn", "-c", "acks=some"), "acks=some"),
-    (("history.edn", "--out", "full"), "full is not empty"),
-])
-def test_a_wrong_call_is_exit_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "history.edn").write_text(HISTORIES["clean"][0])
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine").write_text("!")
-
-    answer = floodmark("import", "jepsen", *words)
-
-    assert (answer.code, answer.out) == (2, "")
-    assert said in answer.err
-
-
 def test_what_was_left_out_is_said(tmp_path: Path) -> None:
     text = HISTORIES["clean"][0].replace(":f :poll,", ":poll-ms 100, :f :poll,")
     (tmp_path / "history.edn").write_text(text)

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from command_line import floodmark
 from golden_text import refused_as_written
 from jepsen_text import READ, SEND, imported, in_json, nemesis, numbered, places
 
@@ -59,20 +60,47 @@ def test_the_same_file_gives_the_same_folder(tmp_path: Path) -> None:
         assert (tmp_path / "one/run" / file).read_bytes() == (tmp_path / "two/run" / file).read_bytes()
 
 
-# -- guarantees ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("word", "message"), [
-    ("acks=2", "acks=2"), ("linger.ms=5", "linger.ms"), ("retries=-1", "retries=-1"), ("acks", "KEY=VALUE"),
-    ("isolation.level=serializable", "serializable"), ("enable.idempotence=yes", "yes"),
-])  # fmt: skip
-def test_an_invalid_guarantee_is_refused(tmp_path: Path, word: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        imported(tmp_path, OPS, config=(word,))
-    assert not (tmp_path / "run").exists()
-
-
 # -- refused ------------------------------------------------------------------------------------------------
+
+WIPED = "{:process :nemesis, :type :info, :time 1, :f :wipe, :value nil}\n" * 2
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A history of which the nemesis has one act, and a folder that is not empty."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "history.edn").write_text(WIPED)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("!")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    ("nowhere.edn", "nowhere.edn does not exist"), ("full", "is a folder: name the history.edn in it"),
+    ("history.edn --out full", "full is not empty"),
+    *((f"history.edn -c {word}", message) for word, message in (
+        ("acks=2", "acks=2"), ("linger.ms=5", "linger.ms"), ("retries=-1", "retries=-1"),
+        ("acks", "KEY=VALUE"), ("isolation.level=serializable", "serializable"),
+        ("enable.idempotence=yes", "yes"))),
+    ("history.edn --loses wipe --spares wipe", "--loses wipe and --spares wipe exclude each other"),
+    ("history.edn --loses wype",
+     "--loses or --spares wype: no act of the nemesis is called that; these are: wipe"),
+    ("history.edn --spares kill", "--loses or --spares kill: no act of the nemesis is called that"),
+])
+def test_a_wrong_call_is_usage_and_leaves_no_file(here: Path, words: str, message: str) -> None:
+    answer = floodmark("import", "jepsen", "--out", "run", *words.split())
+    assert (answer.code, answer.out, message in answer.err) == (2, "", True), answer.err
+    assert sorted(path.name for path in here.rglob("*")) == ["full", "history.edn", "mine"]
+
+
+@pytest.mark.parametrize("which", ["--loses", "--spares"])
+def test_an_act_that_is_named_is_there(here: Path, which: str) -> None:
+    """And the folder for the run may be there, if it is empty."""
+    (here / "empty").mkdir()
+    answer = floodmark("import", "jepsen", "history.edn", "--out", "empty", which, "wipe")
+    assert answer.code == 0
+    assert sorted(path.name for path in (here / "empty").iterdir()) == ["history.jsonl", "run.json"]
+
 
 def test_an_invalid_history_is_refused_and_leaves_no_file(
     tmp_path: Path, request: pytest.FixtureRequest
@@ -107,26 +135,6 @@ def test_progress_is_reported(
     assert len(lines) > 2
     assert f" of {size}" in lines[0]
     assert lines[-1] == f"read {size} of {size}"
-
-
-def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="does not exist"):
-        import_history(tmp_path / "none", out=tmp_path / "run")
-    with pytest.raises(UsageError, match=r"is a folder: name the history\.edn in it"):
-        import_history(tmp_path, out=tmp_path / "run")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_nonempty_folder_is_refused_and_an_empty_one_is_used(tmp_path: Path) -> None:
-    (tmp_path / "history.edn").write_text(OPS)
-    full, empty = tmp_path / "full", tmp_path / "empty"
-    full.mkdir(), empty.mkdir()
-    (full / "mine").write_text("!")
-    with pytest.raises(UsageError, match="not empty"):
-        import_history(tmp_path / "history.edn", out=full)
-    assert [path.name for path in full.iterdir()] == ["mine"]
-    assert import_history(tmp_path / "history.edn", out=empty) == 0
-    assert sorted(path.name for path in empty.iterdir()) == ["history.jsonl", "run.json"]
 
 
 def test_a_full_disk_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,21 +178,3 @@ def test_without_out_it_is_a_run_and_not_the_latest(tmp_path: Path, monkeypatch:
     (folder,) = (tmp_path / "histories/runs").iterdir()
     assert folder.name.endswith("-jepsen")
     assert (folder / "history.jsonl").is_file()
-
-
-@pytest.mark.parametrize(("loses", "spares", "message"), [
-    ((), ("wipe",), None), (("wipe",), (), None),
-    (("wipe",), ("wipe",), "--loses wipe and --spares wipe exclude each other"),
-    (("wype",), (), "--loses or --spares wype: no act of the nemesis is called that; these are: wipe"),
-    ((), ("kill",), "--loses or --spares kill: no act of the nemesis is called that"),
-])
-def test_an_act_that_is_named_is_there_and_has_one_meaning(
-        tmp_path: Path, loses: tuple[str, ...], spares: tuple[str, ...], message: str | None) -> None:
-    (tmp_path / "history.edn").write_text(
-        "{:process :nemesis, :type :info, :time 1, :f :wipe, :value nil}\n" * 2)
-    if message is None:
-        assert import_history(tmp_path / "history.edn", out=tmp_path / "run", loses=loses, spares=spares) == 0
-        return
-    with pytest.raises(UsageError, match=message):
-        import_history(tmp_path / "history.edn", out=tmp_path / "run", loses=loses, spares=spares)
-    assert [path.name for path in tmp_path.iterdir()] == ["history.edn"]

@@ -95,12 +95,12 @@ _ASKS = """
     from assignments join acts using (run)
     where asks and (partitions is null or list_contains(partitions, partition))"""
 # Every unclean election, and whether it was allowed. It was if the setting is on, or if a request surely came
-# before it. If a request may have come before it, or the setting is missing, nobody knows (null).
+# before it. If a request may have come before it, nobody knows (null).
 _UNCLEAN_ELECTIONS = """
     select d.run, d.partition, d.time, d.node, d.seq, d.leader, d.epoch, d.error,
         case when any_value(unclean) or coalesce(bool_or(not untimely and d.time - began > d.error), false)
             then true
-            when any_value(unclean) is null or any_value(asked)
+            when any_value(asked)
             or coalesce(bool_or(began is not null and (untimely or abs(d.time - began) <= d.error)), false)
             then null else false end as allowed
     from decisions d join run_facts using (run) left join asks using (run, partition)
@@ -177,7 +177,7 @@ _BOUNDS = f"""
             case when elections then spent.surely else last_untils[s.min_insync] end as budget_index,
             case when elections then spent.perhaps else last_untils[1] end as budget_maybe_index,
             not cleanness and elected as unread_election,
-            not cleanness and coalesce(unclean, false) or unread_election
+            not cleanness and unclean or unread_election
                 or disordered and requests.index is not null or untimely and e.perhaps is not null as maybe,
             ended and cut or if(flushed, lost_flushed, lost) as unread_strike,
             unread_strike or losing and (disordered or untimely and elections) as budget_maybe,

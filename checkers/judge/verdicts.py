@@ -167,8 +167,8 @@ def doubtful_elections(rows: Iterable[Row]) -> Iterator[Reason]:
         yield (
             (finding_names.UNCLEAN_ELECTION,),
             f"partition {listed([row['partition'] for row in doubtful])}{more} had an unclean election, and "
-            "nobody can say whether it was allowed: the guarantees do not have the setting, or a line of the "
-            "nemesis that asked for it may be missing, or too near in time",
+            "nobody can say whether it was allowed: a line of the nemesis that asked for it may be missing, "
+            "or too near in time",
         )
 
 

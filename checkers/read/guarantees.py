@@ -2,7 +2,8 @@
 
 Rules
 1. The folder may be a stranger's. A value that is not allowed, or a key that is no guarantee and looks like
-   one, makes that guarantee unknown: nobody knows what it permits, so it permits nothing.
+   one, makes that guarantee unknown: nobody knows what it permits, so it permits nothing. So does its
+   absence, but of those whose default permits most (DEFAULTED).
 2. The laws then take its weakest value, and what only that permits is no finding (`unclear`): the checks of
    that guarantee are unknown.
 3. Other unknown keys are ignored.
@@ -30,6 +31,7 @@ from floodmark.checkers.laws.permits import (
 
 SHOWN = 60  # characters of a strange key or value
 ALIKE = 0.65  # of two names, by difflib: "retry" is meant to be "retries"
+DEFAULTED = ("min_insync_replicas", "replication_factor", "flush", "exactly_once")
 FEWEST = 3  # characters of a key that may be the beginning of a guarantee's name
 
 
@@ -78,23 +80,23 @@ class Guarantees:
     @property
     def weak_acks(self) -> bool:
         """Whether an ack may come before the ISR has the record."""
-        return self.values.get("acks", "all") not in ("all", "-1", -1)
+        return self.values["acks"] not in ("all", "-1", -1)
 
     @property
     def retried(self) -> bool:
         """Whether clients retry without idempotence: they may write twice and out of order."""
-        return self.values.get("retries", 0) > 0 and not self.values.get("idempotence", False)
+        return self.values["retries"] > 0 and not self.values["idempotence"]
 
     @property
     def sent_once(self) -> bool:
         """Whether no client sends a record again, perhaps to a later leader, which may know it already."""
-        return not (self.values.get("retries", 0) > 0 or self.values.get("idempotence", False)
+        return not (self.values["retries"] > 0 or self.values["idempotence"]
                     or "idempotence" in self.flaws)
 
     @property
     def uncommitted(self) -> bool:
         """Whether readers may see records of open and aborted transactions."""
-        return bool(self.values.get("isolation") == "read_uncommitted")
+        return bool(self.values["isolation"] == "read_uncommitted")
 
     @property
     def surely_uncommitted(self) -> bool:
@@ -106,9 +108,9 @@ class Guarantees:
         return self.values.get("min_insync_replicas")
 
     @property
-    def unclean(self) -> bool | None:
-        """Whether unclean elections are allowed; None: that is not said."""
-        return self.values.get("unclean_leader_election")
+    def unclean(self) -> bool:
+        """Whether unclean elections are allowed."""
+        return bool(self.values["unclean_leader_election"])
 
     @property
     def flushed(self) -> bool:
@@ -136,6 +138,9 @@ def guarantees_of(given: Mapping[str, Any], isolation_of: Any) -> Guarantees:
             flaws[meant] = f"`guarantees` has {key[:SHOWN]!a}, which is no guarantee; {meant} is one"
         elif known is not None and not known.allows(value):
             flaws[key] = f"{key} of `guarantees` is {json.dumps(value)[:SHOWN]}, and not {known.words}"
+    for name in GUARANTEES:
+        if name not in given and name not in DEFAULTED:
+            flaws.setdefault(name, f"`guarantees` lacks {name}")
     weakest = {name: GUARANTEES[name].weakest for name in flaws}
     return Guarantees(values={**given, **weakest}, flaws=flaws)
 

@@ -109,8 +109,11 @@ MISSPELT = {"ack": "acks", "Acks": "acks", "min.insync.replicas": "min_insync_re
 
 def strange_guarantees(run: dict[str, Any]) -> set[str]:
     """The guarantees that nobody knows."""
+    given = run.get("guarantees") or {}
     strange = {"isolation"} if run.get("isolation_of") else set()
-    for key, value in run["guarantees"].items():
+    strange |= {*GUARANTEES} - {*given} - {
+        "min_insync_replicas", "replication_factor", "flush", "exactly_once"}
+    for key, value in given.items():
         if key in MISSPELT:
             strange.add(MISSPELT[key])
         elif key in GUARANTEES:
@@ -124,5 +127,6 @@ def strange_guarantees(run: dict[str, Any]) -> set[str]:
 def weakened(run: dict[str, Any]) -> dict[str, Any]:
     """The guarantees, with the weakest value for each that nobody knows; -1 is all."""
     weakest = {name: GUARANTEES[name][1] for name in strange_guarantees(run)}
-    acks = {"acks": "all"} if run["guarantees"].get("acks") in (-1, "-1") else {}
-    return {**run["guarantees"], **acks, **weakest}
+    given = run.get("guarantees") or {}
+    acks = {"acks": "all"} if given.get("acks") in (-1, "-1") else {}
+    return {**given, **acks, **weakest}

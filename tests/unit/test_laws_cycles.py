@@ -146,8 +146,7 @@ def test_a_cycle_by_processes_is_found_among_many_ops(apart: int) -> None:
     assert summary(found) == [(names.G1C_PROCESS, False, 4)]
 
 
-def test_levels_are_ordered_by_their_edges() -> None:
-    """No level comes before one whose edges are among its own."""
+def test_no_level_comes_before_one_whose_edges_are_among_its_own() -> None:
     for at, level in enumerate(LEVELS):
         assert not any(later.edges < level.edges for later in LEVELS[at:])
 

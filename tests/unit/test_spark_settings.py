@@ -136,38 +136,23 @@ def test_what_is_missing_on_a_worker_is_reported_for_clusters_alone(
 # -- failures to start --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A JAVA_HOME whose java a test writes."""
-    java = tmp_path / "jdk" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    return java
-
-
-def script(java: Path, text: str) -> Path:
-    java.write_text(text)
-    java.chmod(0o755)
-    return java
-
-
 @pytest.mark.parametrize(("text", "message"), [
     ("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n", "is Java 11; the judge needs Java 17"),
     ("#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n", "is Java 8; the judge needs Java 17"),
     ("#!/bin/sh\nexit 1\n", "does not say its version"),
     ("rubbish", "does not start: Exec format error; the judge needs Java 17"),
+    (None, "but there is no bin/java in it; the judge needs Java 17"),
 ])
-def test_an_unusable_java_is_an_error_message(java_home: Path, text: str, message: str) -> None:
-    script(java_home, text)
-    with pytest.raises(FloodmarkError) as refused:
+def test_an_unusable_or_missing_java_is_an_error_message(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    java = tmp_path / "bin" / "java"
+    if text is not None:
+        java.parent.mkdir()
+        java.write_text(text)
+        java.chmod(0o755)
+    with pytest.raises(FloodmarkError, match=message):
         session.usable_java()
-    assert message in str(refused.value)
-
-
-def test_a_missing_java_is_an_error_message(
-        java_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FloodmarkError, match="but there is no bin/java in it; the judge needs Java 17"):
-        session.find_java()
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FloodmarkError, match="no java on PATH, and JAVA_HOME is not set"):

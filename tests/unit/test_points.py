@@ -4,8 +4,8 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Coroutine, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -58,9 +58,29 @@ class Node:
 class Stand:
     """n2's points, its control socket, its trace."""
 
-    points: FailpointControl
     layout: Layout
-    node: Node
+    traces: bool
+    node: Node = field(default_factory=Node)
+    points: FailpointControl = field(init=False)
+
+    def play(self, story: Coroutine[Any, Any, None]) -> None:
+        asyncio.run(self.served(story))
+
+    async def served(self, story: Coroutine[Any, Any, None]) -> None:
+        server = await asyncio.start_server(self.node.serve, "127.0.0.1", 0)
+        n2 = replace(self.layout.places["n2"], asked=server.sockets[0].getsockname())
+        self.layout = replace(self.layout, places={**self.layout.places, "n2": n2})
+        write_properties(self.layout, broker_settings({}, nodes=2), rules="kip-320", bugs=())
+        sockets = ControlSockets(self)  # type: ignore[arg-type]
+        self.points = FailpointControl(sockets, lambda: SPECS)
+        try:
+            async with asyncio.timeout(20):
+                await story
+        finally:
+            self.points.close()
+            await sockets.hang_up()
+            server.close()
+            await server.wait_closed()
 
     def lives(self, name: str) -> bool:
         return self.node.running
@@ -68,16 +88,13 @@ class Stand:
     def paused(self, name: str) -> bool:
         return self.node.is_paused
 
-    def trace(self, *lines: Mapping[str, Any]) -> None:
-        path = self.layout.places["n2"].trace
-        assert path is not None, "this cluster traces"
-        with path.open("ab") as file:
-            for line in lines:
-                file.write(orjson.dumps({"node": 2, "seq": 0, **line}) + b"\n")
-
-    def matches(self, time: int, action: str = "hold", **more: Any) -> None:
-        self.trace({"time": time, "event": "failpoint", "topic": "log", "partition": 1, "epoch": 2, "leo": 5,
-                    "hw": 4, "name": "F.truncated", "action": action, **more})
+    def matches(self, time: int, action: str = "hold") -> None:
+        """n2 traces a match, where it traces."""
+        if (path := self.layout.places["n2"].trace) is not None:
+            with path.open("ab") as file:
+                file.write(orjson.dumps({
+                    "node": 2, "seq": 0, "time": time, "event": "failpoint", "topic": "log", "partition": 1,
+                    "epoch": 2, "leo": 5, "hw": 4, "name": "F.truncated", "action": action}) + b"\n")
 
     def properties(self) -> list[str]:
         return self.layout.properties_of("n2").read_text().splitlines()
@@ -91,34 +108,13 @@ class Stand:
         return [arm.action for arm in arms]
 
 
-@asynccontextmanager
-async def served(folder: Path, *, trace: bool) -> AsyncIterator[Stand]:
-    ports, node = Ports(), Node()
-    layout = lay_out(folder, ids_of(NODES), proxied=False, ports=ports, first_port=None, trace=trace)
+@pytest.fixture
+def stand(tmp_path: Path, request: pytest.FixtureRequest) -> Stand:
+    """It traces, unless its parameter says otherwise."""
+    ports, traces = Ports(), getattr(request, "param", True)
+    layout = lay_out(tmp_path, ids_of(NODES), proxied=False, ports=ports, first_port=None, trace=traces)
     ports.close()
-    server = await asyncio.start_server(node.serve, "127.0.0.1", 0)
-    places = {**layout.places, "n2": replace(
-        layout.places["n2"], asked=server.sockets[0].getsockname())}
-    layout = replace(layout, places=places)
-    write_properties(layout, broker_settings({}, nodes=2), rules="kip-320", bugs=())
-    stand = Stand(points=None, layout=layout, node=node)  # type: ignore[arg-type]
-    sockets = ControlSockets(stand)  # type: ignore[arg-type]
-    stand.points = FailpointControl(sockets, lambda: SPECS)
-    try:
-        yield stand
-    finally:
-        stand.points.close()
-        await sockets.hang_up()
-        server.close()
-        await server.wait_closed()
-
-
-def run(folder: Path, steps: Callable[[Stand], Awaitable[Any]], *, trace: bool = True) -> Any:
-    async def main() -> Any:
-        async with asyncio.timeout(20), served(folder, trace=trace) as stand:
-            return await steps(stand)
-
-    return asyncio.run(main())
+    return Stand(layout=layout, traces=traces)
 
 
 def test_both_sides_know_the_same_points() -> None:
@@ -150,14 +146,11 @@ def test_a_request_is_parsed_by_the_process_as_it_was_meant(name: str) -> None:
     ({"met": [{"point": "F.truncated", "held": True}], "armed": []}, True),
     ({"met": [], "armed": [{"point": "F.truncated"}]}, True),
 ])
-def test_a_release_of_nothing_is_no_error(tmp_path: Path, left: Any, raises: bool) -> None:
+async def test_a_release_of_nothing_is_no_error(stand: Stand, left: Any, raises: bool) -> None:
     """The failpoint may have ended by itself; but a refusal while one is armed or held is an error."""
-    async def steps(stand: Stand) -> None:
-        stand.node.answers |= {"release": "nothing of that kind", "points": left}
-        with pytest.raises(Refused, match="nothing of that kind") if raises else nullcontext():
-            assert await stand.points.release("n2", {"name": "F.truncated"}) == 0
-
-    run(tmp_path, steps)
+    stand.node.answers |= {"release": "nothing of that kind", "points": left}
+    with pytest.raises(Refused, match="nothing of that kind") if raises else nullcontext():
+        assert await stand.points.release("n2", {"name": "F.truncated"}) == 0
 
 
 async def crash_as_armed(stand: Stand) -> None:
@@ -171,134 +164,110 @@ async def crash_as_armed(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("request_of", ["arm", "release"])
-def test_a_node_that_crashes_during_a_request_is_armed_for_its_next_start_or_holds_nothing(
-        tmp_path: Path, request_of: str) -> None:
-    async def steps(stand: Stand) -> None:
-        await stand.points.arm("n2", CRASH)
-        stand.points.started("n2")
-        stand.node.hangs_up = True
-        ends = asyncio.create_task(crash_as_armed(stand))
-        if request_of == "arm":
-            await stand.points.arm("n2", HOLD)
-        else:
-            assert await stand.points.release("n2", {"name": "F.appended"}) == 0
-        await ends
-        assert request_of == "release" or stand.armed() == ["hold"]
-
-    run(tmp_path, steps)
-
-
-def test_a_node_that_disconnects_without_reaching_a_failpoint_is_an_error(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_sockets, "END_KNOWN_S", 0.1)
-
-    async def steps(stand: Stand) -> None:
-        stand.node.hangs_up = True
-        for act in (stand.points.arm("n2", HOLD), stand.points.release("n2", {"name": "F.appended"})):
-            with pytest.raises(ControlError, match="n2 closed the connection without an answer"):
-                await act
-
-    run(tmp_path, steps)
-
-
-def test_a_node_that_is_down_is_armed_by_its_properties_for_one_start(tmp_path: Path) -> None:
-    """In the order of arming, without what was released before; the line is removed once it has been read."""
-    async def steps(stand: Stand) -> None:
-        before = stand.properties()
-        stand.node.running = False
+async def test_a_node_that_crashes_during_a_request_is_armed_for_its_next_start_or_holds_nothing(
+        stand: Stand, request_of: str) -> None:
+    await stand.points.arm("n2", CRASH)
+    stand.points.started("n2")
+    stand.node.hangs_up = True
+    ends = asyncio.create_task(crash_as_armed(stand))
+    if request_of == "arm":
         await stand.points.arm("n2", HOLD)
-        await stand.points.arm("n2", CRASH)
-        await stand.points.arm("n2", {**CRASH, "name": "F.appended"})
+    else:
         assert await stand.points.release("n2", {"name": "F.appended"}) == 0
-        assert (stand.properties()[:-1], stand.armed()) == (before, ["hold", "crash"])
-        stand.points.clear_pending("n2")
-        assert stand.properties() == before
-        assert stand.node.requests == []
-
-    run(tmp_path, steps)
+    await ends
+    assert request_of == "release" or stand.armed() == ["hold"]
 
 
-def test_without_a_trace_the_process_is_queried(tmp_path: Path) -> None:
+async def test_a_node_that_disconnects_without_reaching_a_failpoint_is_an_error(
+        stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_sockets, "END_KNOWN_S", 0.1)
+    stand.node.hangs_up = True
+    for act in (stand.points.arm("n2", HOLD), stand.points.release("n2", {"name": "F.appended"})):
+        with pytest.raises(ControlError, match="n2 closed the connection without an answer"):
+            await act
+
+
+async def test_a_node_that_is_down_is_armed_by_its_properties_for_one_start(stand: Stand) -> None:
+    """In the order of arming, without what was released before; the line is removed once it has been read."""
+    before = stand.properties()
+    stand.node.running = False
+    await stand.points.arm("n2", HOLD)
+    await stand.points.arm("n2", CRASH)
+    await stand.points.arm("n2", {**CRASH, "name": "F.appended"})
+    assert await stand.points.release("n2", {"name": "F.appended"}) == 0
+    assert (stand.properties()[:-1], stand.armed()) == (before, ["hold", "crash"])
+    stand.points.clear_pending("n2")
+    assert stand.properties() == before
+    assert stand.node.requests == []
+
+
+@pytest.mark.parametrize("stand", [False], indirect=True)
+async def test_without_a_trace_the_process_is_queried(stand: Stand) -> None:
     """It reports an unknown value as -1."""
-    async def steps(stand: Stand) -> list[Any]:
-        row = {"id": 1, "point": "C.elected", "action": "hold", "topic": "log", "partition": 1, "epoch": -1,
-               "peer": 100, "offset": -1, "count": 1, "time": 5, "held": True}
-        stand.node.answers["points"] = {"met": [row, {**row, "topic": None, "peer": -1}], "armed": []}
-        return await stand.points.met("n2")
-
-    first, second = run(tmp_path, steps, trace=False)
+    row = {"id": 1, "point": "C.elected", "action": "hold", "topic": "log", "partition": 1, "epoch": -1,
+           "peer": 100, "offset": -1, "count": 1, "time": 5, "held": True}
+    stand.node.answers["points"] = {"met": [row, {**row, "topic": None, "peer": -1}], "armed": []}
+    first, second = await stand.points.met("n2")
     assert (first.partition, first.epoch, first.peer, first.offset, first.held) == (
         4, None, CONTROLLER, None, True)
     assert (second.partition, second.peer) == (None, None)
 
 
-@pytest.mark.parametrize("trace", [True, False])
-def test_an_armed_crash_is_expected_once_and_reported_from_then_on(tmp_path: Path, trace: bool) -> None:
+@pytest.mark.parametrize("stand", [True, False], indirect=True)
+async def test_an_armed_crash_is_expected_once_and_reported_from_then_on(stand: Stand) -> None:
     """Not before the exit is known. Another exit of the node is not: something was armed once, a hold, or a
     crash not reached, or released, or of an earlier process of the node."""
-    async def steps(stand: Stand) -> None:
-        await stand.points.arm("n2", CRASH)
-        if trace:
-            stand.matches(5, "crash")
-        assert await stand.points.met("n2") == []
-        stand.node.running = False
-        assert stand.points.expects_exit("n2", -signal.SIGKILL)
-        [met] = await stand.points.met("n2")
-        assert stand.points.crashes == [met]
-        assert (met.name, met.action) == ("F.truncated", "crash")
-        assert stand.points.crashed("n2")
-        stand.points.started("n2")
-        assert not stand.points.crashed("n2")
-        assert not stand.points.expects_exit("n2", -signal.SIGKILL)
-        assert not stand.points.expects_exit("n1", -signal.SIGKILL), "nothing was ever armed there"
-        stand.node.running = True
-        await stand.points.arm("n2", CRASH)
-        await stand.points.release("n2", {"name": "F.truncated"})
-        assert not stand.points.expects_exit("n2", -signal.SIGKILL)
-        await stand.points.arm("n2", CRASH)
-        if trace:
-            stand.matches(7, "crash")
-        stand.points.started("n2")
-        assert not stand.points.expects_exit("n2", -signal.SIGKILL)
-        if trace:
-            await stand.points.arm("n2", HOLD)
-            await stand.points.arm("n2", CRASH)
-            stand.matches(8)
-            assert not stand.points.expects_exit("n2", -signal.SIGKILL)
-
-    run(tmp_path, steps, trace=trace)
-
-
-def test_releasing_all_disarms_all_and_reports_what_is_left(tmp_path: Path) -> None:
-    """Pending ones too; a node that was never armed gets no request; one that refuses is reported."""
-    async def steps(stand: Stand) -> Any:
-        assert await stand.points.release_all(NODES) == []
-        assert stand.node.requests == []
-        stand.node.running = False
+    await stand.points.arm("n2", CRASH)
+    stand.matches(5, "crash")
+    assert await stand.points.met("n2") == []
+    stand.node.running = False
+    assert stand.points.expects_exit("n2", -signal.SIGKILL)
+    [met] = await stand.points.met("n2")
+    assert stand.points.crashes == [met]
+    assert (met.name, met.action) == ("F.truncated", "crash")
+    assert stand.points.crashed("n2")
+    stand.points.started("n2")
+    assert not stand.points.crashed("n2")
+    assert not stand.points.expects_exit("n2", -signal.SIGKILL)
+    assert not stand.points.expects_exit("n1", -signal.SIGKILL), "nothing was ever armed there"
+    stand.node.running = True
+    await stand.points.arm("n2", CRASH)
+    await stand.points.release("n2", {"name": "F.truncated"})
+    assert not stand.points.expects_exit("n2", -signal.SIGKILL)
+    await stand.points.arm("n2", CRASH)
+    stand.matches(7, "crash")
+    stand.points.started("n2")
+    assert not stand.points.expects_exit("n2", -signal.SIGKILL)
+    if stand.traces:
         await stand.points.arm("n2", HOLD)
-        stand.node.running = True
-        stand.node.answers["points"] = {"met": [], "armed": [{"point": "F.hold"}]}
-        found = await stand.points.release_all(NODES)
-        assert not any(line.startswith("floodmark.failpoints") for line in stand.properties())
-        stand.node.answers["release"] = "no"
-        return found, await stand.points.release_all(NODES)
-
-    left, silent = run(tmp_path, steps)
-    assert left == ["n2 has failpoints left: F.hold"]
-    assert silent == ["n2 may still be held at a failpoint: n2 refused 'release': no"]
+        await stand.points.arm("n2", CRASH)
+        stand.matches(8)
+        assert not stand.points.expects_exit("n2", -signal.SIGKILL)
 
 
-def test_who_cannot_be_asked(tmp_path: Path) -> None:
+async def test_releasing_all_disarms_all_and_reports_what_is_left(stand: Stand) -> None:
+    """Pending ones too; a node that was never armed gets no request; one that refuses is reported."""
+    assert await stand.points.release_all(NODES) == []
+    assert stand.node.requests == []
+    stand.node.running = False
+    await stand.points.arm("n2", HOLD)
+    stand.node.running = True
+    stand.node.answers["points"] = {"met": [], "armed": [{"point": "F.hold"}]}
+    assert await stand.points.release_all(NODES) == ["n2 has failpoints left: F.hold"]
+    assert not any(line.startswith("floodmark.failpoints") for line in stand.properties())
+    stand.node.answers["release"] = "no"
+    assert await stand.points.release_all(NODES) == [
+        "n2 may still be held at a failpoint: n2 refused 'release': no"]
+
+
+async def test_who_cannot_be_asked(stand: Stand) -> None:
     """A paused process would not read the request in time; one that ends while all are asked is left out; a
     partition must be known."""
-    async def steps(stand: Stand) -> None:
-        stand.node.is_paused = True
-        with pytest.raises(FloodmarkError, match="n2 is paused, or down, and cannot be asked to arm"):
-            await stand.points.arm("n2", HOLD)
-        lives = iter([True, False])
-        stand.lives = lambda name: next(lives)  # type: ignore[method-assign]
-        assert await stand.points.sockets.ask_all("points", ["n2"], 1.0) == {}
-        with pytest.raises(FloodmarkError, match="there is no partition 9"):
-            control_sockets.point_request(NAMES, {"partition": 9})
-
-    run(tmp_path, steps)
+    stand.node.is_paused = True
+    with pytest.raises(FloodmarkError, match="n2 is paused, or down, and cannot be asked to arm"):
+        await stand.points.arm("n2", HOLD)
+    lives = iter([True, False])
+    stand.lives = lambda name: next(lives)  # type: ignore[method-assign]
+    assert await stand.points.sockets.ask_all("points", ["n2"], 1.0) == {}
+    with pytest.raises(FloodmarkError, match="there is no partition 9"):
+        control_sockets.point_request(NAMES, {"partition": 9})

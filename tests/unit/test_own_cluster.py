@@ -92,31 +92,28 @@ def test_a_command_past_its_timeout_is_killed_with_its_children(tmp_path: Path) 
     wait_until("its child to be gone", lambda: state_of(child) is None)
 
 
-def test_an_interrupted_run_waits_for_its_running_command(tmp_path: Path) -> None:
+async def test_an_interrupted_run_waits_for_its_running_command(tmp_path: Path) -> None:
     commands = FaultCommands(of_all={
-        "start": ("sh", "-c", f"touch {tmp_path}/begun; sleep 1; touch {tmp_path}/whole")})
-    asyncio.run(interrupted(commands.run("n1", "start", {}), tmp_path / "begun"))
+        "start": ("sh", "-c", f"touch {tmp_path}/begun; sleep 0.3; touch {tmp_path}/whole")})
+    await interrupted(commands.run("n1", "start", {}), tmp_path / "begun")
 
     assert (tmp_path / "whole").exists()
 
 
-def test_no_node_is_started_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_node_is_started_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its start was interrupted, and it answers only later: the second start waits for it."""
     count = tmp_path / "count"
     cluster = own(tmp_path, FaultCommands(of_all={"start": ("sh", "-c", f"echo x >> {count}")}))
     answers = AsyncMock(return_value=False)
     monkeypatch.setattr(cluster, "_answers", answers)
 
-    async def story() -> None:
-        await interrupted(cluster.start_node("n1"), count)
-        again = asyncio.create_task(cluster.start_node("n1"))
-        asked = answers.await_count
-        while answers.await_count < asked + 2:
-            await asyncio.sleep(0.01)
-        answers.return_value = True
-        await again
-
-    asyncio.run(story())
+    await interrupted(cluster.start_node("n1"), count)
+    again = asyncio.create_task(cluster.start_node("n1"))
+    asked = answers.await_count
+    while answers.await_count < asked + 2:
+        await asyncio.sleep(0.01)
+    answers.return_value = True
+    await again
 
     assert count.read_text() == "x\n"
 
@@ -151,16 +148,13 @@ def test_no_command_of_all_nodes_is_run_for_the_controller(tmp_path: Path, act: 
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_node_that_cannot_be_healed_leaves_no_other_cut(tmp_path: Path) -> None:
+async def test_a_node_that_cannot_be_healed_leaves_no_other_cut(tmp_path: Path) -> None:
     cluster = own(tmp_path, FaultCommands(of_all={"cut": ("true",), "heal": (
         "sh", "-c", f"touch {tmp_path}/{{node}}; test {{node}} = n2")}))
 
-    async def story() -> None:
-        await cluster.cut({"n1": ["n2"], "n2": ["n1", "controller"]})
-        with pytest.raises(FloodmarkError, match=r"the command heal of n1 .* ended with 1, without output$"):
-            await cluster.heal()
-
-    asyncio.run(story())
+    await cluster.cut({"n1": ["n2"], "n2": ["n1", "controller"]})
+    with pytest.raises(FloodmarkError, match=r"the command heal of n1 .* ended with 1, without output$"):
+        await cluster.heal()
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["n1", "n2"]
 
@@ -176,12 +170,12 @@ def planned(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Ru
 def test_only_what_its_commands_can_do_is_planned(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     cuts = 0
-    for seed in range(10):
+    for seed in range(3):
         plan = planned(tmp_path, monkeypatch, nemesis="crash,cut", seed=seed, duration=300.0)
         plan.schedule_runner.refuse(plan.schedule)
         cuts += sum(entry.f == "cut" for entry in plan.schedule)
 
-    assert cuts > 100
+    assert cuts > 30
     planned(tmp_path, monkeypatch, nemesis="all")
     assert "controller is left out: the controller of your own cluster is no node" in capsys.readouterr().err
     with pytest.raises(UsageError, match="controller is impossible on this cluster: the controller of"):

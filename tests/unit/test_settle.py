@@ -79,17 +79,14 @@ class Reader:
         pass
 
 
-def final_reads(tmp_path: Path, log: Log, **limits: float) -> tuple[dict[str, Any], dict[int, Reach]]:
-    async def run() -> tuple[dict[str, Any], dict[int, Reach]]:
-        recorder = Recorder(tmp_path / "history.jsonl")
-        recorder.begin()
-        reaches: dict[int, Reach] = {}
-        timeout_s = limits.pop("timeout_s", 60.0)
-        reported = await read_all(log, recorder, [SPEC], timeout_s, reaches=reaches, **limits)
-        recorder.close()
-        return dict(reported), reaches
-
-    return asyncio.run(run())
+def final_reads(tmp_path: Path, log: Log, *, timeout_s: float = 60.0, **limits: float
+                ) -> tuple[dict[str, Any], dict[int, Reach]]:
+    recorder = Recorder(tmp_path / "history.jsonl")
+    recorder.begin()
+    reaches: dict[int, Reach] = {}
+    reported = run_with_jumps(read_all(log, recorder, [SPEC], timeout_s, reaches=reaches, **limits))
+    recorder.close()
+    return dict(reported), reaches
 
 
 @pytest.mark.parametrize(("log", "offsets", "processes"), [
@@ -185,12 +182,9 @@ class Acker(Reader):
 
 
 def settled_in_a_second(tmp_path: Path, cluster: Away) -> dict[str, Any]:
-    async def run() -> dict[str, Any]:
-        recorder = Recorder(tmp_path / "history.jsonl")
-        recorder.begin()
-        return await settle(cluster, Acking(cluster), recorder, [SPEC], 1.0)  # type: ignore[arg-type]
-
-    return run_with_jumps(run())
+    recorder = Recorder(tmp_path / "history.jsonl")
+    recorder.begin()
+    return run_with_jumps(settle(cluster, Acking(cluster), recorder, [SPEC], 1.0))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("looks_away", "settles"), [(0, True), (7, True), (100, False)])

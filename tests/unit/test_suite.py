@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -100,12 +100,9 @@ def test_a_schedule_is_data_and_the_same_for_the_same_keywords(tmp_path: Path) -
         entries({"schedule": given})
 
 
-def test_a_run_inside_an_event_loop_is_refused(tmp_path: Path) -> None:
-    async def inside() -> None:
-        judged_run(tmp_path / "run", {"nemesis": "crash"})
-
+async def test_a_run_inside_an_event_loop_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="plain test functions"):
-        asyncio.run(inside())
+        judged_run(tmp_path / "run", {"nemesis": "crash"})
 
 
 COUNTS = {"acked": 5}
@@ -206,24 +203,21 @@ def served(monkeypatch: pytest.MonkeyPatch, folder: Path, strikes: Strikes) -> c
     return cluster_server.ClusterServer(cluster=cast(Cluster, Observed()), folder=folder, say=lambda _: None)
 
 
-def carried_out(server: cluster_server.ClusterServer, given: list[dict[str, Any]], until: int
-                ) -> Mapping[str, Any]:
+async def carried_out(server: cluster_server.ClusterServer, given: list[dict[str, Any]], until: int
+                      ) -> Mapping[str, Any]:
     """The server's answer at the end of a nemesis with these entries, after so many strikes or a failure."""
-
-    async def out() -> Mapping[str, Any]:
-        def ask(do: str, **besides: Any) -> Awaitable[Mapping[str, Any]]:
-            return server.carry_out(cluster_server.Request(id=1, do=do, **besides))
-
-        now = await ask("nemesis", schedule=given)
-        while len(now["struck"]) < until and now["failure"] is None:
-            await asyncio.sleep(0)
-            now = await ask("struck")
-        return await ask("end_nemesis")
-
-    return asyncio.run(out())
+    now = await asked(server, "nemesis", schedule=given)
+    while len(now["struck"]) < until and now["failure"] is None:
+        await asyncio.sleep(0)
+        now = await asked(server, "struck")
+    return await asked(server, "end_nemesis")
 
 
-def test_a_cluster_suffers_every_field_of_an_entry_as_in_a_run(
+async def asked(server: cluster_server.ClusterServer, do: str, **besides: Any) -> Mapping[str, Any]:
+    return await server.carry_out(cluster_server.Request(id=1, do=do, **besides))
+
+
+async def test_a_cluster_suffers_every_field_of_an_entry_as_in_a_run(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The share of a log to keep and the reset of connections too; the strikes are listed, and recorded."""
     given = entries({"nemesis": "crash,restart,pause,cut,power,expire", "duration": 300, "interval": 1,
@@ -232,7 +226,7 @@ def test_a_cluster_suffers_every_field_of_an_entry_as_in_a_run(
     assert {"keep_share", "reset", "grudge"} <= {key for entry in acts for key in entry.args}
     strikes = Strikes()
 
-    answer = carried_out(served(monkeypatch, tmp_path, strikes), json_form.write(acts), len(acts))
+    answer = await carried_out(served(monkeypatch, tmp_path, strikes), json_form.write(acts), len(acts))
 
     assert answer["failure"] is None
     assert strikes.entries == acts
@@ -242,34 +236,30 @@ def test_a_cluster_suffers_every_field_of_an_entry_as_in_a_run(
     assert [json.loads(line)["f"] for line in lines] == [entry.f for entry in acts]
 
 
-def test_nemeses_strike_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nemeses_strike_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a history of its own; one that has not ended is not replaced."""
     server = served(monkeypatch, tmp_path, Strikes())
     for f in ("kill", "start"):
-        assert carried_out(server, [{"f": f, "nodes": ["n1"]}], 1)["failure"] is None
+        assert (await carried_out(server, [{"f": f, "nodes": ["n1"]}], 1))["failure"] is None
     histories = sorted((tmp_path / "work").glob("nemesis*.jsonl"))
     assert [json.loads(file.read_text())["f"] for file in histories] == ["start", "kill"]
 
-    async def second_while_the_first_goes_on() -> None:
-        waits = cluster_server.Request(id=1, do="nemesis", schedule=[{"f": "wait", "moment": {
-            "at": "after", "after_ns": 10**12}}])
-        await server.carry_out(waits)
-        with pytest.raises(UsageError, match="has not ended"):
-            await server.carry_out(waits)
-        await server.carry_out(cluster_server.Request(id=2, do="end_nemesis"))
-
-    asyncio.run(second_while_the_first_goes_on())
+    waits = [{"f": "wait", "moment": {"at": "after", "after_ns": 10**12}}]
+    await asked(server, "nemesis", schedule=waits)
+    with pytest.raises(UsageError, match="has not ended"):
+        await asked(server, "nemesis", schedule=waits)
+    await asked(server, "end_nemesis")
 
 
 @pytest.mark.parametrize("error", [None, FloodmarkError("n1 does not obey"), KeyError("f")])
-def test_a_nemesis_stops_at_what_it_cannot_do(
+async def test_a_nemesis_stops_at_what_it_cannot_do(
         tmp_path: Path, error: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits in vain for a healthy cluster, or a strike fails: nothing strikes after that."""
     strikes = Strikes(error)
     waits = {"f": "wait", "moment": {"at": "state", "healthy": True}, "timeout_s": 0.01}
     given = [waits, KILL, KILL] if error is None else [KILL, KILL]
     words = "the nemesis stopped after 0 strikes" if error is None else str(error)
-    assert words in carried_out(served(monkeypatch, tmp_path, strikes), given, 2)["failure"]
+    assert words in (await carried_out(served(monkeypatch, tmp_path, strikes), given, 2))["failure"]
     assert strikes.entries == []
 
 
@@ -284,19 +274,18 @@ def test_a_nemesis_that_stopped_fails_its_test_and_the_cluster_is_mended() -> No
 @pytest.mark.parametrize(("up", "dead", "why"), [
     (("n1", "n2", "n3"), (), None), (("n1",), (), "again: n2 is fenced or not registered"),
     (("n1", "n2", "n3"), ("n2",), "n2 died without a fault")])
-def test_a_mended_cluster_is_healthy_or_its_test_fails(
+async def test_a_mended_cluster_is_healthy_or_its_test_fails(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, up: tuple[str, ...], dead: tuple[str, ...],
         why: str | None) -> None:
     monkeypatch.setattr(cluster_server, "HEALTHY_WITHIN_S", 0.0)
     monkeypatch.setattr(Observed, "up", frozenset(up))
     monkeypatch.setattr(Observed, "died", lambda _: list(dead))
     server = served(monkeypatch, tmp_path, Strikes())
-    mending = server.carry_out(cluster_server.Request(id=1, do="mend"))
     if why is None:
-        assert asyncio.run(mending) == {}
+        assert await asked(server, "mend") == {}
         return
     with pytest.raises(FloodmarkError, match=why):
-        asyncio.run(mending)
+        await asked(server, "mend")
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,8 @@ def each(lines: Lines, **fields: object) -> Shape:
 def backwards(lines: Lines, *names: str) -> Shape:
     """The values of these fields, the last one first."""
     def change(run: RunFolder) -> None:
-        found = list(lines(run))
-        values = [{name: one[name] for name in names} for one in found]
-        for one, other in zip(found, reversed(values), strict=True):
+        values = [{name: one[name] for name in names} for one in lines(run)]
+        for one, other in zip(lines(run), reversed(values), strict=True):
             one |= other
 
     return change
@@ -308,8 +307,8 @@ SHAPES: Mapping[str, Shape] = {
 
 @dataclass(slots=True)
 class Work:
-    rows: Counter[str] = field(default_factory=Counter)  # statement, by its beginning -> rows
-    lines: Counter[str] = field(default_factory=Counter)  # family -> lines of Python
+    # statement, by its beginning -> rows; `lines of FAMILY` -> lines of Python
+    amounts: Counter[str] = field(default_factory=Counter)
     statements: list[str] = field(default_factory=list)
 
 
@@ -334,7 +333,7 @@ class CountedUnit(Unit):
     def count(self, statement: str) -> None:
         profile = json.loads(self._db.get_profiling_information("json"))
         operators = profile.get("operator", ())  # making a view takes none
-        self.work.rows[name_of(statement)] += sum(rows_of(one) for one in operators)
+        self.work.amounts[name_of(statement)] += sum(rows_of(one) for one in operators)
 
 
 def name_of(statement: str) -> str:
@@ -353,11 +352,11 @@ def rows_of(operator: Mapping[str, Any]) -> int:
 
 
 @contextmanager
-def counted_lines(work: Work, family: str) -> Iterator[None]:
+def counted_lines(work: Work, name: str) -> Iterator[None]:
     """A context that counts the lines of the laws' modules that run in it."""
 
     def inside(frame: FrameType, event: str, arg: object) -> Any:
-        work.lines[family] += event == "line"
+        work.amounts[name] += event == "line"
         return inside
 
     def called(frame: FrameType, event: str, arg: object) -> Any:
@@ -397,10 +396,9 @@ def test_the_work_grows_with_the_records(
     """No statement is repeated because something was found; those of a healthy run are executed in their
     order."""
     few, many = (work_of(tables(*names, ops=ops, root=tmp_path / str(ops))) for ops in (FEW, MANY))
-    before, after = few.rows + few.lines, many.rows + many.lines
 
-    assert {name: (before[name], size) for name, size in after.items()
-            if size > FLOOR and size > TIMES * max(before[name], 1)} == {}
+    assert {name: (few.amounts[name], size) for name, size in many.amounts.items()
+            if size > FLOOR and size > TIMES * max(few.amounts[name], 1)} == {}
     assert few.statements == many.statements
     others = iter(many.statements)
     assert all(statement in others for statement in statements)

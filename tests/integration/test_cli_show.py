@@ -281,9 +281,3 @@ def test_a_name_that_no_finding_has_is_usage_and_tells_the_closest_or_all() -> N
     assert (answer.code, far.code) == (2, 2)
     assert "the closest valid name: lost-write;" in answer.err
     assert all(name in far.err for name in EXPLANATIONS)
-
-
-def test_without_a_name_the_findings_are_listed() -> None:
-    answer = floodmark("explain")
-    listed = [line.split()[0] for line in answer.out.splitlines() if line]
-    assert (answer.code, listed[:len(EXPLANATIONS)]) == (0, sorted(EXPLANATIONS))

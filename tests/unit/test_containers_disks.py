@@ -1,6 +1,5 @@
 """The disks of containers, as far as no engine is needed: copies, damage, counts and edits of files."""
 
-import importlib.util
 import io
 import os
 import shutil
@@ -10,13 +9,13 @@ from types import ModuleType
 
 import pytest
 from disk import Disk, batch
+from fault_programs import fault_program
 
 from floodmark.harness.cluster.containers import disks
 from floodmark.harness.cluster.containers.disks import edits
 from floodmark.harness.cluster.log_extents import corrupt, log_extents, records_between, truncated
 from floodmark.harness.cluster.reference import power_loss
 
-ROOT = Path(__file__).resolve().parents[2]
 SIZE = len(batch(0).data)
 SEGMENT = f"log-0/{0:020d}.log"
 
@@ -34,13 +33,7 @@ def disk(tmp_path: Path) -> Disk:
 
 @pytest.fixture(scope="module")
 def shutdown() -> ModuleType:
-    """docker/faults/shutdown.py, which is in no package."""
-    spec = importlib.util.spec_from_file_location("shutdown", ROOT / "docker" / "faults" / "shutdown.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return fault_program("shutdown")
 
 
 # -- log extents: two readers -----------------------------------------------------------------------------

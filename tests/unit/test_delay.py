@@ -1,31 +1,18 @@
 """docker/faults/delay.py without the kernel: when a packet is due, and netlink's messages."""
 
-import importlib.util
 import struct
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from fault_programs import fault_program
 
 from floodmark.harness.cluster.containers.network import MARK
 
-PROGRAM = Path(__file__).resolve().parents[2] / "docker" / "faults" / "delay.py"
-
 
 @pytest.fixture(scope="module")
-def delay() -> Iterator[ModuleType]:
-    """Not part of a package: the program runs alone in a container."""
-    spec = importlib.util.spec_from_file_location("delay_program", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+def delay() -> ModuleType:
+    return fault_program("delay")
 
 
 def never() -> float:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.harness.broker_config import broker_keys
 from floodmark.harness.commands.drawn_settings import (
     FLUSH,
     LAG,
@@ -139,10 +138,6 @@ def test_three_seeds_in_a_row_differ_where_it_matters(first: int) -> None:
     assert any(one.keys.get(FLUSH) == "1" for one in drawn)
     assert any(int(one.keys[LAG]) < int(one.keys[SESSION]) for one in drawn)
     assert any(int(one.keys.get(SEGMENT, 1 << 30)) <= 16 << 10 for one in drawn)
-
-
-def test_a_topics_key_is_the_same_as_its_brokers() -> None:
-    assert broker_keys({"flush.messages": "1"}) == {FLUSH: "1"}
 
 
 def test_a_run_records_what_was_drawn(tmp_path: Path) -> None:

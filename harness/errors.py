@@ -9,6 +9,15 @@ class FloodmarkError(Exception):
     """An operating error, not a bug in floodmark: shown as one sentence without a traceback. Exit code 4."""
 
 
+class NotPrinted(Exception):
+    """Standard output takes no more, for the reason of the cause, an OSError. code: what is known all the
+    same."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
+
+
 class WrongDisk(FloodmarkError):
     """A broker cannot join its cluster because its files are another cluster's: not the broker's bug."""
 

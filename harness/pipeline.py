@@ -30,7 +30,7 @@ from floodmark.checkers.judge import report
 from floodmark.checkers.laws.finding_names import WITHDRAWN
 from floodmark.checkers.text.explain import known_findings
 from floodmark.harness import catalog
-from floodmark.harness.errors import FloodmarkError, UsageError, nearest
+from floodmark.harness.errors import FloodmarkError, NotPrinted, UsageError, nearest
 from floodmark.harness.event_loop import run_loop, work_through
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.phrases import many
@@ -56,7 +56,7 @@ from floodmark.harness.run_location import Place
 from floodmark.harness.runner import Progress, RunResult, carry_out
 from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.spec import RunPlan
-from floodmark.harness.verdict import EXIT_HARNESS, Policy, Verdict
+from floodmark.harness.verdict import EXIT_HARNESS, Policy, Verdict, worst
 from floodmark.nemesis.scenario import Scenario
 
 TRIES = 3  # of a scenario's run
@@ -356,7 +356,10 @@ def judge_and_report(folders: Sequence[Place], through: Gate, workers: Workers =
     codes += write_verdicts(judged, through) + write_reports(outcomes, through)  # stdout's reader may be gone
     pages = [write_page_if_invalid(one.reading.folder, one.ruling, one.reading.verdict, one.reading)
              for one in outcomes]
-    verdict_text.print_reports(outcomes, pages)
+    try:
+        verdict_text.print_reports(outcomes, pages)
+    except OSError as error:
+        raise NotPrinted(worst(codes)) from error
     return codes
 
 

@@ -1,7 +1,8 @@
 """Turns a command's errors into an exit code and one sentence on stderr, never a traceback or "invalid".
 
 Rules
-1. Wrong arguments are exit 2; everything else that is no verdict is exit 4.
+1. Wrong arguments are exit 2; everything else that is no verdict is exit 4, which hides no bug that was found
+   and could not be printed.
 2. A bug of floodmark itself is reported as one, with its place and the file of its traceback.
 3. SIGTERM ends a command like Ctrl-C: unfinished work is cleaned up, and nothing is left in the temporary
    folder. A second SIGTERM does not interrupt that.
@@ -16,13 +17,14 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import click
 
 from floodmark.harness import catalog
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError, NotPrinted, UsageError
 from floodmark.harness.report.safe_text import harmless
-from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE
+from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE, worst
 
 
 class Terminated(KeyboardInterrupt):
@@ -61,14 +63,20 @@ def code_of(command: Callable[[], int]) -> int:
             return complain(str(interrupt) or "interrupted", EXIT_HARNESS)
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise  # click's own error
+        except NotPrinted as unprinted:
+            return worst([unprinted.code, failed_by(cast(OSError, unprinted.__cause__))])
         except OSError as error:
-            if error.errno == errno.EPIPE:  # `| head`: nothing more can be printed, not even at exit
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                return EXIT_HARNESS
-            where = f"{error.filename}: " if error.filename is not None else ""
-            return complain(f"{where}{error.strerror or error}", EXIT_HARNESS)
+            return failed_by(error)
         except Exception as error:
             return complain(own_bug(error), EXIT_HARNESS)
+
+
+def failed_by(error: OSError) -> int:
+    if error.errno == errno.EPIPE:  # `| head`: nothing more can be printed, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_HARNESS
+    where = f"{error.filename}: " if error.filename is not None else ""
+    return complain(f"{where}{error.strerror or error}", EXIT_HARNESS)
 
 
 def complain(sentence: str, code: int) -> int:

@@ -1,6 +1,7 @@
 """What CI servers show of a gate: the JUnit report and the Markdown page; all without Spark."""
 
 import datetime
+import errno
 import html
 import json
 import re
@@ -18,6 +19,7 @@ from junit import outcome_in, suite_of
 
 from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import check
+from floodmark.harness.commands.error_exits import code_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.run_summary import Ruling
@@ -240,18 +242,18 @@ def test_a_report_that_cannot_be_written_fails_the_harness_and_keeps_the_other(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "runs", "summary.md"]
 
 
-def test_files_are_written_before_anything_is_printed(
-        runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`floodmark check ... | head` gets its report too."""
+@pytest.mark.parametrize(("name", "code"), [("invalid", 1), ("valid", 4)])
+def test_a_verdict_that_cannot_be_printed_hides_no_bug_and_files_are_written_before(
+        runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: int) -> None:
+    """`floodmark check ... >/dev/full` gets its report too."""
 
-    def gone(*_: object) -> None:
-        raise BrokenPipeError
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(verdict_text, "print_reports", gone)
-    with pytest.raises(BrokenPipeError):
-        check.check_folders([runs / "invalid"], gate(junit_file=tmp_path / "junit.xml"))
-    case = cases_of((tmp_path / "junit.xml").read_bytes())["invalid"]
-    assert (outcome_in(case) or ())[:2] == ("failure", "lost-write")
+    monkeypatch.setattr(verdict_text, "print_reports", full)
+    through = gate(junit_file=tmp_path / "junit.xml")
+    assert code_of(lambda: check.check_folders([runs / name], through)) == code
+    assert [*cases_of((tmp_path / "junit.xml").read_bytes())] == [name]
 
 
 # -- the cache for the next call ---------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Builds and uses a class-data archive for the judge's JVM, which halves the start of Spark.
 
-    python -m floodmark.checkers.spark.jvm_cds        builds it if it is missing: half a minute, 170 MB
+    python -m floodmark.checkers.spark.jvm_cds        builds it if it is missing: half a minute, 70 MB
 
 `session` uses it if it is there. The first `floodmark check` without one starts to build it when it ends
 (`build_in_background`), except under CI, whose machines are new each time.

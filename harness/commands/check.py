@@ -4,7 +4,9 @@ what differs from the saved verdicts.
 Rules
 1. A new verdict replaces the saved one atomically; rejudge keeps the saved one if nothing could be judged (no
    run.json, a failed judge).
-2. rejudge prints new and missing findings, changes of class or count, and what became unknown or no longer
+2. Runs that a campaign has shrunk have nothing to be judged again: rejudge leaves them out, and refuses where
+   there are no others.
+3. rejudge prints new and missing findings, changes of class or count, and what became unknown or no longer
    is. Its exit code is that of `check` for the new verdicts.
 """
 
@@ -21,7 +23,7 @@ from floodmark.harness.pipeline import Gate, judge, judge_and_report, write_verd
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.model import Json
 from floodmark.harness.report.phrases import many
-from floodmark.harness.report.run_files import read_verdict
+from floodmark.harness.report.run_files import kept_verdict, read_verdict
 from floodmark.harness.report.run_page import write_page_if_invalid
 from floodmark.harness.report.run_summary import Ruling, ruling, summary
 from floodmark.harness.report.safe_text import harmless, harmless_data
@@ -40,7 +42,7 @@ def check_folders(folders: Sequence[str | Path], through: Gate, workers: Workers
     if keep_parquet:
         keep_parquet_copies(runs)
     if catalog.prepare_next_judge():
-        click.echo("in the background a cache is made so that Spark starts faster next time (once; 170 MB)",
+        click.echo("in the background a cache is made so that Spark starts faster next time (once; 70 MB)",
                    err=True)
     return worst(codes)
 
@@ -58,7 +60,11 @@ def keep_parquet_copies(folders: Sequence[Place]) -> None:
 
 def rejudge_folders(folders: Sequence[str | Path], through: Gate, workers: Workers = HERE) -> int:
     """Judges these runs, prints what changed, and writes the verdicts; returns the worst exit code."""
-    runs = chosen_runs(folders, workers)
+    found = chosen_runs(folders, workers)
+    runs = tuple(run for run in found if kept_verdict(RunAt(folder=run)) is None) or found
+    if len(runs) < len(found):
+        click.echo(f"left out: {many(len(found) - len(runs), 'run')} that a campaign has shrunk: the verdict "
+                   "stays; campaign run --keep keeps whole runs", err=True)
     saved = [verdict_before(folder) for folder in runs]
     judged = judge(runs, workers, what=many(len(runs), "run"), again=True)
     rulings, differing = [], 0

@@ -117,8 +117,9 @@ def test_a_folder_that_is_no_run_and_has_none_inside_is_a_usage_error(here: Path
 # -- runs that a campaign has shrunk ------------------------------------------------------------------------
 
 
-def test_a_shrunk_run_keeps_its_verdict(tmp_path: Path) -> None:
-    """check reports the saved one and says so; rejudge refuses. Shrinking twice changes nothing."""
+def test_a_shrunk_run_keeps_its_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """check reports the saved one and says so; rejudge leaves it out, and refuses if it is alone. Shrinking
+    twice changes nothing."""
     folder = golden(tmp_path, "two-partitions-two-elections")
     twice = replace(PERMITTED, examples=({"text": "twice"},))
     without = NotMade(names=("unseen",), reason="no logs")
@@ -137,6 +138,11 @@ def test_a_shrunk_run_keeps_its_verdict(tmp_path: Path) -> None:
     assert "the saved verdict stays" in again.out
     assert json.loads((folder / "verdict.json").read_text()) == before
     assert json.loads((tmp_path / "all.json").read_text())[str(folder)] == before
+    whole = golden(tmp_path, "two-partitions-two-elections", called="whole")
+    judge_by(monkeypatch, lambda _: Verdict(valid=True, counts=COUNTS))
+    night = floodmark("rejudge", folder, whole)
+    assert (night.code, night.out.count(folder.name), night.last) == (0, 0, str(whole)), night
+    assert "left out: 1 run that a campaign has shrunk" in night.err
     assert floodmark("check", folder, "--strict").code == 1
     shown = floodmark("show", folder)
     assert (shown.code, "shrunk     only run.json" in shown.out) == (0, True), shown

@@ -27,6 +27,7 @@ from floodmark.harness.spec import (
     PARTITIONS_AT_MOST,
     PROXIED,
     Concurrency,
+    Duration,
     Rate,
     RunSpec,
     converted,
@@ -76,7 +77,7 @@ class _About(msgspec.Struct, kw_only=True):
     schedule: Annotated[list[dict[str, Any]], Meta(max_length=100_000)]
     concurrency: Concurrency
     rate: Rate | None
-    duration_s: Annotated[float, Meta(gt=0, le=7 * 86_400.0)]
+    duration_s: Duration
     id: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{0,64}\Z")] = ""
     links: str | None = None
     load: LoadShape | None = None  # absent: the usual shape; older folders lack some of its fields

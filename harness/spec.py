@@ -48,6 +48,8 @@ Count = Annotated[int, Meta(ge=1)]
 PARTITIONS_AT_MOST = 10_000
 Concurrency = Annotated[int, Meta(ge=0, le=10_000)]
 Rate = Annotated[float, Meta(gt=0, le=1e9)]
+YEAR_S = 365 * 86_400.0
+Duration = Annotated[float, Meta(gt=0, le=YEAR_S)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,6 @@ class Option:
     most: int | None = None  # only for the command line
     kind: str | None = None  # of names that others may register; or TIME
     file: bool = False
-    hidden: bool = False
     own_cluster: Literal["takes", "refuses", None] = None  # what a user's own cluster does with it
 
 
@@ -88,8 +89,9 @@ class RunSpec:
         (), flags=("-t", "--topic-config"), metavar="KEY=VALUE",
         help="A Kafka key of topics, for every new topic (repeatable).")
     rules: str = option(RULES[-1], choices=RULES, help="The protocol generation.", own_cluster="refuses")
-    bugs: tuple[str, ...] = option((), flags=("--bug",), metavar="NAME", hidden=True, own_cluster="refuses",
-                                   help="A known-bad rule.")
+    bugs: tuple[str, ...] = option(
+        (), flags=("--bug",), metavar="NAME", default_text="none", own_cluster="refuses",
+        help="A known bug of the protocol, switched on (repeatable).")
     config: tuple[str, ...] = option(
         (), flags=("-c", "--config"), metavar="KEY=VALUE",
         default_text="min.insync.replicas: one less than the replicas; sessions and lag: 2 s",
@@ -119,7 +121,7 @@ class RunSpec:
         help="Drawn: all that you do not set (nodes, partitions, brokers' config, load, --interval) is drawn "
              "from the seed.")
     seed: int | None = option(None, default_text="drawn", help="The same seed gives the same schedule.")
-    duration: Positive = option(
+    duration: Duration = option(
         30.0, kind=TIME, help="Seconds, or with a unit: 20s, 4min. Planned faults are carried out, also if "
                               "that takes longer.")
     out: Path | None = option(None, default_text="histories/runs/TIME-SEED",
@@ -332,11 +334,13 @@ _UNITS = {None: 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def seconds(text: str) -> float:
-    """Read a time; ValueError where it is not a time above 0."""
+    """Read a time; ValueError where it is not a time above 0 and of a year at most."""
     found = _TIME.fullmatch(text.strip())
     parts = found.groups() if found is not None else ()
     total = sum(float(part or 0) * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
-    if not 0 < total < math.inf:
+    if total > YEAR_S:
+        raise ValueError(f"{shortened(text)} is more than a year")
+    if not total:
         raise ValueError(f"{text!r} is not a time: write 90s, 20min, 4h or 1h30min")
     return total
 

@@ -123,7 +123,7 @@ def spec_options(*names: str) -> Decorator:
 
 def _option_of(name: str, about: Option) -> Decorator:
     usual = USUAL[name]
-    settings: dict[str, Any] = {"help": about.help, "hidden": about.hidden, "metavar": about.metavar}
+    settings: dict[str, Any] = {"help": about.help, "metavar": about.metavar}
     if about.kind == NEMESIS:
         settings["help"] = (f"{', '.join(catalog.NEMESES)}, all or none; `partition` means cut. In "
                             f"containers also {', '.join(faults.MORE_NEMESES)}.")

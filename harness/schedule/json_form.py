@@ -177,6 +177,9 @@ def _grudge(at: str, value: object, known: Known) -> dict[str, list[str]]:
         refuse(at, "is empty: nothing would be cut")
     read_all = read_as.names(read_as.node_or(CLIENTS, *sorted(ROLES)))
     read_all(at, [*pairs], known)
+    for receiver, senders in pairs.items():
+        if isinstance(senders, list) and receiver in senders:
+            refuse(f"{at}.{receiver}", f"names {receiver} too: no node is cut from itself")
     return {receiver: read_all(f"{at}.{receiver}", senders, known) for receiver, senders in pairs.items()}
 
 

@@ -46,7 +46,7 @@ class FaultCommands:
     of_nodes: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     of_all: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # for nodes without their own
     timeout_s: float = TIMEOUT_S
-    source: str = "no --faults FILE was given"
+    source: str = ""  # the file; empty: none was given
 
     def has(self, node: str, act: str) -> bool:
         return act in self.of_nodes.get(node, {}) or (act in self.of_all and node not in PSEUDO_NODES)
@@ -56,7 +56,8 @@ class FaultCommands:
         names = sorted(nodes)
         for act in acts:
             if without := [node for node in names if not self.has(node, act)]:
-                return f"{self.source} has no command {act} for {', '.join(without)}"
+                return (f"{self.source} has no command {act} for {', '.join(without)}" if self.source else
+                        "no --faults FILE was given, which has the commands for it")
         return None
 
     def known(self, nodes: Sequence[str]) -> None:

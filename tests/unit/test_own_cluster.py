@@ -131,6 +131,8 @@ def test_only_what_every_node_has_commands_for_is_offered(tmp_path: Path) -> Non
     assert "has no command fetch_logs for n1, n2" in why_not(cluster, ReadsLogs)
     assert "have synced" in why_not(cluster, PowerCuts)
 
+    bare = OwnCluster(FOUND, tmp_path, prefix="p-", may_break=True)
+    assert why_not(bare, Kills) == "no --faults FILE was given, which has the commands for it"
     careful = OwnCluster(FOUND, tmp_path, prefix="p-", commands=commands)
     for kind in (Kills, Cuts, Pauses, Elects):
         assert ability(careful, kind) is None
@@ -139,7 +141,7 @@ def test_only_what_every_node_has_commands_for_is_offered(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("act", ["kill", "stop_node", "start_node", "pause"])
 def test_no_command_of_all_nodes_is_run_for_the_controller(tmp_path: Path, act: str) -> None:
-    commands = FaultCommands(of_all=dict.fromkeys(ACTS, ("touch", f"{tmp_path}/ran")))
+    commands = FaultCommands(of_all=dict.fromkeys(ACTS, ("touch", f"{tmp_path}/ran")), source="f.toml")
     with pytest.raises(FloodmarkError, match="no node 'controller': there are n1, n2"):
         asyncio.run(getattr(own(tmp_path, commands), act)("controller"))
     with pytest.raises(FloodmarkError, match="has no command kill for controller"):

@@ -50,6 +50,7 @@ SET_BY_CLUSTER = frozenset({
     "floodmark.rules", "floodmark.bugs", "floodmark.control", "floodmark.control.from", "floodmark.dial",
     "floodmark.durable", "floodmark.failpoints", "floodmark.trace",
 })
+_OPTIONS: Mapping[str, str] = {"floodmark.rules": "use --rules", "floodmark.bugs": "use --bug NAME"}
 # Clients' keys: the run sets them by options of its own.
 _CLIENT_KEYS: Mapping[str, str] = {
     "acks": "use --acks",
@@ -62,7 +63,8 @@ def why_not(key: str, value: str) -> str | None:
     """Why this key cannot be set to this value, as a sentence that begins with the key; None: it can. Whether
     several keys fit together only the broker checks (`python -m floodmark.broker.check_config`)."""
     if key in SET_BY_CLUSTER:
-        return f"{key}=... cannot be set: the cluster sets addresses, ids, paths and rules"
+        option = _OPTIONS.get(key, "the cluster sets addresses, ids, paths and rules")
+        return f"{key}=... cannot be set: {option}"
     if (kind := KEYS.get(TOPIC_KEYS.get(key, key))) is not None:
         wrong = _wrong_value(kind, value)
         return None if wrong is None else f"{key} takes {wrong}"

@@ -199,44 +199,32 @@ def collect_from(folder: Path, cluster: Bare) -> tuple[Collected, Run]:
     return asyncio.run(collect(cluster, run, [SPEC], "0" * 16, 0)), run
 
 
-def test_a_cluster_without_logs_and_without_freezing_is_collected(tmp_path: Path) -> None:
-    result, run = collect_from(tmp_path, CanKillPauseElect(leo_and_hw_view()))
-
-    assert (result.problems, result.moved) == ((), None)
-    assert result.leaders["0"]["leader"] == "n1"
-    assert not list(run.logs_folder.glob("*.jsonl"))
-    assert run.replicas_path.read_bytes() == b""
-
-
-def test_what_was_read_is_kept_though_the_cluster_cannot_be_stopped(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(_: object) -> None:
+class CannotStop(KeepsLogsInMemory):
+    async def stop(self) -> None:
         raise FloodmarkError("the engine does not answer")
 
-    monkeypatch.setattr(KeepsLogsInMemory, "stop", fail)
-    result, run = collect_from(tmp_path, KeepsLogsInMemory(look(), look()))
-    assert result.problems == ("the cluster could not be stopped: the engine does not answer",)
-    assert run.replicas_path.is_file()
+
+class SilentAtTheEnd(KeepsLogsInMemory):
+    async def observe(self) -> View:
+        if not self.looks:
+            raise FloodmarkError("nobody answers")
+        return self.looks.pop()
 
 
-def test_what_was_read_is_kept_though_the_cluster_is_silent_at_the_end(tmp_path: Path) -> None:
-    """Nobody knows then whether anything moved: the run is not settled."""
-    class Silent(KeepsLogsInMemory):
-        async def observe(self) -> View:
-            if not self.looks:
-                raise FloodmarkError("nobody answers")
-            return self.looks.pop()
-
-    result, run = collect_from(tmp_path, Silent(look()))
-    assert (result.problems, result.leaders["0"]["leader"]) == ((), "n1")
-    assert result.moved == "the cluster could not be observed after it was read: nobody answers"
-    assert run.replicas_path.is_file()
-
-
-def test_a_change_during_collection_without_freezing_is_reported(tmp_path: Path) -> None:
-    result, _ = collect_from(tmp_path, KeepsLogsInMemory(look(), look(epoch=3)))
-
-    assert result.moved == "the leader, epoch or ISR of partition 0 changed while it was read"
+@pytest.mark.parametrize(("cluster", "problems", "moved"), [
+    (CanKillPauseElect(leo_and_hw_view()), (), None),  # no logs, and no freezing
+    (CannotStop(look()), ("the cluster could not be stopped: the engine does not answer",), None),
+    (SilentAtTheEnd(look()), (), "the cluster could not be observed after it was read: nobody answers"),
+    (KeepsLogsInMemory(look(), look(epoch=3)), (),
+     "the leader, epoch or ISR of partition 0 changed while it was read"),
+], ids=lambda one: type(one).__name__)
+def test_what_was_read_is_kept_and_what_went_wrong_or_moved_is_reported(
+        tmp_path: Path, cluster: Bare, problems: tuple[str, ...], moved: str | None) -> None:
+    """If it is silent, nobody knows whether anything moved: the run is not settled."""
+    result, run = collect_from(tmp_path, cluster)
+    assert (result.problems, result.moved, result.leaders["0"]["leader"]) == (problems, moved, "n1")
+    keeps_logs = isinstance(cluster, KeepsLogsInMemory)
+    assert any(run.logs_folder.glob("*.jsonl")) == (run.replicas_path.read_bytes() != b"") == keeps_logs
 
 
 @pytest.mark.parametrize(("epochs_of_producer", "resent"), [((0, 1), (7,)), ((1, 1), ())])

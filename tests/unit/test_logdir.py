@@ -20,14 +20,7 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from floodmark.harness import record_batches
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.logdir import (
-    UNREADABLE,
-    LogState,
-    describe,
-    dump,
-    read_offsets,
-    why_no_log,
-)
+from floodmark.harness.logdir import UNREADABLE, LogState, describe, dump, read_offsets, why_no_log
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.record_batches import HEADER_BYTES, in_value
 

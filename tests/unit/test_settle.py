@@ -13,12 +13,7 @@ from looks import SPEC, look
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Type
-from floodmark.harness.phases.end_phases import (
-    Reach,
-    read_all,
-    reading_text,
-    settle,
-)
+from floodmark.harness.phases.end_phases import Reach, read_all, reading_text, settle
 from floodmark.harness.pipeline import progress_line
 from floodmark.harness.protocols import Session
 from floodmark.harness.runner import Progress

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+import kafka_batches
 import pytest
 from disk import Disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.record.default_records import DefaultRecordBatchBuilder
 from msgspec.structs import replace
 
 from floodmark.broker.wire.record_batch import parse_batches
@@ -22,10 +22,7 @@ restarts = st.tuples(st.just("restart"), st.just(0), st.just(0))
 
 def produced(values: list[int]) -> bytes:
     """One batch as a client sends it: offsets from 0, no epoch."""
-    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
-    for at, value in enumerate(values):
-        builder.append(at, 1_700_000_000_000, None, b"%d" % value, [("floodmark", RUN.encode())])
-    return bytes(builder.build())
+    return kafka_batches.batch(0, [b"%d" % value for value in values], headers=[("floodmark", RUN.encode())])
 
 
 @settings(max_examples=15)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from golden_text import refused_as_written
-from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka_batches import batch
 from looks import SPEC, look, replica
 
 from floodmark.harness import catalog, runner
@@ -235,12 +235,11 @@ def test_what_a_producer_repeated_itself_is_found_in_the_logs(
         async def log_dir(self, node: str) -> Path:
             return tmp_path
 
-    batches = [DefaultRecordBatchBuilder(2, 0, False, 9, epoch, -1, 1 << 10) for epoch in epochs_of_producer]
-    for one in batches:
-        one.append(0, 1_700_000_000_000, None, b"7", [(MARK.decode(), b"0" * 16)])
     log = tmp_path / f"{SPEC.topic}-{SPEC.partition}" / f"{0:020d}.log"
     log.parent.mkdir()
-    log.write_bytes(b"".join(bytes(one.build()) for one in batches))
+    log.write_bytes(b"".join(
+        batch(0, [b"7"], producer=9, producer_epoch=epoch, headers=[(MARK.decode(), b"0" * 16)])
+        for epoch in epochs_of_producer))
 
     assert collect_from(tmp_path, KeepsLogFolders(leo_and_hw_view()))[0].resent == resent
 

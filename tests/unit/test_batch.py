@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
-from kafka.record.legacy_records import LegacyRecordBatchBuilder
+from kafka_batches import messages
 
 from floodmark.harness import record_batches
 
@@ -103,21 +103,11 @@ def test_damage_under_the_crc_and_a_wrong_count_are_corrupt() -> None:
 
 # -- message formats v0 and v1, which have no headers ------------------------------------------------------
 
-def old_messages(magic: int, values: list[bytes], *, compression: int = 0, key: bytes | None = None) -> bytes:
-    """Messages of an old format, as kafka-python writes them, from offset 0 on; a leader gives a wrapper its
-    last message's."""
-    builder = LegacyRecordBatchBuilder(magic, compression, 1 << 20)
-    for offset, value in enumerate(values):
-        builder.append(offset, NOW_MS if magic else None, key, value)
-    data = bytes(builder.build())
-    return (len(values) - 1).to_bytes(8, "big") + data[8:] if compression else data
-
-
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("compression", [0, 1])
 def test_messages_of_old_formats_are_read_by_their_values_alone(magic: int, compression: int) -> None:
     values = [b"floodmark %s 7" % RUN.encode(), b"8", b"floodmark fedcba9876543210 9"]
-    data = old_messages(magic, values, compression=compression)
+    data = messages(magic, 0, values, codec=compression)
     read = list(record_batches.decode(data, RUN))
     assert [pair for one in read for pair in one.values] == [(0, 7), (1, None), (2, None)]
     assert {one.epoch for one in read} == {-1}
@@ -126,9 +116,9 @@ def test_messages_of_old_formats_are_read_by_their_values_alone(magic: int, comp
 def test_an_old_message_that_is_not_ours_cut_or_damaged() -> None:
     """One with a key is not; one that is cut is left out, and a damaged one is corrupt."""
     ours = b"floodmark %s 7" % RUN.encode()
-    [read] = record_batches.decode(old_messages(1, [ours], key=b"k"), RUN)
+    [read] = record_batches.decode(messages(1, 0, [ours], key=b"k"), RUN)
     assert read.values == ((0, None),)
-    data = old_messages(1, [ours] * 2)
+    data = messages(1, 0, [ours] * 2)
     assert len(list(record_batches.decode(data[:-1], RUN))) == 1
     with pytest.raises(record_batches.Corrupt):
         list(record_batches.decode(data[:-1] + bytes([data[-1] ^ 1]), RUN))

@@ -18,7 +18,7 @@ from unittest.mock import AsyncMock
 import pytest
 from golden_text import as_written
 from kafka.protocol.admin import ElectLeadersRequest
-from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka_batches import batch
 from laid_out import Counting, told
 
 from floodmark.harness import catalog
@@ -279,15 +279,6 @@ def tags(fields: dict[int, bytes]) -> bytes:
     return uvarint(len(fields)) + found
 
 
-def batch_of(*values: bytes) -> bytes:
-    batch = DefaultRecordBatchBuilder(
-        magic=2, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1,
-        base_sequence=-1, batch_size=1 << 16)
-    for offset, value in enumerate(values):
-        batch.append(offset, 0, None, value, [])
-    return bytes(batch.build())
-
-
 def after(*values: bytes) -> Decisions:
     decisions = Decisions()
     for value in values:
@@ -298,7 +289,7 @@ def after(*values: bytes) -> Decisions:
 def metadata(folder: Path, base: int = 0, *values: bytes) -> MetadataLog:
     """A log of which the segment that begins at the offset `base` has these records."""
     (folder / METADATA).mkdir(exist_ok=True)
-    (folder / METADATA / f"{base:020d}.log").write_bytes(batch_of(*values) if values else b"")
+    (folder / METADATA / f"{base:020d}.log").write_bytes(batch(0, values) if values else b"")
     return MetadataLog(folder)
 
 
@@ -343,7 +334,7 @@ def feature(name: bytes, level: int) -> bytes:
 
 @pytest.mark.parametrize("folder", ["", "__cluster_metadata-0"])  # up to 4.3, and from 4.4 on
 def test_the_features_of_a_formatted_folder_are_read(folder: str, tmp_path: Path) -> None:
-    written = batch_of(feature(b"metadata.version", 29), feature(b"kraft.version", 1))
+    written = batch(0, [feature(b"metadata.version", 29), feature(b"kraft.version", 1)])
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / folder / "00000000000000000000-0000000000.checkpoint").write_bytes(written)
 

@@ -5,18 +5,18 @@ compression)."""
 import re
 import struct
 import zlib
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import crc32c
+import kafka_batches
 import lz4.frame
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.record.default_records import DefaultRecordBatchBuilder
-from kafka.record.legacy_records import LegacyRecordBatchBuilder
+from kafka_batches import messages
 
 from floodmark.harness import record_batches
 from floodmark.harness.errors import FloodmarkError
@@ -27,19 +27,8 @@ from floodmark.harness.record_batches import HEADER_BYTES, in_value
 RUN = "0123456789abcdef"
 OURS = [("floodmark", RUN.encode())]
 SPEC = PartitionSpec(key=3, topic="log", partition=0, replicas=("n1",))
-GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
-
-
-def batch(base: int, values: Sequence[bytes | None], *, epoch: int = 0, codec: int = 0, producer: int = -1,
-          producer_epoch: int = -1, headers: Any = OURS, key: bytes | None = None,
-          transactional: bool = False, step_ms: int = 1) -> bytes:
-    builder = DefaultRecordBatchBuilder(2, codec, transactional, producer, producer_epoch, -1, 1 << 24)
-    for at, value in enumerate(values):
-        builder.append(at, 1_700_000_000_000 + at * step_ms, key, value, headers)
-    data = bytearray(builder.build())
-    struct.pack_into(">q", data, 0, base)
-    struct.pack_into(">i", data, 12, epoch)
-    return bytes(data)
+GZIP, LZ4 = 1, 3
+batch = partial(kafka_batches.batch, headers=OURS)
 
 
 def sealed(data: bytearray) -> bytes:
@@ -54,20 +43,6 @@ def marker(base: int, producer: int, *, commit: bool) -> bytes:
                            producer=producer, transactional=True))
     data[22] |= 0x20
     return sealed(data)
-
-
-def old(magic: int, base: int, values: Sequence[bytes | None], *, codec: int = 0, stamped: int | None = None,
-        key: bytes | None = None) -> bytes:
-    """Messages of format v0 or v1 as a client makes them; a wrapper has the offset of its last message,
-    unless `stamped` is given."""
-    builder = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
-    for at, value in enumerate(values):
-        offset = at if codec and magic == 1 else base + at
-        builder.append(offset, 1_700_000_000_000 + at, key, value)
-    data = bytearray(builder.build())
-    if codec:
-        struct.pack_into(">q", data, 0, base + len(values) - 1 if stamped is None else stamped)
-    return bytes(data)
 
 
 def wrapper(magic: int, offset: int, codec: int, packed: bytes) -> bytes:
@@ -126,7 +101,7 @@ def test_a_record_of_another_writer_has_no_value(tmp_path: Path, value: bytes | 
 def test_plain_batches_are_read_as_all_others(tmp_path_factory: pytest.TempPathFactory, values: list[int],
                                               at: int, change: int) -> None:
     """Those that the fast way reads are read alike the long way, also with one byte that is another."""
-    data = bytearray(batch(0, [b"%d" % value for value in values], step_ms=0))
+    data = bytearray(batch(0, [b"%d" % value for value in values], times=[0] * len(values)))
     data[HEADER_BYTES + at % (len(data) - HEADER_BYTES)] ^= change
     folder = tmp_path_factory.mktemp("log")
     put(folder, sealed(data))
@@ -159,7 +134,7 @@ def test_every_torn_tail_is_reported(tmp_path: Path, magic: int, codec: int) -> 
     """Cut at each byte of the last batch: whole batches are read, the rest is counted. So are zeros, ones,
     and zeros with the magic byte of a header."""
     def made(base: int, values: list[bytes]) -> bytes:
-        return batch(base, values, codec=codec) if magic == 2 else old(magic, base, values, codec=codec)
+        return batch(base, values, codec=codec) if magic == 2 else messages(magic, base, values, codec=codec)
 
     head, tail = made(0, [b"1"]), made(1, [b"2", b"3"] if codec or magic == 2 else [b"2"])
     for torn in (*(tail[:kept] for kept in range(1, len(tail))),
@@ -280,7 +255,7 @@ def test_a_batch_larger_than_a_window(tmp_path: Path) -> None:
 
 def odd_lz4(harm: str) -> bytes:
     """A wrapper of format v0 whose lz4 frame is damaged."""
-    packed = bytearray(lz4.frame.compress(old(0, 0, [b"1" * 300_000]), block_linked=harm == "linked",
+    packed = bytearray(lz4.frame.compress(messages(0, 0, [b"1" * 300_000]), block_linked=harm == "linked",
                                           store_size=False, block_size=lz4.frame.BLOCKSIZE_MAX64KB))
     packed[11 if harm == "block" else 0] ^= {"magic": 1, "block": 0xFF}.get(harm, 0)
     return wrapper(0, 0, LZ4, bytes(packed[:-4] if harm == "cut" else packed))
@@ -295,7 +270,7 @@ def of_codec(codec: int) -> bytes:
 @pytest.mark.parametrize(("data", "why"), [
     *((odd_lz4(harm), "lz4") for harm in ("cut", "linked", "magic", "block")),
     # the wrapper's own offset is below those of its messages
-    *((old(magic, 0, [b"1", b"2", b"3"], codec=GZIP, stamped=1), "the wrapper's last message has offset 2")
+    *((messages(magic, 0, [b"1", b"2", b"3"], codec=GZIP, stamped=1), "wrapper's last message has offset 2")
       for magic in (0, 1)),
     (of_codec(6), "codec 6"),
 ], ids=["lz4"] * 4 + ["wrapper"] * 2 + ["codec"])
@@ -309,7 +284,7 @@ def test_a_batch_that_cannot_be_read_though_its_crc_is_right_is_refused(
 
 def test_relative_offsets_of_a_wrapper_that_was_compacted(tmp_path: Path) -> None:
     """Inner offsets of format v1 are relative, from any base; the wrapper has that of its last message."""
-    inside = b"".join(old(1, base, [in_value(RUN.encode(), base)]) for base in (3, 5, 9))
+    inside = b"".join(messages(1, base, [in_value(RUN.encode(), base)]) for base in (3, 5, 9))
     put(tmp_path, wrapper(1, 109, GZIP, zlib.compress(inside, wbits=31)))
 
     assert offsets_and_values(tmp_path) == [(103, 3), (105, 5), (109, 9)]
@@ -319,14 +294,14 @@ def test_relative_offsets_of_a_wrapper_that_was_compacted(tmp_path: Path) -> Non
 def test_a_damaged_message_is_reported_with_its_offset(tmp_path: Path, magic: int) -> None:
     """One flipped bit: in a single message, in a wrapper and, with the wrapper's CRC right, in a message
     inside."""
-    alone = bytearray(old(magic, 0, [b"1"]))
+    alone = bytearray(messages(magic, 0, [b"1"]))
     alone[-1] ^= 1
-    bad = bytearray(old(magic, 1, [b"2", b"3"], codec=GZIP))
+    bad = bytearray(messages(magic, 1, [b"2", b"3"], codec=GZIP))
     bad[-1] ^= 1
-    inside = bytearray(old(magic, 0 if magic else 3, [b"4"]))
+    inside = bytearray(messages(magic, 0 if magic else 3, [b"4"]))
     inside[-1] ^= 1
-    packed = zlib.compress(bytes(inside) + old(magic, 1 if magic else 4, [b"5"]), wbits=31)
-    put(tmp_path, bytes(alone), bytes(bad), wrapper(magic, 4, GZIP, packed), old(magic, 5, [b"6"]))
+    packed = zlib.compress(bytes(inside) + messages(magic, 1 if magic else 4, [b"5"]), wbits=31)
+    put(tmp_path, bytes(alone), bytes(bad), wrapper(magic, 4, GZIP, packed), messages(magic, 5, [b"6"]))
 
     assert whole_ones(tmp_path) == [(0, False), (2, False), (3, False), (4, True), (5, True)]
 
@@ -341,7 +316,7 @@ def test_the_runs_id_may_be_in_the_value(tmp_path: Path, magic: int) -> None:
     if magic == 2:
         put(tmp_path, batch(0, values, headers=[]))
     else:
-        put(tmp_path, *(old(magic, at, [value]) for at, value in enumerate(values)))
+        put(tmp_path, *(messages(magic, at, [value]) for at, value in enumerate(values)))
 
     assert offsets_and_values(tmp_path) == [(0, 17), *((at, None) for at in range(1, len(values)))]
 
@@ -374,7 +349,7 @@ def test_an_epoch_checkpoint_that_is_empty_or_torn_is_unreadable_beside_records_
     records = batch(0, [b"a"])
     for content, checkpoint, epochs in (
             (records, text, UNREADABLE), (records, "0\n0\n", ()), (b"", text, ()),
-            (old(1, 0, [b"a"]), text, ())):
+            (messages(1, 0, [b"a"]), text, ())):
         put(tmp_path, content).with_name("leader-epoch-checkpoint").write_text(checkpoint)
         for running in (True, False):
             assert describe(tmp_path, SPEC, running=running).epochs == epochs
@@ -395,7 +370,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     ("00000000000000000007.log", b"", None),  # of an empty topic
     ("00000000000000000007.log", batch(7, [b"a"])[:9], None),  # torn
     ("00000000000000000007.log", bytes(4096), None),  # preallocated
-    ("00000000000000000007.log", old(1, 7, [b"a"]), None),
+    ("00000000000000000007.log", messages(1, 7, [b"a"]), None),
     ("00000000000000000007.log", b"[2026-11-25 23:00:00,000] INFO starting", "does not begin as a log does"),
     ("00000000000000000007.log", batch(3, [b"a"]), "does not begin as a log does"),
     ("server.log", batch(7, [b"a"]), r"it has no log-0/\*\.log"),

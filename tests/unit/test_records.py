@@ -3,6 +3,7 @@
 import warnings
 from itertools import product
 
+import kafka_batches
 import pytest
 from crc32c import crc32c
 from disk import batch
@@ -15,22 +16,15 @@ from floodmark.broker.wire.record_batch import BatchTooLarge, CorruptBatch, pars
 
 with warnings.catch_warnings():  # kafka-python reads its schemas by a deprecated call
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+    from kafka.record.default_records import DefaultRecordBatch
 
 CRC_COVERED_FROM = 21
 
 
-def kafka_python_batch(values: list[bytes], compression: int = 0) -> bytes:
-    builder = DefaultRecordBatchBuilder(magic=2, compression_type=compression, is_transactional=False,
-                                        producer_id=7, producer_epoch=1, base_sequence=40, batch_size=1 << 20)
-    for offset, value in enumerate(values):
-        builder.append(offset, timestamp=1_700_000_000_123, key=None, value=value, headers=[])
-    return bytes(builder.build())
-
-
 @pytest.mark.parametrize("compression", [0, DefaultRecordBatch.CODEC_GZIP])
 def test_a_batch_of_another_codec_is_read_without_touching_its_records(compression: int) -> None:
-    data = kafka_python_batch([b"a", b"b", b"c"], compression)
+    data = kafka_batches.batch(
+        0, [b"a", b"b", b"c"], codec=compression, producer=7, producer_epoch=1, sequence=40)
 
     [found] = parse_batches(data)
 
@@ -42,7 +36,7 @@ def test_a_batch_of_another_codec_is_read_without_touching_its_records(compressi
 
 
 def test_a_stamped_batch_keeps_its_crc_and_has_its_offset_and_epoch() -> None:
-    [found] = parse_batches(kafka_python_batch([b"a", b"b"]))
+    [found] = parse_batches(kafka_batches.batch(0, [b"a", b"b"]))
 
     stamped = stamp_batch(replace(found, base_offset=1000, last_offset=1001, epoch=7))
 

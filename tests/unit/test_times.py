@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 from disk import Disk
-from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka_batches import batch
 
 from floodmark.broker.protocol.messages import Batch
 from floodmark.broker.storage.offsets_by_timestamp import MAX_TIMESTAMP, TimestampAndOffset, find_offset
@@ -16,21 +16,15 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
 def sent(times: list[int], codec: int) -> bytes:
     """A batch as a client sends it."""
-    builder = DefaultRecordBatchBuilder(
-        magic=2, compression_type=codec, is_transactional=0, producer_id=-1, producer_epoch=-1,
-        base_sequence=-1, batch_size=1 << 20,
-    )  # fmt: skip
-    for offset, timestamp in enumerate(times):
-        builder.append(offset, timestamp=timestamp, key=None, value=b"v" * 40, headers=[("h", b"w")])
-    return bytes(builder.build())
+    return batch(0, [b"v" * 40] * len(times), codec=codec, headers=[("h", b"w")], times=times)
 
 
 def logged(disk: Disk, times: list[list[int]], codec: int) -> None:
     for epoch, each in enumerate(times):
-        (batch,) = parse_batches(sent(each, codec))
+        (one,) = parse_batches(sent(each, codec))
         base = disk.log.leo
         disk.log.append([
-            Batch(base_offset=base, last_offset=base + len(each) - 1, epoch=epoch, data=batch.data)])
+            Batch(base_offset=base, last_offset=base + len(each) - 1, epoch=epoch, data=one.data)])
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP])

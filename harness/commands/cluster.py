@@ -39,8 +39,8 @@ import orjson
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.broker_cluster import healthy
-from floodmark.harness.cluster.control_client import ANSWER_BYTES_MAX
 from floodmark.harness.cluster.layout import private_folder
+from floodmark.harness.cluster.processes import ANSWER_BYTES_MAX
 from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.error_exits import code_of
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError

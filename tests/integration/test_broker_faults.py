@@ -18,7 +18,7 @@ from floodmark.broker.wire.api_keys import (
     PRODUCE,
 )
 from floodmark.broker.wire.codec import make, milliseconds, request_parts
-from floodmark.harness.cluster.control_client import Refused
+from floodmark.harness.cluster.processes import Refused
 
 pytestmark = pytest.mark.cluster
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from floodmark.harness.cluster.control_client import ControlError, Refused
 from floodmark.harness.cluster.layout import HOST, Ports
+from floodmark.harness.cluster.processes import ControlError, Refused
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets
 
 WAIT_S = 120.0

@@ -16,7 +16,7 @@ from real_brokers import CONTROLLER, RealBrokers
 from run_processes import wait_until
 
 from floodmark.broker.protocol import errors
-from floodmark.harness.cluster.control_client import Refused
+from floodmark.harness.cluster.processes import Refused
 
 pytestmark = pytest.mark.cluster
 

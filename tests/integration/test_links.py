@@ -18,7 +18,7 @@ from typing import TypeVar
 import pytest
 from golden_text import GOLDEN
 
-from floodmark.harness.cluster import control_client
+from floodmark.harness.cluster import processes
 from floodmark.harness.cluster.layout import HOST, Ports
 
 WAIT_S = 120.0
@@ -34,7 +34,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Net:
     """Two nodes, n1 and n2, that listen, a link in each direction, and the ends of connections."""
 
-    lines: control_client.Lines
+    lines: processes.Lines
     links: dict[tuple[str, str], int]  # (dialer, listener) -> port
     accepted: dict[str, "asyncio.Queue[Stream]"]
     listeners: dict[str, asyncio.Server]
@@ -137,7 +137,7 @@ async def net() -> AsyncIterator[Net]:
     argv = [sys.executable, "-m", "floodmark.harness.cluster.local.link_proxies"]
     process = subprocess.Popen(argv, stdin=its)
     its.close()
-    lines = await control_client.open_lines(ours, "the links")
+    lines = await processes.open_lines(ours, "the links")
     accepted: dict[str, asyncio.Queue[Stream]] = {node: asyncio.Queue() for node in ("n1", "n2")}
     listens = {node: ports.choose() for node in accepted}
     links = {pair: ports.choose() for pair in (("n1", "n2"), ("n2", "n1"))}
@@ -190,7 +190,7 @@ async def test_a_taken_port_is_reported() -> None:
     """And the links go on."""
     async with net() as one:
         (port, *_) = one.links.values()
-        with pytest.raises(control_client.Refused, match="in use"):
+        with pytest.raises(processes.Refused, match="in use"):
             await one.lines.ask("listen", timeout_s=WAIT_S, links=[
                 {"dialer": "n1", "listener": "n2", "host": HOST, "port": port, "to": [HOST, 1]}])
         for step in ("a: n1 dials n2", "a.n1 says still-here", "a.n2 hears still-here"):

@@ -14,8 +14,8 @@ import orjson
 import pytest
 
 from floodmark.broker.testing import failpoint_requests
-from floodmark.harness.cluster.control_client import ControlError, Refused
 from floodmark.harness.cluster.layout import Layout, Ports, ids_of, lay_out
+from floodmark.harness.cluster.processes import ControlError, Refused
 from floodmark.harness.cluster.reference import control_sockets
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets, FailpointControl
 from floodmark.harness.cluster.reference.system import broker_settings, write_properties

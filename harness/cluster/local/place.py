@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from floodmark.harness.cluster import control_client
+from floodmark.harness.cluster import processes
 from floodmark.harness.cluster.broker_cluster import PYTHON, System, only_in_containers
 from floodmark.harness.cluster.layout import LINKS, NOT_STARTED, Ports, lay_out
 from floodmark.harness.cluster.log_extents import Lost, wipe
@@ -54,16 +54,16 @@ class LocalPlace:
         if links == "direct":
             self.cannot[Cuts] = "direct links cannot be cut: use --links proxied"
         self.layout = NOT_STARTED
-        processes = self.processes = Processes(
+        own = self.processes = Processes(
             _send, self.is_stopped, lambda name, _process, code: system.expects_exit(name, code))
-        self.deaths, self.lives, self.paused = processes.deaths, processes.lives, processes.paused
-        self.kill, self.pause, self.resume = processes.kill, processes.pause, processes.resume
+        self.deaths, self.lives, self.paused = own.deaths, own.lives, own.paused
+        self.kill, self.pause, self.resume = own.kill, own.pause, own.resume
         self._folder, self._system, self._first_port, self._trace = folder, system, first_port, trace
         self._cuts: dict[tuple[str, str], bool] = {}  # (sender, receiver) -> whether by reset
         self._ports: Ports | None = None
         self._supervisor: subprocess.Popen[bytes] | None = None
-        self._supervised: control_client.Lines | None = None  # the connection to the supervisor
-        self._links: control_client.Lines | None = None  # the connection to the links process
+        self._supervised: processes.Lines | None = None  # the connection to the supervisor
+        self._links: processes.Lines | None = None  # the connection to the links process
 
     @property
     def lost(self) -> str | None:
@@ -87,14 +87,14 @@ class LocalPlace:
                 [sys.executable, "-P", "-m", "floodmark.harness.cluster.local.supervisor", str(os.getpid()),
                  *modules],
                 stdin=its.fileno(), stdout=errors, stderr=errors, pass_fds=[stdin], start_new_session=True)
-        self._supervised = await control_client.open_lines(
+        self._supervised = await processes.open_lines(
             ours, "the supervisor", on_event=lambda event: self.processes.ended(event["exit"], event["code"]),
             lost=lambda: self.processes.lose(
                 "the supervisor, parent of all brokers, ended, and all brokers with it"))
         if not self.layout.links:
             to_links.close()
             return
-        self._links = await control_client.open_lines(to_links, "the links process")
+        self._links = await processes.open_lines(to_links, "the links process")
         await self._start(LINKS, [*PROGRAMS[PYTHON], "-m", LINK_PROXIES], module=LINK_PROXIES, stdin=stdin)
         await self._links.ask("listen", timeout_s=LISTEN_S, links=self.layout.links_config())
 
@@ -105,7 +105,7 @@ class LocalPlace:
             return []
         try:
             state = await self._set_links(self._links)
-        except control_client.ControlError as error:
+        except processes.ControlError as error:
             return [f"the links cannot be healed: {error}"]
         return [f"{sender} to {receiver} is still cut"
                 for sender, receiver in state["silent"] + state["reset"]]
@@ -167,7 +167,7 @@ class LocalPlace:
         if self._links is not None:
             await self._set_links(self._links)
 
-    async def _set_links(self, links: control_client.Lines) -> Mapping[str, Any]:
+    async def _set_links(self, links: processes.Lines) -> Mapping[str, Any]:
         """Puts the cuts in force; returns those that are, as the links process says."""
         return await links.ask(
             "set", timeout_s=ANSWER_S, silent=[pair for pair, reset in self._cuts.items() if not reset],

@@ -21,8 +21,8 @@ from typing import Any
 
 from floodmark.harness import runtime
 from floodmark.harness.cluster.broker_cluster import Place
-from floodmark.harness.cluster.control_client import ANSWER_BYTES_MAX, ControlError, Lines, Refused
 from floodmark.harness.cluster.layout import CONTROLLER_ID, Layout, host_port, ids_of
+from floodmark.harness.cluster.processes import ANSWER_BYTES_MAX, ControlError, Lines, Refused
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import CRASH
 from floodmark.harness.protocols import PartitionSpec

@@ -2,12 +2,12 @@
 
 import pickle
 from collections import Counter
+from collections.abc import Iterable
 from functools import reduce
 from operator import add
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from floodmark.checkers.laws.tables import TABLES
@@ -19,39 +19,23 @@ _LINES = pa.schema([
     ("f", pa.string()), ("ident", pa.int64()),
 ])  # fmt: skip
 FAR = (1 << 63) - 1
+RUNS = 240
 Row = dict[str, Any]
 
 
-def lines(*ops: str, run: int = 0) -> list[Row]:
-    """PROCESS TYPE F [IDENT], one a line of the file."""
-    rows = []
-    for at, words in enumerate(ops):
-        process, kind, f, *ident = words.split()
-        rows.append({"run": run, "at": at, "index": at, "process": int(process), "type": kind, "f": f,
-                     "ident": int(ident[0]) if ident else None})  # fmt: skip
-    return rows
+def table(rows: list[Row]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=_LINES)
 
 
-def facts(rows: list[Row]) -> list[AcrossFacts]:
-    return pairing.pairing(pa.Table.from_pylist(rows, schema=_LINES))
-
-
-def merged(parts: list[AcrossFacts], run: int) -> AcrossFacts:
+def merged(parts: Iterable[AcrossFacts], run: int) -> AcrossFacts:
     return reduce(add, (one for one in parts if one.run == run), AcrossFacts(run=run))
 
 
-def answered(rows: list[Row]) -> dict[tuple[int, int], tuple[int | None, int | None, bool | None]]:
-    table = pairing.answers(pa.Table.from_pylist(rows, schema=_LINES))
-    assert table.schema == pairing.ANSWERS
-    return {(row["run"], row["at"]): (row["answers"], row["answers_index"], row["answered"])
-            for row in table.to_pylist()}  # fmt: skip
-
-
 def test_extreme_numbers() -> None:
-    rows = lines(f"{FAR} invoke send {-FAR - 1}", f"{FAR} ok send {FAR}", f"{FAR} invoke poll")
-    for row in rows:
-        row["at"] += FAR - 10
-    found = facts(rows)
+    rows = [{"run": 0, "at": FAR - 10 + at, "index": at, "process": FAR, "type": kind, "f": f, "ident": ident}
+            for at, (kind, f, ident) in enumerate((
+                ("invoke", "send", -FAR - 1), ("ok", "send", FAR), ("invoke", "poll", None)))]
+    found = pairing.pairing(table(rows))
     assert found == [AcrossFacts(run=0, unmatched=1, overlapping={FAR: 2})]
     assert pickle.loads(pickle.dumps(found[0])) == found[0]
 
@@ -59,22 +43,23 @@ def test_extreme_numbers() -> None:
 # -- against a plain loop ---------------------------------------------------------------------------------
 
 
-def random_lines(random: Random) -> list[Row]:
-    """A few processes of two runs, mostly in order."""
+def random_lines(random: Random, run: int) -> list[Row]:
+    """A few processes, mostly in order."""
     rows: list[Row] = []
-    opened: dict[tuple[int, int], tuple[str, int | None]] = {}
-    for at in range(random.randrange(40)):
-        key = random.randrange(2), random.choice((0, 1, 2, 1 << 40))
+    opened: dict[int, tuple[str, int | None]] = {}
+    for at in range(random.randrange(20)):
+        process = random.choice((0, 1, 2, 1 << 40))
         f = random.choice(("send", "txn", "poll", "assign"))
         ident = random.choice({"txn": (None, 1, 2, FAR), "send": (1, 2)}.get(f, (None,)))
-        kind = "invoke" if (key not in opened) != (random.random() < 0.15) else random.choice(("ok", "info"))
-        if kind != "invoke" and key in opened and random.random() < 0.8:
-            f, ident = opened[key]
-        opened.pop(key, None)
+        kind = ("invoke" if (process not in opened) != (random.random() < 0.15)
+                else random.choice(("ok", "info")))
+        if kind != "invoke" and process in opened and random.random() < 0.8:
+            f, ident = opened[process]
+        opened.pop(process, None)
         if kind == "invoke":
-            opened[key] = f, ident
-        rows.append({"run": key[0], "at": at, "index": at + random.choice((0, 0, 0, 3)), "process": key[1],
-                     "type": kind, "f": f, "ident": ident})  # fmt: skip
+            opened[process] = f, ident
+        rows.append({"run": run, "at": at, "index": at + random.choice((0, 0, 0, 3)), "process": process,
+                     "type": kind, "f": f, "ident": ident})
     return rows
 
 
@@ -119,29 +104,25 @@ def plain_answers(rows: list[Row]) -> dict[tuple[int, int], int]:
 
 
 def test_pairing_agrees_with_a_plain_loop() -> None:
-    """Also bag by bag."""
-    seen = Counter[str]()
-    for number in range(120):
-        random = Random(number)
-        rows = random_lines(random)
-        expected, by_line = plain_facts(rows), plain_answers(rows)
-        shuffled = random.sample(rows, len(rows)) if number % 2 else rows
-        actual = {each.run: (each.unmatched, dict(each.overlapping)) for each in facts(shuffled)}
-        assert actual == expected, number
-        bags = [[row for row in rows if row["process"] % 3 == bag] for bag in range(3 * (number % 8 == 0))]
-        parts = [each for bag in bags for each in facts(bag)]
-        for run in expected if bags else ():
-            one = merged(parts, run)
-            assert (one.unmatched, dict(one.overlapping)) == expected[run], number
-        found = answered(shuffled)
-        assert {key: one for key, (one, _, _) in found.items() if one is not None} == by_line, number
-        paired = {(run, at) for (run, _), at in by_line.items()}
+    """Of many runs at once: in order, shuffled, and bag by bag."""
+    random = Random(1)
+    rows = [row for run in range(RUNS) for row in random_lines(random, run)]
+    expected, by_line = plain_facts(rows), plain_answers(rows)
+    assert RUNS // 8 < len(expected) < RUNS - RUNS // 8
+    asked = {(run, at) for (run, _), at in by_line.items()}
+    bags = [[row for row in rows if row["process"] % 3 == bag] for bag in range(3)]
+    for several in ([rows], [random.sample(rows, len(rows))], bags):
+        parts = [each for bag in several for each in pairing.pairing(table(bag))]
+        facts = {run: merged(parts, run) for run in {each.run for each in parts}}
+        assert {run: (one.unmatched, dict(one.overlapping)) for run, one in facts.items()} == expected
+        answers = pa.concat_tables([pairing.answers(table(bag)) for bag in several])
+        assert answers.schema == pairing.ANSWERS
+        found = {(row["run"], row["at"]): row for row in answers.to_pylist()}
+        assert {key: one["answers"] for key, one in found.items() if one["answers"] is not None} == by_line
         for row in rows:
             if row["type"] == "invoke" and row["ident"] is not None:
-                assert found[row["run"], row["at"]][2] is ((row["run"], row["at"]) in paired), number
-        seen["wrong"] += bool(expected)
-        seen["right"] += not expected
-    assert min(seen["wrong"], seen["right"]) > 15
+                key = row["run"], row["at"]
+                assert found[key]["answered"] is (key in asked), key
 
 
 # -- values -----------------------------------------------------------------------------------------------
@@ -177,16 +158,13 @@ def test_values_that_are_answered_more_often_than_sent() -> None:
 
 
 def test_bags_of_values_give_the_same_facts_as_all_together() -> None:
-    for number in range(30):
-        random = Random(number)
-        rows = [(random.randrange(2), random.randrange(12), at, random.choice(("invoke", "ok")))
-                for at in range(30)]  # fmt: skip
-        every = repeats.repeats(sends(*rows))
-        bags = [repeats.repeats(sends(*(row for row in rows if row[1] % 3 == bag))) for bag in range(3)]
-        parts = [each for _, found in bags for each in found]
-        for run in (0, 1):
-            assert merged(parts, run) == merged(every[1], run), number
-        together = pa.concat_tables([table for table, _ in bags])
-        assert np.array_equal(
-            together.sort_by([("run", "ascending"), ("value", "ascending")])["value"], every[0]["value"]
-        )
+    random = Random(1)
+    rows = [(random.randrange(RUNS), random.randrange(12), at, random.choice(("invoke", "ok")))
+            for at in range(15 * RUNS)]
+    every = repeats.repeats(sends(*rows))
+    bags = [repeats.repeats(sends(*(row for row in rows if row[1] % 3 == bag))) for bag in range(3)]
+    parts = [each for _, found in bags for each in found]
+    for run in range(RUNS):
+        assert merged(parts, run) == merged(every[1], run)
+    together = pa.concat_tables([table for table, _ in bags])
+    assert together.sort_by([("run", "ascending"), ("value", "ascending")]).equals(every[0])

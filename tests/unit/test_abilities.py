@@ -141,10 +141,7 @@ def test_a_schedule_that_cannot_be_carried_out_is_refused_naming_the_entry(
         not_shown = frozenset({"checkpointed_hw", "epoch"})
 
     def refuse(entry: dict[str, Any]) -> None:
-        try:
-            refuse_schedule(read([{"f": "kill", "nodes": ["n1"]}, entry]), Limited())
-        except UsageError as error:
-            raise UsageError(f"{error}.") from error  # so that brackets at its end stay
+        refuse_schedule(read([{"f": "kill", "nodes": ["n1"]}, entry]), Limited())
 
     refused_as_written("a schedule of a limited cluster", refuse, UsageError, request)
 

@@ -20,10 +20,8 @@ CORPUS = Path(__file__).parents[1] / "corpus"
 WORD = re.compile(r'(?:[^\s"]|"(?:\\.|[^"\\])*")+')
 STATEMENT = re.compile(r'(?:[^;"]|;(?! )|"(?:\\.|[^"\\])*")+')
 ITEM = re.compile(r"(?:(\d+):)?(-|-?\d+)(?:@(-?\d+))?(?:e(-?\d+))?(\{.*\})?$")
-GROUPS = {
-    name: names.split()
-    for name, names in (line.split(": ") for line in (CORPUS / "groups.txt").read_text().splitlines())
-}
+GROUPS = {name: names.split() for name, names in (
+    line.split(": ") for line in (CORPUS / "groups.txt").read_text().splitlines())}
 
 # The twin's log has one record at an offset, of a known epoch.
 BEYOND_THE_TWIN = (
@@ -61,9 +59,8 @@ class Case:
 
 
 def cases() -> list[Case]:
-    return [
-        case for file in sorted(CORPUS.glob("*.txt")) if file.name != "groups.txt" for case in cases_of(file)
-    ]
+    return [case for file in sorted(CORPUS.glob("*.txt")) if file.name != "groups.txt"
+            for case in cases_of(file)]
 
 
 def cases_of(file: Path) -> Iterator[Case]:
@@ -71,9 +68,8 @@ def cases_of(file: Path) -> Iterator[Case]:
         name, *lines = part.strip().splitlines()
         said = {mark: tuple(line[3:] for line in lines if line.startswith(mark)) for mark in ("=> ", "?> ")}
         story = tuple(line for line in lines if not line.startswith(("#", *said)))
-        yield Case(
-            file=file.stem, name=name, story=story, expected=tuple(sorted(said["=> "])), sentences=said["?> "]
-        )
+        yield Case(file=file.stem, name=name, story=story, expected=tuple(sorted(said["=> "])),
+                   sentences=said["?> "])
 
 
 def value_of(word: str) -> Any:
@@ -111,16 +107,10 @@ def item_of(word: str, f: str = "") -> Line:
 def invoked(f: str, fields: Line) -> Line:
     """The fields of the invocation of an op with these."""
     if "sends" in fields:
-        return {
-            "sends": [
-                {key: item[key] for key in ("partition", "value") if key in item} for item in fields["sends"]
-            ]
-        }
-    return (
-        {"partitions": fields["partitions"]}
-        if f in ("assign", "subscribe") and "partitions" in fields
-        else {}
-    )
+        return {"sends": [{key: item[key] for key in ("partition", "value") if key in item}
+                          for item in fields["sends"]]}
+    has_partitions = f in ("assign", "subscribe") and "partitions" in fields
+    return {"partitions": fields["partitions"]} if has_partitions else {}
 
 
 class Told(Tale):
@@ -169,10 +159,7 @@ class Told(Tale):
         if f == "list_offsets":
             return {"offsets": [item_of(word, f) for word in words]} if words else {}
         at = words.index("reads") if "reads" in words else len(words) if f != "poll" else -1
-        sends, reads = (
-            [item_of(word) for word in words[: max(at, 0)]],
-            [item_of(word) for word in words[at + 1 :]],
-        )
+        sends, reads = ([item_of(word) for word in some] for some in (words[:max(at, 0)], words[at + 1:]))
         found = {"sends": sends} if sends else {}
         return found | ({"reads": reads} if reads or (f == "poll" and kind != "invoke") else {})
 
@@ -220,21 +207,14 @@ class Told(Tale):
         for node in nodes:
             for item in items:
                 log = [one for one in self.logs[node] if one["partition"] == item["partition"]]
-                usual = {
-                    "offset": log[-1]["offset"] + 1 if log else 0,
-                    "epoch": 0,
-                    "crc": crc_of(item["value"]),
-                }
-                self.logs[node].append(usual | item)
+                offset = log[-1]["offset"] + 1 if log else 0
+                self.logs[node].append({"offset": offset, "epoch": 0, "crc": crc_of(item["value"]), **item})
 
     def tell_row(self, _: str, node: str, *words: str) -> None:
         bare, fields = fields_of(words)
         node, _, partition = node.partition("/")
-        self.row(node, int(partition or 0)).update(
-            fields | {word.removeprefix("-"): "absent" for word in bare if word != "absent"}
-        )
-        if "absent" in bare:
-            self.row(node, int(partition or 0))["absent"] = True
+        self.row(node, int(partition or 0)).update(fields | {
+            word.removeprefix("-"): True if word == "absent" else "absent" for word in bare})
 
     def tell_run(self, _: str, *words: str) -> None:
         for word in words:
@@ -261,9 +241,8 @@ class Told(Tale):
     def tell_step(self, verb: str, *words: str) -> None:
         """A step of traced_story.py."""
         bare, fields = fields_of(words)
-        lists = {
-            key: value.split(",") for key, value in fields.items() if key in LISTS and isinstance(value, str)
-        }
+        lists = {key: value.split(",") for key, value in fields.items()
+                 if key in LISTS and isinstance(value, str)}
         args = [word.split(",") if "," in word else value_of(word) for word in bare]
         if verb == "ruling" and not isinstance(args[1], list):
             args[1] = [args[1]]
@@ -284,9 +263,8 @@ def said(verdict: Verdict) -> tuple[str, ...]:
     unknown = {name for one in verdict.unknown for name in one.names}
     not_made = {name for one in verdict.not_made for name in one.names}
     lines = [finding_said(one) for one in verdict.findings]
-    lines += [
-        f"{what}: {grouped(names)}" for what, names in (("unknown", unknown), ("not made", not_made)) if names
-    ]
+    lines += [f"{what}: {grouped(names)}" for what, names in (("unknown", unknown), ("not made", not_made))
+              if names]
     return tuple(sorted(lines))
 
 
@@ -301,12 +279,8 @@ def valid(case: Case) -> bool | str:
 def finding_said(one: Any) -> str:
     """NAME [xCOUNT] [(CAUSE)] and how and where each example is."""
     where = ", ".join(filter(None, map(place_of, one.examples)))
-    parts = [
-        one.name,
-        f"x{one.count}" if one.count != 1 else "",
-        f"({one.permitted_by})" if one.permitted_by else "",
-        where,
-    ]
+    parts = (one.name, f"x{one.count}" if one.count != 1 else "",
+             f"({one.permitted_by})" if one.permitted_by else "", where)
     return " ".join(filter(None, parts))
 
 

@@ -131,7 +131,7 @@ class ForeignCluster:
     topics: dict[str, list[_Log]] = field(default_factory=dict)
     topic_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     control_port: int = 0
-    odd_from: int = 20  # records of a partition, from which on its bug shows
+    odd_from: int = 8  # records of a partition, from which on its bug shows
     unready_answers: int = 40  # in Metadata, after all brokers were down
     _forgot: bool = False
     _unready: int = 0  # Metadata answers until controller and topics are known

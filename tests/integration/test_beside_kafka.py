@@ -69,12 +69,10 @@ class Side:
     brokers: RealBrokers
     topic: str
     replicas: tuple[int, ...]
-    killed: set[int] = field(default_factory=set)
-    paused: set[int] = field(default_factory=set)
 
     @property
     def up(self) -> list[int]:
-        return [node for node in (1, 2, 3) if node not in self.killed | self.paused]
+        return [node for node in self.brokers.brokers if self.brokers.answers(node)]
 
     # -- acts ------------------------------------------------------------------------------------------------
 
@@ -85,25 +83,11 @@ class Side:
             return self._send(int(words[0]), int(words[1]), int(words[2]) if words[2:] else None)
         if verb == "elect":
             return self._elect(unclean=words[0] == "unclean")
-        node = int(words[0])
         if verb == "kill":
             time.sleep(CHECKPOINT_S)
-            self.brokers.end(node)
-            self.killed.add(node)
-        elif verb == "stop":
-            self.brokers.end(node, signal.SIGTERM)
-            self.killed.add(node)
-        elif verb == "start":
-            self.brokers.start(node)
-            self.killed.discard(node)
-        elif verb == "pause":
-            self.brokers.pause(node)
-            self.paused.add(node)
-        elif verb == "resume":
-            self.brokers.resume(node)
-            self.paused.discard(node)
-        else:
-            raise ValueError(step)
+        acts = {"kill": self.brokers.end, "stop": partial(self.brokers.end, by=signal.SIGTERM),
+                "start": self.brokers.start, "pause": self.brokers.pause, "resume": self.brokers.resume}
+        acts[verb](int(words[0]))
         return None
 
     def _send(self, acks: int, count: int, node: int | None) -> Any:
@@ -167,12 +151,10 @@ class Side:
         views = set(look["views"].values())
         if len(views) != 1 or not isinstance(view := next(iter(views)), tuple):
             return False
-        leader, _, isr = view
-        down = self.killed | self.paused
+        (leader, _, isr), up = view, {*self.up}
         if leader == NO_LEADER:
-            return set(isr) <= down or not set(isr) & set(self.up)
-        alive = {node for node in self.replicas if node not in down}
-        return leader not in down and set(isr) == alive and len(set(look["ends"].values())) == 1
+            return not up & {*isr}
+        return leader in up and {*isr} == up & {*self.replicas} and len(set(look["ends"].values())) == 1
 
     def settle(self) -> dict[str, Any]:
         """Waits until two looks in a row show a settled cluster, or for SETTLE_S; returns the last look."""
@@ -188,10 +170,7 @@ class Side:
             time.sleep(0.15)
 
     def mend(self) -> None:
-        for node in sorted(self.paused):
-            self.act(f"resume {node}")
-        for node in sorted(self.killed):
-            self.act(f"start {node}")
+        self.brokers.play(self.brokers.cluster.mend())
         self.settle()
 
 

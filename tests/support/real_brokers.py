@@ -83,6 +83,9 @@ class RealBrokers(Stage):
         self.play(asyncio.sleep(0.01))  # in which it hears of an end
         return self.cluster.place.lives(self.name[node])
 
+    def answers(self, node: int) -> bool:
+        return self.running(node) and not self.cluster.place.paused(self.name[node])
+
     def last_words(self, node: int) -> str:
         """Of one that ended though nobody asked the cluster for it."""
         wait_until(f"the end of {node}", lambda: not self.running(node))

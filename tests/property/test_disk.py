@@ -1,6 +1,7 @@
 """Compares the disk with a model: random acts, kills and power cuts; and a kill before every act on the disk.
 
-The model knows the batches, the segment of each, and how many of them a power cut would keep.
+The model knows the batches, the segment of each, and how many of them a power cut would keep. The harness's
+reader reads what the broker's storage writes: two codecs, one format.
 """
 
 import os
@@ -8,10 +9,12 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count, islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import kafka_batches
 import pytest
 from disk import Disk, batch
 from how_many import cases
@@ -28,10 +31,15 @@ from floodmark.broker.storage.checkpoint_files import (
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
+from floodmark.broker.wire.record_batch import parse_batches
 from floodmark.harness.cluster.reference.power_loss import power_cut
+from floodmark.harness.logdir import describe, dump
+from floodmark.harness.protocols import PartitionSpec
 
 NAME = "log-0"
-SEGMENT_BYTES = 300  # three or four of the smallest batches
+SEGMENT_BYTES = 300  # three of the smallest batches
+RUN = "0123456789abcdef"
+SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=("n1",))
 
 
 @dataclass
@@ -43,6 +51,7 @@ class Model:
     durable: int = 0
     segment: int = 0  # bytes in the last segment
     bases: list[int] = field(default_factory=lambda: [0])  # the segments' base offsets
+    values: dict[int, int] = field(default_factory=dict)  # the last that was written to an offset
 
     @property
     def leo(self) -> int:
@@ -70,6 +79,19 @@ class Model:
     def bytes(self) -> bytes:
         return b"".join(one.data for one in self.log)
 
+    def records(self) -> list[tuple[int, int, int]]:
+        """The offset, the epoch and the value of each."""
+        return [(offset, one.epoch, self.values[offset]) for one in self.log
+                for offset in range(one.base_offset, one.last_offset + 1)]
+
+
+def produced(base: int, epoch: int, values: list[int], padding: int) -> Batch:
+    """One batch as a leader writes it."""
+    (batch,) = parse_batches(kafka_batches.batch(
+        base, [b"%d" % value for value in values], epoch=epoch, key=b"k" * padding,
+        headers=[("floodmark", RUN.encode())]))
+    return batch
+
 
 class DiskMachine(RuleBasedStateMachine):
     """Does each act on a real log and on the model."""
@@ -81,6 +103,7 @@ class DiskMachine(RuleBasedStateMachine):
         self.disk = Disk(self.root, segment_bytes=SEGMENT_BYTES)
         self.model = Model()
         self.epoch = 0
+        self.values = count()
         self.hw_durable: int | None = None  # the value in replication-offset-checkpoint after a power cut
 
     def teardown(self) -> None:
@@ -93,9 +116,11 @@ class DiskMachine(RuleBasedStateMachine):
         if new_epoch:
             self.epoch += 1
         batches, at = [], self.model.leo
-        for count, size in shapes:
-            batches.append(batch(at, count, self.epoch, payload=b"x" * size))
-            at += count
+        for records, padding in shapes:
+            values = [*islice(self.values, records)]
+            batches.append(produced(at, self.epoch, values, padding))
+            self.model.values.update(enumerate(values, at))
+            at += records
         self.disk.log.append(batches)
         for one in batches:
             self.model.append(one)
@@ -194,6 +219,16 @@ class DiskMachine(RuleBasedStateMachine):
         assert log.recovery_point == (
             model.log[model.durable - 1].last_offset + 1 if model.durable else model.start
         )
+
+    @invariant()
+    def the_harness_reads_the_same(self) -> None:
+        rows = list(dump(self.disk.log_dir, [SPEC], RUN, "n1"))
+        assert [(row["offset"], row["epoch"], row["value"]) for row in rows] == self.model.records()
+        assert not any("crc_ok" in row for row in rows)
+        state = describe(self.disk.log_dir, SPEC)
+        assert (state.log_start, state.leo, state.torn_bytes) == (self.model.start, self.model.leo, 0)
+        entries = read_epoch_checkpoint(self.disk.folder / "leader-epoch-checkpoint")
+        assert (state.epochs or ()) == tuple(entries or ())
 
 
 def power_cut_of(disk: Disk, **how: Any) -> Any:

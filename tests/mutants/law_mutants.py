@@ -35,22 +35,15 @@ from floodmark.checkers.read.folder import open_folder
 from floodmark.checkers.read.replica_rows import REPLICA_ROWS
 
 Node = Any  # of the tree that DuckDB parses a SELECT into
-SHIFTED = {
-    "COMPARE_LESSTHAN": "COMPARE_LESSTHANOREQUALTO",
-    "COMPARE_GREATERTHAN": "COMPARE_GREATERTHANOREQUALTO",
-    "COMPARE_EQUAL": "COMPARE_NOTEQUAL",
-    "COMPARE_DISTINCT_FROM": "COMPARE_NOT_DISTINCT_FROM",
-}
+SHIFTED = {"COMPARE_LESSTHAN": "COMPARE_LESSTHANOREQUALTO", "COMPARE_EQUAL": "COMPARE_NOTEQUAL",
+           "COMPARE_GREATERTHAN": "COMPARE_GREATERTHANOREQUALTO",
+           "COMPARE_DISTINCT_FROM": "COMPARE_NOT_DISTINCT_FROM"}
 SHIFTED |= {shifted: plain for plain, shifted in SHIFTED.items()}
 JOINS = {"ANTI": "SEMI", "SEMI": "ANTI", "LEFT": "INNER"}
 CONDITIONS = ("where_clause", "having", "qualify", "filter")
 PLAIN = duckdb.connect()
-TRUE = {
-    "class": "CONSTANT",
-    "type": "VALUE_CONSTANT",
-    "alias": "",
-    "literal": {"kind": "BOOLEAN", "text": "true"},
-}
+TRUE = {"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "",
+        "literal": {"kind": "BOOLEAN", "text": "true"}}
 
 
 def parsed(select: str) -> Node:
@@ -94,9 +87,8 @@ def changes(node: Node, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any,
             yield here, f"shifted: {text(child)}", {**child, "type": SHIFTED[child["type"]]}
 
 
-def of_condition(
-    node: Node, path: tuple[Any, ...], dropped: Node
-) -> Iterator[tuple[tuple[Any, ...], str, Node]]:
+def of_condition(node: Node, path: tuple[Any, ...], dropped: Node
+                 ) -> Iterator[tuple[tuple[Any, ...], str, Node]]:
     if node["class"] != "CONJUNCTION":
         yield path, f"dropped: {text(node)}", dropped
         if node["class"] != "COMPARISON":
@@ -130,9 +122,8 @@ def text(node: Node) -> str:
 class Tried(Unit):
     """A unit whose statements can run again with one SELECT changed: only those that it may change."""
 
-    def __init__(
-        self, db: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], told: Iterable[int]
-    ) -> None:
+    def __init__(self, db: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], told: Iterable[int]
+                 ) -> None:
         """told: the runs of which cases tell the examples."""
         self.kept: dict[str, str] = {}  # the tables and views made so far -> how they are made again
         self.kept_loads: dict[str, pa.Table] = {}
@@ -203,14 +194,11 @@ class Tried(Unit):
 
     def take(self) -> None:
         """Take what was just found, as far as cases expect it."""
-        self.found[self.number] = Counter(
-            json.dumps(row)
-            for row in self._db.execute(
-                f"""select f.run, name, how[:40], f.permit, f.partition, f."offset", case when t.run > -1
-                    then {{'value': value, 'nodes': nodes, 'ops': ops, 'seen': seen, 'process': process}} end
-                from ({CLAIMED}) f left join told t using (run)"""
-            ).fetchall()
-        )
+        rows = self._db.execute(
+            f"""select f.run, name, how[:40], f.permit, f.partition, f."offset", case when t.run > -1
+                then {{'value': value, 'nodes': nodes, 'ops': ops, 'seen': seen, 'process': process}} end
+            from ({CLAIMED}) f left join told t using (run)""").fetchall()
+        self.found[self.number] = Counter(map(json.dumps, rows))
         self._db.execute("delete from found")
 
     def differs(self, name: str) -> bool:
@@ -249,9 +237,8 @@ def results(
         for family in families:
             unit.begin()
             family(unit)
-            before.append(
-                (unit.found, unit.selects, words_of(" ".join(select for _, select in unit.selects)))
-            )
+            words = words_of(" ".join(select for _, select in unit.selects))
+            before.append((unit.found, unit.selects, words))
         for place, family in enumerate(families):
             if only and family.__name__ not in only:
                 continue
@@ -270,12 +257,8 @@ def results(
                             if later > place:
                                 unit.begin(dirty=unit.dirty)
                             families[later](unit)
-                            differ = {
-                                row
-                                for at, now in unit.found.items()
-                                for row in (now - found[at]) + (found[at] - now)
-                            }
-                            if differ:
+                            if differ := {row for at, now in unit.found.items()
+                                          for row in (now - found[at]) + (found[at] - now)}:
                                 seen = sorted({json.loads(row)[0] for row in differ})
                                 break
                     except Exception as error:
@@ -284,9 +267,8 @@ def results(
                     unit.restore()
 
 
-def of_laws(
-    judged: Sequence[tuple[Case, Path]], done: set[str], only: Sequence[str]
-) -> Iterator[tuple[str, list[int] | str]]:
+def of_laws(judged: Sequence[tuple[Case, Path]], done: set[str], only: Sequence[str]
+            ) -> Iterator[tuple[str, list[int] | str]]:
     """The mutants of SELECTs, of these families."""
     if only and {*only} <= {"gates"}:
         return
@@ -300,18 +282,9 @@ def of_laws(
     yield from results(tables, told, [run_tables, *FAMILIES], done, only)
 
 
-def of_gates(
-    judged: Sequence[tuple[Case, Path]], done: set[str], only: Sequence[str]
-) -> Iterator[tuple[str, list[int] | str]]:
-    """The mutants of what Python decides before."""
-    if not only or "gates" in only:
-        yield from gate_mutants.results(judged, done)
-
-
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = argparse.ArgumentParser(description=__doc__,
+                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--journal", type=Path, default=Path("law_mutants.jsonl"))
     options.add_argument("families", nargs="*")
     asked = options.parse_args()
@@ -320,8 +293,9 @@ def main() -> None:
     with asked.journal.open("a") as journal, TemporaryDirectory() as root:
         written = [(case, case.write(Path(root) / str(number))) for number, case in enumerate(corpus.cases())]
         judged = [(case, path) for case, path in written if open_folder(path).judged]
-        kinds = (of(judged, {*done}, asked.families) for of in (of_laws, of_gates))
-        for ident, seen in chain.from_iterable(kinds):
+        gates = asked.families == [] or "gates" in asked.families
+        for ident, seen in chain(of_laws(judged, {*done}, asked.families),
+                                 gate_mutants.results(judged, {*done}) if gates else ()):
             done[ident] = seen
             print(json.dumps([ident, seen]), file=journal, flush=True)
     unseen = [ident for ident, seen in done.items() if not seen]

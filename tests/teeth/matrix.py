@@ -65,16 +65,12 @@ def by_scenario(only: str | None, parent: Path) -> list[Line]:
         alike = LOOK_ALIKE in row.switches and row.control
         cells = () if control else (
             listed(sorted(row.latent)), listed(sorted(row.manifest), sorted(row.permitted)),
-            f"`{scenario.name}`", flagged.get(scenario.name) or "no bug found",
-        )  # fmt: skip
-        lines.append(
-            Line(
-                zoo=scenario.zoo, who=who(row.rules, row.bugs, row.switches), bugs=row.bugs,
-                title=part.title, wrong=[one.why] if one.why else differences(row, verdict), cells=cells,
-                flagged=control and not alike and bool(bugs_of(verdict)),
-                alike=alike and bool(bugs_of(verdict)),
-            )
-        )  # fmt: skip
+            f"`{scenario.name}`", flagged.get(scenario.name) or "no bug found")
+        lines.append(Line(
+            zoo=scenario.zoo, who=who(row.rules, row.bugs, row.switches), bugs=row.bugs,
+            title=part.title, wrong=[one.why] if one.why else differences(row, verdict), cells=cells,
+            flagged=control and not alike and bool(bugs_of(verdict)),
+            alike=alike and bool(bugs_of(verdict))))
     return lines
 
 

@@ -1,12 +1,13 @@
 """The files of a local cluster and of one in containers: properties, layout, the view made of control
 sockets' answers."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from golden_text import as_written
+from golden_text import answered_as_written, as_written
 from laid_out import Counting, told
 
 from floodmark.harness.cluster.broker_cluster import healthy
@@ -147,57 +148,26 @@ def broker(number: int, **changes: Any) -> dict[str, Any]:
     return {"node": number, "broker_epoch": number, "replicas": [replica, others]}
 
 
-def view_of(truth: dict[str, Any] | None, **brokers: dict[str, Any]) -> control_sockets.View:
-    states = brokers if truth is None else {**brokers, CONTROLLER: truth}
-    return control_sockets.view_from_answers(control_sockets.Names(NODES, [SPEC]), states, time_ns=7,
-                                             running=frozenset(NODES))
+def seen(line: str) -> str:
+    """What a view shows of answers that differ so from usual ones (JSON), and what is not healthy in it."""
+    given = json.loads(line)
+    states = {name: controller(**given[name]) if name == CONTROLLER else {
+        **broker(int(name[1]), **given[name]), **given.get("incarnation", {}).get(name, {})}
+        for name in (*NODES, CONTROLLER) if name in given}
+    view = control_sockets.view_from_answers(
+        control_sockets.Names(NODES, [SPEC]), states, time_ns=7, running=frozenset(NODES))
+    return "\n".join([
+        f"= unfenced: {', '.join(sorted(view.unfenced)) or 'none'}; "
+        f"{healthy(view, [SPEC], NODES) or 'healthy'}",
+        *(f"= {key}: leader {one.leader}, epoch {one.epoch}, ISR {', '.join(one.isr)}"
+          for key, one in view.partitions.items()),
+        *(f"= {node}, {key}: leader {one.leader}, epoch {one.epoch}, LEO {one.leo}, HW {one.hw}, "
+          f"epochs {one.epochs}" for (node, key), one in view.replicas.items())])
 
 
-def test_a_view_has_the_historys_names() -> None:
-    """Ids become nodes, topics keys, and partitions the run did not make are left out."""
-    view = view_of(controller(), n1=broker(1), n2=broker(2, hw=3, epochs=None))
-
-    assert set(view.partitions) == {0}
-    assert view.partitions[0].leader == "n1"
-    assert view.partitions[0].isr == NODES
-    assert set(view.replicas) == {("n1", 0), ("n2", 0)}
-    assert view.replicas["n1", 0].epochs == ((0, 0), (2, 5))
-    assert view.replicas["n2", 0].hw == 3
-    assert view.replicas["n2", 0].epochs is None
-    assert view.unfenced == frozenset(NODES)
-
-
-def test_a_restarted_broker_is_not_unfenced_until_it_registers() -> None:
-    """Until then the ISR means its last incarnation; a broker without an answer may still be that one."""
-    restarted = {**broker(3), "broker_epoch": -1}
-
-    assert view_of(controller(), n1=broker(1), n3=restarted).unfenced == {"n1", "n2"}
-    assert view_of(controller(), n1=broker(1), n3=broker(3)).unfenced == {"n1", "n2", "n3"}
-
-
-def test_without_the_controller_a_view_has_no_partitions_and_minus_one_is_no_leader() -> None:
-    """The brokers' own states are still in it."""
-    view = view_of(None, n1=broker(1))
-    assert (view.partitions, view.unfenced, view.replicas["n1", 0].leader) == ({}, frozenset(), "n1")
-
-    view = view_of(controller(leader=-1), n1=broker(1, leader=-1))
-    assert (view.partitions[0].leader, view.replicas["n1", 0].leader) == (None, None)
-
-
-@pytest.mark.parametrize(("truth", "answer", "reason"), [
-    (controller(), broker(1), None),
-    (controller(leader=-1), broker(1), "no leader"),
-    (controller(isr=[1, 2]), broker(1), "ISR of log-0 is n1, n2"),
-    (controller(), broker(1, epoch=1), "does not yet know that it leads"),
-    (controller(), broker(1, isr=[1]), "does not yet know the full ISR"),
-    (None, broker(1), "n1 is fenced"),
-])
-def test_healthy_names_what_is_not(
-        truth: dict[str, Any] | None, answer: dict[str, Any], reason: str | None) -> None:
-    """A leader that does not yet know its own part is not healthy."""
-    problem = healthy(view_of(truth, n1=answer), [SPEC], NODES)
-
-    assert problem is None if reason is None else reason in (problem or "")
+def test_a_view_of_answers_has_the_historys_names(request: pytest.FixtureRequest) -> None:
+    """golden/views.txt: ids become nodes, topics keys; partitions that the run did not make are left out."""
+    answered_as_written("views.txt", seen, request)
 
 
 def test_the_table_shows_a_broker_without_an_answer_as_silent() -> None:

@@ -145,27 +145,23 @@ def outcome(ended: subprocess.CompletedProcess[str], verdict: Path) -> Ended:
     if ended.returncode == 0:
         return Ended(findings=(), red=None)
     verdicts = [*json.loads(verdict.read_bytes()).values()] if verdict.exists() else []
-    if found := findings_of(verdicts):
+    last = (ended.stderr or ended.stdout).strip().splitlines()[-1:]  # if the judge has said nothing
+    return judged_so(verdicts, f"exit {ended.returncode}: ", [] if any(
+        judged["unknown"] for judged in verdicts) else last)
+
+
+def judged_so(verdicts: Sequence[Mapping[str, Any]], head: str, why: Sequence[str]) -> Ended:
+    """What was found, or else the reasons for a cell of the table: why, or those of the verdicts."""
+    if found := tuple(dict.fromkeys(one["name"] for judged in verdicts for one in judged["findings"]
+                                    if one["class"] == "bug")):
         return Ended(findings=found, red=None)
-    reasons = [one["reason"] for judged in verdicts for one in judged["unknown"]]
-    last = (ended.stderr or ended.stdout).strip().splitlines()[-1:]  # if the judge has printed nothing
-    return Ended(findings=(), red=f"exit {ended.returncode}: {short(reasons or last)}")
-
-
-def short(reasons: Iterable[str]) -> str:
-    """The reasons for a cell of the table."""
-    return " / ".join(reason[:120].replace("|", "/") for reason in reasons)
+    reasons = why or [one["reason"] for judged in verdicts for one in judged["unknown"]]
+    return Ended(findings=(), red=head + " / ".join(one[:120].replace("|", "/") for one in reasons))
 
 
 def with_bug(name: str) -> dict[str, str]:
     """The variables of processes whose brokers have this bug."""
     return {"PYTHONPATH": str(HERE / "inject"), "FLOODMARK_HUNT": name}
-
-
-def findings_of(verdicts: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The names of the bugs in these verdicts, each once, in order."""
-    return tuple(dict.fromkeys(one["name"] for judged in verdicts for one in judged["findings"]
-                               if one["class"] == "bug"))
 
 
 # -- simulated runs -----------------------------------------------------------------------------------------
@@ -207,13 +203,10 @@ async def hunt_in_batches(one: bugs.HuntBug, plan: Plan, judge: Worker, folder: 
 
 def simulated_outcome(verdict: Path, why: str | None) -> Ended:
     """The result of one run. why: the reason if it could not be made."""
-    judged = json.loads(verdict.read_bytes()) if verdict.exists() else None
-    if judged is not None and (found := findings_of([judged])):
-        return Ended(findings=found, red=None)
-    if why is None and judged is not None and judged["valid"] is True:
+    verdicts = [json.loads(verdict.read_bytes())] if verdict.exists() else []
+    if why is None and verdicts and verdicts[0]["valid"] is True:
         return Ended(findings=(), red=None)
-    reasons = [one["reason"] for one in judged["unknown"]] if judged is not None else []
-    return Ended(findings=(), red=short([why] if why is not None else reasons))
+    return judged_so(verdicts, "", [] if why is None else [why])
 
 
 # -- the table ----------------------------------------------------------------------------------------------

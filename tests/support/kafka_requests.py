@@ -50,12 +50,12 @@ RECORDS: Mapping[str, bytes] = {
 
 # -- each request ------------------------------------------------------------------------------------------
 
-def topic_metadata(raw: Raw, *topics: str) -> list[Any]:
+def topic_metadata(raw: Raw, *topics: str, creates: bool = False) -> list[Any]:
     """(error, name, internal, partitions) of each; a partition is (error, index, leader, leader epoch,
     replicas, ISR, offline replicas)."""
     cls, parts = request_parts(METADATA, 9)
     body = make(cls, topics=tuple(make(parts.MetadataRequestTopic, name=name) for name in topics),
-                allow_auto_topic_creation=False, include_cluster_authorized_operations=False,
+                allow_auto_topic_creation=creates, include_cluster_authorized_operations=False,
                 include_topic_authorized_operations=False)
     return [(int(topic.error_code), topic.name, topic.is_internal,
              [(int(part.error_code), part.partition_index, part.leader_id, part.leader_epoch,

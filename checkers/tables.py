@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from floodmark.checkers.judge.layout import RunWork
 from floodmark.checkers.judge.passes import all_tables
 from floodmark.checkers.judge.verdicts import unknown_of
 from floodmark.checkers.laws.tables import TABLES, TEXT
-from floodmark.checkers.read.arrays import concatenated
 from floodmark.checkers.read.folder import Folder, open_folder
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.run import real_folder
@@ -50,11 +49,10 @@ def open(folders: str | Path | Sequence[str | Path]) -> duckdb.DuckDBPyConnectio
     """A database in memory with the tables of these folders; a folder may be a pattern. UsageError if there
     is none; FloodmarkError if none can be read."""
     several = [folders] if isinstance(folders, str | Path) else folders
-    runs = open_runs([str(folder) for folder in several])
-    joined = concatenated(tables_of(number, *run) for number, run in enumerate(runs))
+    made = tables_of(dict(enumerate(open_runs([str(folder) for folder in several]))))
     db = duckdb.connect()
     for name, schema in SCHEMAS.items():
-        db.register(name, joined.get(name, schema.empty_table()))
+        db.register(name, made.get(name, schema.empty_table()))
     return db
 
 
@@ -84,19 +82,20 @@ def _named_by(path: str) -> Sequence[str]:
     return found
 
 
-def tables_of(number: int, name: str, folder: Folder) -> dict[str, pa.Table]:
-    """The tables of one run; those of which it has nothing may be missing."""
-    made: dict[str, pa.Table] = {}
-    if folder.judged:
-        made, run = all_tables(RunWork.of(number, folder))
-        folder = run.folder
-    reasons = [{"run": number, "checks": one.names, "reason": one.reason}
-               for one in unknown_of(folder.reasons, traced=folder.trace is not None)]  # fmt: skip
+def tables_of(runs: Mapping[int, tuple[str, Folder]]) -> dict[str, pa.Table]:
+    """The tables of these runs, by their numbers; those of which they have nothing may be missing."""
+    made, read = all_tables([RunWork.of(number, one) for number, (_, one) in runs.items() if one.judged])
+    reasons = []
+    for number, (_, folder) in runs.items():
+        folder = read[number].folder if number in read else folder
+        reasons += [{"run": number, "checks": one.names, "reason": one.reason}
+                    for one in unknown_of(folder.reasons, traced=folder.trace is not None)]  # fmt: skip
     made["reasons"] = pa.Table.from_pylist(reasons, schema=SCHEMAS["reasons"].remove(1))
-    return {table: with_folder(rows, name) for table, rows in made.items() if table in SCHEMAS}
+    names = {number: name for number, (name, _) in runs.items()}
+    return {table: with_folder(rows, names) for table, rows in made.items() if table in SCHEMAS}
 
 
-def with_folder(table: pa.Table, name: str) -> pa.Table:
-    """The table with the column `folder`."""
-    codes = pa.array(np.zeros(table.num_rows, dtype=np.int32))
-    return table.add_column(1, "folder", pa.DictionaryArray.from_arrays(codes, pa.array([name])))
+def with_folder(table: pa.Table, names: Mapping[int, str]) -> pa.Table:
+    """The table with the column `folder`: each run's name."""
+    codes = pc.index_in(table["run"].combine_chunks(), pa.array(list(names), pa.int32()))
+    return table.add_column(1, "folder", pa.DictionaryArray.from_arrays(codes, pa.array([*names.values()])))

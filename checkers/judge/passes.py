@@ -155,18 +155,23 @@ def read_bag(
     return plan_of(layout, derived, first, memory_mb), derived, first, sent
 
 
-def all_tables(work: RunWork) -> tuple[dict[str, pa.Table], Run]:
-    """The tables that the laws have of this run, also those that they would not need. FloodmarkError if it
+def all_tables(works: Sequence[RunWork]) -> tuple[dict[str, pa.Table], Mapping[int, Run]]:
+    """The tables that the laws have of these runs, also those that they would not need. FloodmarkError if one
     cannot be read."""
-    plan, derived, _, sent = read_bag([work])
-    run = derived[work.run]
-    if isinstance(run, Failure):
-        raise FloodmarkError(f"{work.folder.path} cannot be read: {run.words}")
+    if not works:
+        return {}, {}
+    plan, derived, _, sent = read_bag(works)
+    runs: dict[int, Run] = {}
+    for work in works:
+        run = derived[work.run]
+        if isinstance(run, Failure):
+            raise FloodmarkError(f"{work.folder.path} cannot be read: {run.words}")
+        runs[work.run] = run
     tables = joined(one for _, one in sent if isinstance(one, Piece))
     if LINES in tables:
         tables["answers"] = answers(tables[LINES])
     facts = {REPLICA_ROWS: SCHEMA.empty_table(), **tables, **plan.of_driver}
-    return tables | tables_from(facts), run
+    return tables | tables_from(facts), runs
 
 
 def judged_by_many(

@@ -111,8 +111,8 @@ def _tables_of(name: str, work: Work) -> Iterator[pa.Table]:
     parsed = [read_range(one, work.special) for one in work.ranges]
     flawed = [one.facts.node for one in parsed if isinstance(one.facts, DumpFacts) and one.facts.flaw]
     if parsed and not flawed:
-        yield from (with_folder(one.tables[name], work.name) for one in parsed)
+        yield from (with_folder(one.tables[name], {work.number: work.name}) for one in parsed)
         return
-    table = tables_of(work.number, work.name, open_folder(work.path)).get(name)
+    table = tables_of({work.number: (work.name, open_folder(work.path))}).get(name)
     if table is not None:
         yield table.filter(pc.is_in(table["node"], pa.array(flawed[:1]))) if flawed else table

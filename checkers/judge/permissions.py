@@ -55,9 +55,15 @@ def permissions(unit: Unit) -> None:
     unit.find(finding_names.UNCLEAN_ELECTION, _NOT_ALLOWED)
 
 
-# The faults that lost data on a node. `until`, `until_time`: only what was sent before the index, or written
-# up to the time, may be lost; null: nothing. A node of `died` ended nobody knows when.
-_STRUCK = """
+def _within(time: str) -> str:
+    """A bound that fits into Spark's integers and is beyond every real time."""
+    return f"greatest({NEVER}, least({EVER}, {time}))::bigint"
+
+
+_STEPS: Mapping[str, str] = {
+    # The faults that lost data on a node. `until`, `until_time`: only what was sent before the index, or
+    # written up to the time, may be lost; null: nothing. A node of `died` ended nobody knows when.
+    "struck": """
     with covered as (
         select s.run, s.node, s.index, s.began, s.time, max({'index': e.index, 'time': e.time}) as ended,
             any_value(not flushed or not s.spares_flushed
@@ -68,9 +74,9 @@ _STRUCK = """
         group by all)
     select run, node, index, began::hugeint as began, time::hugeint as time,
         if(wholly, index, ended.index) as until, if(wholly, time, ended.time) as until_time
-    from covered"""
-# The different lists of replicas, and what follows for every partition that has one.
-_REPLICA_SETS = """
+    from covered""",
+    # The different lists of replicas, and what follows for every partition that has one.
+    "replica_sets": """
     with members as (
         select *, unnest(if(len(replicas) = 0, [null], list_distinct(replicas))) as node
         from (select distinct run, replicas from assignments)),
@@ -81,22 +87,32 @@ _REPLICA_SETS = """
     select run, replicas, coalesce(any_value(min_insync), max(configured), 1) as min_insync,
         bool_or(hit) as hit, bool_or(cut) as cut, max(last_until) is not null as losing,
         list(last_until order by last_until desc) filter (last_until is not null) as last_untils
-    from last join run_facts using (run) group by run, replicas"""
-# The controller's decisions about partitions that run.json names; `elects`: an election, else any change.
-_DECISIONS = """
+    from last join run_facts using (run) group by run, replicas""",
+    # The controller's decisions about partitions that run.json names; `elects`: an election, else any change.
+    "decisions": """
     select run, partition, time::hugeint as time, node, seq, leader, epoch, list_distinct(isr) as isr,
         event = 'elect' as elects, clean, clock_error::hugeint as error, row_number() over before as step,
         coalesce(lag(list_distinct(isr)) over before, []) as former_isr
     from controller_lines join run_facts using (run) semi join assignments using (run, partition)
     where event in ('elect', 'isr')
-    window before as (partition by run, partition order by time, node, seq)"""
-_ASKS = """
+    window before as (partition by run, partition order by time, node, seq)""",
+    "asks": """
     select distinct run, partition, index, began::hugeint as began
     from assignments join acts using (run)
-    where asks and (partitions is null or list_contains(partitions, partition))"""
-# Every unclean election, and whether it was allowed. It was if the setting is on, or if a request surely came
-# before it. If a request may have come before it, nobody knows (null).
-_UNCLEAN_ELECTIONS = """
+    where asks and (partitions is null or list_contains(partitions, partition))""",
+    # A node's starts; `first`: of its first process, those at the beginning of its lines, at most one for the
+    # node and one for each partition.
+    "broker_starts": """
+    with numbered as (
+        select *, row_number() over (partition by run, node order by seq, "at") - 1 as lines_before,
+            row_number() over (partition by run, node, partition order by seq, "at") = 1 as fresh
+        from controller_lines join run_nodes using (run, node) where event = 'start')
+    select run, node, time::hugeint as time, of_run, bool_and(seq - lines_before = first_seq and fresh) over (
+        partition by run, node order by seq, "at" rows unbounded preceding) as first
+    from numbered""",
+    # Every unclean election, and whether it was allowed. It was if the setting is on, or if a request surely
+    # came before it. If a request may have come before it, nobody knows (null).
+    "unclean_elections": """
     select d.run, d.partition, d.time, d.node, d.seq, d.leader, d.epoch, d.error,
         case when any_value(unclean) or coalesce(bool_or(not untimely and d.time - began > d.error), false)
             then true
@@ -105,13 +121,13 @@ _UNCLEAN_ELECTIONS = """
             then null else false end as allowed
     from decisions d join run_facts using (run) left join asks using (run, partition)
     where elects and not clean
-    group by all"""
-# Every election of a leader from an ISR whose members, and the leader itself, were all struck. A node that is
-# added to the ISR while it is down, because that was proposed before, has no copy again by that; one that was
-# started since has. `generous`: events of unknown order are taken in the order that permits a loss; otherwise
-# in the other: a fault comes before a decision, or a start, if the times differ by more than `slack`, or by
-# `start_slack`.
-_OVERSPENT = """
+    group by all""",
+    # Every election of a leader from an ISR whose members, and the leader itself, were all struck. A node
+    # that is added to the ISR while it is down, because that was proposed before, has no copy again by that;
+    # one that was started since has. `generous`: events of unknown order are taken in the order that permits
+    # a loss; otherwise in the other: a fault comes before a decision, or a start, if the times differ by more
+    # than `slack`, or by `start_slack`.
+    "overspent": """
     with orders as (
         select run, true as generous, -clock_error::hugeint - 1 as slack, clock_error::hugeint as start_slack
         from run_facts
@@ -147,20 +163,13 @@ _OVERSPENT = """
         select run, partition, generous, min(until) as index, min(until_time) as struck, epoch, time
         from lacking group by run, partition, generous, step, epoch, time, nodes having count(*) = nodes)
     select run, partition, index, struck, epoch, time, bool_or(not generous) as surely
-    from spent group by all"""
-
-
-def _within(time: str) -> str:
-    """A bound that fits into Spark's integers and is beyond every real time."""
-    return f"greatest({NEVER}, least({EVER}, {time}))::bigint"
-
-
-# The bounds of each partition (laws.tables), and its excuses: what permits a loss by the trace itself, and by
-# events that the history lacks or has at a time that may be wrong. Without clean elections nothing promises
-# the records of an earlier epoch; the records that the new leader writes are not covered. A whole trace shows
-# whether what was asked for, or may have been, was done. Of some power cut nobody may know whether its node
-# had been killed before (`cut`).
-_BOUNDS = f"""
+    from spent group by all""",
+    # The bounds of each partition (laws.tables), and its excuses: what permits a loss by the trace itself,
+    # and by events that the history lacks or has at a time that may be wrong. Without clean elections nothing
+    # promises the records of an earlier epoch; the records that the new leader writes are not covered. A
+    # whole trace shows whether what was asked for, or may have been, was done. Of some power cut nobody may
+    # know whether its node had been killed before (`cut`).
+    "bounds": f"""
     with requests as (
         select run, partition, max(index) as index from asks join run_facts using (run)
         where not cleanness group by all),
@@ -193,8 +202,8 @@ _BOUNDS = f"""
         if(budget_maybe, {EVER}, budget_maybe_index) as budget_maybe_index,
         hit or index is not null or had_unclean or maybe or lost as struck,
         unread_election, budget_excused
-    from joined"""
-_EXCUSES = f"""
+    from joined""",
+    "excuses": f"""
     with each as (
         select run, partition, if(allowed, {UNCLEAN}, {UNCLEAN_MAYBE}) as permit,
             greatest({_LEAST}, epoch::hugeint - 1) as epoch, {EVER * 4} as struck, epoch as elected, time
@@ -210,25 +219,16 @@ _EXCUSES = f"""
         from bounds)
     select run, partition, list({{'permit': permit, 'epoch': epoch::bigint, 'struck': {near("struck")},
         'elected': elected, 'time': {near("time")}::bigint}}) as excuses
-    from each group by all"""
-# When each broker was registered and not fenced, by the controller's lines.
-_ACTIVITY = f"""
+    from each group by all""",
+    # When each broker was registered and not fenced, by the controller's lines.
+    "activity": f"""
     with about as (
         select run, broker as node, event, time::hugeint as time,
             lead(time) over (partition by run, broker order by time, node, seq) as after
         from controller_lines where event in ('register', 'fence', 'unfence'))
     select run, node, time as since, coalesce(after, {_ALWAYS})::hugeint as until
-    from about semi join run_nodes using (run, node) where event = 'unfence'"""
-# A node's starts; `first`: of its first process, those at the beginning of its lines, at most one for the
-# node and one for each partition.
-_BROKER_STARTS = """
-    with numbered as (
-        select *, row_number() over (partition by run, node order by seq, "at") - 1 as lines_before,
-            row_number() over (partition by run, node, partition order by seq, "at") = 1 as fresh
-        from controller_lines join run_nodes using (run, node) where event = 'start')
-    select run, node, time::hugeint as time, of_run, bool_and(seq - lines_before = first_seq and fresh) over (
-        partition by run, node order by seq, "at" rows unbounded preceding) as first
-    from numbered"""
+    from about semi join run_nodes using (run, node) where event = 'unfence'""",
+}
 ACTIVE_BROKERS = f"""
     with lives as (
         select a.run, a.node, a.since, clock_error, least(a.until, min(s.time)) as until
@@ -240,18 +240,6 @@ ACTIVE_BROKERS = f"""
             if(until = {_ALWAYS}, until, {near("until")})::bigint as until
         from lives)
     select run, node, since, until from near where until::hugeint - since > clock_error"""
-_STEPS: Mapping[str, str] = {
-    "struck": _STRUCK,
-    "replica_sets": _REPLICA_SETS,
-    "decisions": _DECISIONS,
-    "asks": _ASKS,
-    "broker_starts": _BROKER_STARTS,
-    "unclean_elections": _UNCLEAN_ELECTIONS,
-    "overspent": _OVERSPENT,
-    "bounds": _BOUNDS,
-    "excuses": _EXCUSES,
-    "activity": _ACTIVITY,
-}
 _NOT_ALLOWED = f"""
     select run, partition, epoch as seen, list_filter([leader], lambda one: one is not null) as nodes, node,
         seq, time::bigint as time, null::integer as permit

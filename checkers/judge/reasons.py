@@ -36,7 +36,7 @@ Gates = Any  # np.recarray: flags for each partition of run.json, in its order; 
 NO_ROW = If(0)
 
 
-def reasons_of(folder: Folder, seen: Preconditions) -> Gates:
+def reasons_of(folder: Folder, seen: Preconditions, flaw_of_trace: str | None) -> Gates:
     """Add every row that holds to folder.reasons; return the gates. Dumps with flaws become damaged ones."""
     reasons = folder.reasons
     reasons += of_the_history(folder, seen)
@@ -45,7 +45,7 @@ def reasons_of(folder: Folder, seen: Preconditions) -> Gates:
     reasons += of_the_logs(folder, gates)
     reasons += of_partitions(folder, seen, gates)
     reasons += of_the_end(folder, seen, gates)
-    reasons += of_the_trace(folder, seen)
+    reasons += of_the_trace(folder, flaw_of_trace)
     reasons += of_promises(folder, gates)
     if seen.history.acked == 0:
         reasons.append((If.UNACKED, "nothing was acked at all"))
@@ -319,12 +319,12 @@ def stuck(folder: Folder, seen: Preconditions, gates: Gates) -> tuple[dict[int, 
     )
 
 
-def of_the_trace(folder: Folder, seen: Preconditions) -> Iterator[Reason]:
+def of_the_trace(folder: Folder, flaw: str | None) -> Iterator[Reason]:
     if not folder.trace:
         if folder.observes.events:
             yield If.TRACE, "trace.jsonl cannot be read, and run.json's `observes` promises it"
         return
-    if (flaw := seen.trace.flaw(folder.nodes, folder.observes)) is not None:
+    if flaw is not None:
         yield If.TRACE, f"trace.jsonl: {flaw}"
     if clock_error_ns(folder) == UNKNOWN_NS:
         unordered = "so no two nodes' times can be compared"

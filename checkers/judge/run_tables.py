@@ -21,7 +21,7 @@ from floodmark.checkers.judge.acts import ACTS, acts_of, flushes_at_recovery
 from floodmark.checkers.judge.deaths import died, may_have_been_struck
 from floodmark.checkers.judge.permissions import ACTIVE_BROKERS, permissions
 from floodmark.checkers.judge.reasons import has_complete_dump, uncommitted_of
-from floodmark.checkers.judge.runs import Run, is_trace_whole, silent_names
+from floodmark.checkers.judge.runs import Run, silent_names
 from floodmark.checkers.laws.permits import EVER
 from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.laws.trace.node_timeline import near
@@ -71,8 +71,9 @@ FACTS: Mapping[str, pa.Schema] = {
 
 def facts_of(number: int, run: Run) -> dict[str, pa.Table]:
     """The facts of a run; number: its position in the call."""
+    facts = run_facts(run)
     rows: dict[str, Iterable[dict[str, Any]]] = {
-        "run_facts": [run_facts(run)], "run_nodes": node_facts(run), "runs": [row_of_run(run)],
+        "run_facts": [facts], "run_nodes": node_facts(run), "runs": [row_of_run(run, facts)],
         "acts": acts_of(run.preconditions.history.nemesis), "processes": process_rows(run),
         "faults": fault_rows(run), "controller_lines": rulings_of(run),
     }  # fmt: skip
@@ -83,7 +84,7 @@ def facts_of(number: int, run: Run) -> dict[str, pa.Table]:
 
 def run_facts(run: Run) -> dict[str, Any]:
     folder, promised, observes = run.folder, run.folder.guarantees, run.folder.observes
-    complete = is_trace_whole(run)
+    complete = run.trace_whole
     return {
         "nodes": folder.nodes, "clock_error": clock_error_ns(folder), "unclean": promised.unclean,
         "min_insync": None if promised.min_insync is None else min(promised.min_insync, EVER),
@@ -116,10 +117,10 @@ def configured_min_insync(folder: Folder, node: str) -> int | None:
     return number if is_int(number) and number > 0 else None
 
 
-def row_of_run(run: Run) -> dict[str, Any]:
-    facts = {name: run_facts(run)[name] for name in ("transactional", "uncommitted", "surely_uncommitted")}
+def row_of_run(run: Run, facts: Mapping[str, Any]) -> dict[str, Any]:
+    shared = {name: facts[name] for name in ("transactional", "uncommitted", "surely_uncommitted")}
     faults_known = not may_have_been_struck(run.folder, run.preconditions)
-    return {**facts, "silent": silent_names(run), "internal_index": internal_index(run),
+    return {**shared, "silent": silent_names(run), "internal_index": internal_index(run),
             "faults_known": faults_known, "sent_once": run.folder.guarantees.sent_once}  # fmt: skip
 
 
@@ -208,9 +209,10 @@ _ROWS = f"""
 _LOG_STARTS = """
     select run, partition, max(log_start) as highest
     from assignments join rows using (run, partition) where list_contains(replicas, node) group by all"""
-# Where a transaction may be open, readers of committed records see less (least ignores nulls). isr_followers:
-# a damaged dump may lack records that the replica has: nothing is claimed about it.
-_PARTITIONS = """
+_TABLES: Mapping[str, str] = {
+    # Where a transaction may be open, readers of committed records see less (least ignores nulls).
+    # isr_followers: a damaged dump may lack records that the replica has: nothing is claimed about it.
+    "partitions": """
     with members as (select run, partition, leader, unnest(isr) as node from assignments where losses_judged),
     followers as (
         select m.run, m.partition,
@@ -228,10 +230,10 @@ _PARTITIONS = """
     from assignments a join run_facts f using (run) join bounds b using (run, partition)
     left join rows l on l.run = a.run and l.partition = a.partition and l.node = a.leader
     left join log_starts s using (run, partition) left join followers using (run, partition)
-    where used order by run, partition"""
-# Nothing is claimed about leader epochs that cannot be read, those of a compacted log, or of a node that was
-# not running.
-_REPLICAS = """
+    where used order by run, partition""",
+    # Nothing is claimed about leader epochs that cannot be read, those of a compacted log, or of a node that
+    # was not running.
+    "replicas": """
     with each as (
         select * exclude (replicas), unnest(list_distinct(replicas)) as node
         from assignments join bounds using (run, partition))
@@ -242,8 +244,8 @@ _REPLICAS = """
             then list_transform(epochs, lambda one: {'start': one[2], 'epoch': one[1]}) end as cache
     from each a join run_facts using (run) join run_nodes n using (run, node)
     left join rows r using (run, partition, node)
-    where n.named and (used or coalesce(contradictory, false)) order by a.run, a.partition, a.node"""
-_TRACED = f"""
+    where n.named and (used or coalesce(contradictory, false)) order by a.run, a.partition, a.node""",
+    "traced": f"""
     with unfenced as (
         select run, replicas, list_sort(list(distinct {near("since")}::bigint)) as unfenced
         from replica_sets join activity using (run) where list_contains(replicas, node) group by all)
@@ -253,17 +255,13 @@ _TRACED = f"""
     from assignments join run_facts using (run) join replica_sets s using (run, replicas)
     left join log_starts using (run, partition) left join unfenced using (run, replicas)
     left join excuses using (run, partition)
-    where traced"""
-_TABLES: Mapping[str, str] = {
-    "partitions": _PARTITIONS,
-    "replicas": _REPLICAS,
+    where traced""",
     "log_start_unknown": """
         select run, partition, true as named from assignments where log_start_unknown
         union all select run, partition, false from (
             select run, partition from sends union select run, partition from reads
             union select run, partition from ends)
         anti join assignments using (run, partition)""",
-    "traced": _TRACED,
     "active_brokers": ACTIVE_BROKERS,
     "strikes": f"""
         select run, node, {near("began")}::bigint as since, {near("time")}::bigint as until

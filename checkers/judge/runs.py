@@ -22,6 +22,7 @@ class Run:
     preconditions: Preconditions
     gates: Gates  # what may be claimed of each partition
     unread: Mapping[str, bool]  # what may have happened that the history does not show (acts.unread_of)
+    trace_whole: bool  # there is a trace, and no line of it is missing
 
     @property
     def traced(self) -> bool:
@@ -37,8 +38,10 @@ def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) ->
             "a transaction was open at the end: of {} the last stable offset of partition {} is {}, and its "
             "LEO {}").format(*seen.rows.undecided)
     folder.topic_gone = is_topic_gone(folder, seen.history.nemesis)
-    gates = reasons_of(folder, seen)
-    return Run(folder=folder, preconditions=seen, gates=gates, unread=unread_of(folder, seen))
+    flaw = None if folder.trace is None else seen.trace.flaw(folder.nodes, folder.observes)
+    gates = reasons_of(folder, seen, flaw)
+    return Run(folder=folder, preconditions=seen, gates=gates, unread=unread_of(folder, seen),
+               trace_whole=folder.trace is not None and flaw is None)  # fmt: skip
 
 
 def read_lines_instead(folder: Folder, nodes: Iterable[str]) -> tuple[str, ...]:
@@ -51,12 +54,6 @@ def read_lines_instead(folder: Folder, nodes: Iterable[str]) -> tuple[str, ...]:
             folder.dumps[node] = lines
             changed.append(node)
     return tuple(changed)
-
-
-def is_trace_whole(run: Run) -> bool:
-    """Whether there is a trace, and no line of it is missing."""
-    folder = run.folder
-    return run.traced and run.preconditions.trace.flaw(folder.nodes, folder.observes) is None
 
 
 def silent_names(run: Run) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ Nearly every op returns consecutive records, and needs no check inside. Records 
 counted, never paired with the jump: there may be as many of the one as of the other.
 """
 
+from collections.abc import Mapping
+
 from floodmark.checkers.laws import finding_names, permits
 from floodmark.checkers.laws.outcomes import lines
 from floodmark.checkers.laws.unit import Unit
@@ -31,55 +33,57 @@ from floodmark.checkers.laws.values import COVERED_BY, PERHAPS_COVERED_BY
 def polls(unit: Unit) -> None:
     """Find all five. Except poll_ops, the tables made on the way contain only the few odd reads and what is
     needed to check them; in a log with transactions also the positions before control records."""
-    unit.make("poll_ops", POLL_OPS)
-    unit.make("consumer_moves", CONSUMER_MOVES)
-    unit.make("kept_partitions", KEPT_PARTITIONS)
-    unit.make("poll_positions", POLL_POSITIONS)
-    unit.make("proven_records", PROVEN_RECORDS)
-    unit.make("odd_positions", ODD_POSITIONS)
-    unit.make("kept_positions", KEPT_POSITIONS)
-    unit.make("jumpy_polls", JUMPY_POLLS)
-    unit.make("odd_reads", ODD_READS)
-    unit.make("poll_steps", POLL_STEPS)
-    unit.make("poll_skips", POLL_SKIPS)
-    unit.make("ends_fallen", ENDS_FALLEN)
-    unit.make("ends_behind", ENDS_BEHIND)
-    unit.make("permitted_losses", PERMITTED_LOSSES)
-    unit.make("consumer_steps", CONSUMER_STEPS)
+    for table, select in TABLES.items():
+        unit.make(table, select)
     unit.find(finding_names.INT_NONMONOTONIC_POLL, INT_NONMONOTONIC_POLL)
     for name, law in LAWS.items():
         unit.find(name, finding(law))
 
 
-# One row for each op and partition: its first and last read, and the highest offset. in_a_row: each read
-# directly follows the one before, in the op's list and in the log.
-POLL_OPS = """
+# Above it records were not deleted.
+CLAIMED = '"offset" >= greatest(claims_from, begins, 0)'
+
+# How many proven records each step passed over, null if that is not known yet; less than none if it went
+# back. In a log with transactions nearly every poll jumps over control records, and passed over none.
+PASSED = """
+    select s.*, here.records - 1 - there.records as passed
+    from {steps} s left join proven_records here using (run, partition, "offset")
+        left join proven_records there
+            on there.run = s.run and there.partition = s.partition and there."offset" = s.seen
+    where passed is distinct from 0"""
+
+# Nothing excuses it.
+INT_NONMONOTONIC_POLL = """
+    select run, partition, "offset", value, seen, process, [index] as ops
+    from odd_reads where "offset" <= seen"""
+
+TABLES: Mapping[str, str] = {
+    # One row for each op and partition: its first and last read, and the highest offset. in_a_row: each read
+    # directly follows the one before, in the op's list and in the log.
+    "poll_ops": """
     select run, partition, "at", any_value(process) as process, any_value(index) as index,
         any_value(type) as type, arg_min("offset", pos) as first_offset, arg_min(value, pos) as first_value,
         arg_max("offset", pos) as last_offset, max("offset") as highest,
         max(pos) - min(pos) = count(*) - 1
             and max("offset"::hugeint - pos) = min("offset"::hugeint - pos) as in_a_row
-    from reads group by run, "at", partition"""
-
-# One row for each line that moves a process: moves counts these from 1; subscribed: its last assign or
-# subscribe, by then, was a subscribe.
-CONSUMER_MOVES = """
+    from reads group by run, "at", partition""",
+    # One row for each line that moves a process: moves counts these from 1; subscribed: its last assign or
+    # subscribe, by then, was a subscribe.
+    "consumer_moves": """
     select run, process, "at", row_number() over mine as moves,
         last_value(case when f in ('assign', 'subscribe') then f = 'subscribe' end ignore nulls) over mine
             as subscribed
     from moves
     where case when f in ('assign', 'subscribe') then type = 'ok' else type <> 'invoke' end
-    window mine as (partition by run, process order by "at")"""
-
-# One row for each partition that such a line keeps: keeps counts these from 1.
-KEPT_PARTITIONS = """
+    window mine as (partition by run, process order by "at")""",
+    # One row for each partition that such a line keeps: keeps counts these from 1.
+    "kept_partitions": """
     select run, process, partition, "at",
         row_number() over (partition by run, process, partition order by "at") as keeps
-    from (select distinct run, process, partition, "at" from assigned where type = 'ok')"""
-
-# One row for each op whose first read of a partition does not directly follow the last one of the process's
-# last ok op (seen, and the line of that op).
-POLL_POSITIONS = """
+    from (select distinct run, process, partition, "at" from assigned where type = 'ok')""",
+    # One row for each op whose first read of a partition does not directly follow the last one of the
+    # process's last ok op (seen, and the line of that op).
+    "poll_positions": """
     select run, process, partition, "at", index, first_offset as "offset", first_value as value,
         last_value(case when type = 'ok' then last_offset end ignore nulls) over before as seen,
         last_value(case when type = 'ok' then "at" end ignore nulls) over before as seen_at,
@@ -87,15 +91,11 @@ POLL_POSITIONS = """
     from poll_ops anti join (from processes where "overlaps") overlapping using (run, process)
     window before as (partition by run, process, partition order by "at"
         rows between unbounded preceding and 1 preceding)
-    qualify "offset"::hugeint - 1 <> seen"""
-
-# Above it records were not deleted.
-CLAIMED = '"offset" >= greatest(claims_from, begins, 0)'
-
-# Where a record of ours certainly is, in partitions where some read may have jumped: offset, and records: how
-# many of the partition are at or below it. An ack without acks=all does not promise a record that readers can
-# see.
-PROVEN_RECORDS = f"""
+    qualify "offset"::hugeint - 1 <> seen""",
+    # Where a record of ours certainly is, in partitions where some read may have jumped: offset, and records:
+    # how many of the partition are at or below it. An ack without acks=all does not promise a record that
+    # readers can see.
+    "proven_records": f"""
     with judged as (
         from partitions semi join (
             select run, partition from poll_ops where not in_a_row
@@ -113,27 +113,16 @@ PROVEN_RECORDS = f"""
             and s.type = 'ok')
     select run, partition, "offset",
         row_number() over (partition by run, partition order by "offset") as records
-    from found left join told_extents using (run, partition) where {CLAIMED}"""
-
-# How many proven records each step passed over, null if that is not known yet; less than none if it went
-# back. In a log with transactions nearly every poll jumps over control records, and passed over none.
-PASSED = """
-    select s.*, here.records - 1 - there.records as passed
-    from {steps} s left join proven_records here using (run, partition, "offset")
-        left join proven_records there
-            on there.run = s.run and there.partition = s.partition and there."offset" = s.seen
-    where passed is distinct from 0"""
-
-# The positions that went back, or may have passed over a record.
-ODD_POSITIONS = f"""
+    from found left join told_extents using (run, partition) where {CLAIMED}""",
+    # The positions that went back, or may have passed over a record.
+    "odd_positions": f"""
     with positions as (
         select p.*, leader_known from poll_positions p left join partitions using (run, partition)
         left join told_extents using (run, partition) where {CLAIMED})
-    {PASSED.format(steps="positions")}"""
-
-# Those of them that count, because the process kept the partition: since then it moved as often as it kept
-# the partition.
-KEPT_POSITIONS = """
+    {PASSED.format(steps="positions")}""",
+    # Those of them that count, because the process kept the partition: since then it moved as often as it
+    # kept the partition.
+    "kept_positions": """
     select p.*, coalesce(moved.subscribed, false) as subscribed
     from odd_positions p
     asof left join consumer_moves moved
@@ -145,21 +134,19 @@ KEPT_POSITIONS = """
     asof left join kept_partitions kept_then on kept_then.run = p.run and kept_then.process = p.process
         and kept_then.partition = p.partition and kept_then."at" < p.seen_at
     where coalesce(moved.moves, 0) - coalesce(moved_then.moves, 0)
-        = coalesce(kept.keeps, 0) - coalesce(kept_then.keeps, 0)"""
-
-# The ops that are not in a row, and did not return proven records in a row (whose numbers rise with pos). In
-# a log with transactions nearly every poll jumps, over control records, and is not among these.
-JUMPY_POLLS = """
+        = coalesce(kept.keeps, 0) - coalesce(kept_then.keeps, 0)""",
+    # The ops that are not in a row, and did not return proven records in a row (whose numbers rise with pos).
+    # In a log with transactions nearly every poll jumps, over control records, and is not among these.
+    "jumpy_polls": """
     select run, partition, "at"
     from reads semi join (from poll_ops where not in_a_row) using (run, partition, "at")
         left join proven_records using (run, partition, "offset")
     group by all
     having count(records) < count(*) or max(pos) - min(pos) <> count(*) - 1
-        or max(records - pos) <> min(records - pos)"""
-
-# One row for each read that does not directly follow the one before it in its op (seen). (One window for the
-# partition, because one for each op takes half as long again.)
-ODD_READS = f"""
+        or max(records - pos) <> min(records - pos)""",
+    # One row for each read that does not directly follow the one before it in its op (seen). (One window for
+    # the partition, because one for each op takes half as long again.)
+    "odd_reads": f"""
     select r.*, leader_known
     from (
         select run, process, partition, "at", index, "offset", value,
@@ -168,11 +155,10 @@ ODD_READS = f"""
         window mine as (partition by run, partition order by "at", pos)
         qualify seen_at = "at" and "offset"::hugeint - 1 <> seen) r
     left join partitions using (run, partition) left join told_extents using (run, partition)
-    where {CLAIMED}"""
-
-# One row for each position that went back, and for each jump, of a position or inside an op, that may have
-# passed over a record. form is 'int' inside an op, else ''.
-POLL_STEPS = f"""
+    where {CLAIMED}""",
+    # One row for each position that went back, and for each jump, of a position or inside an op, that may
+    # have passed over a record. form is 'int' inside an op, else ''.
+    "poll_steps": f"""
     with jumps as (
         select 'int' as form, run, process, partition, "at", index, "offset", value, seen,
             index as seen_index, false as subscribed, leader_known
@@ -180,11 +166,10 @@ POLL_STEPS = f"""
     select *, row_number() over (order by run, partition, "at", form, "offset", seen) as step from (
         ({PASSED.format(steps="jumps")})
         union all by name
-        select '' as form, * exclude (seen_at) from kept_positions)"""
-
-# The jumps that are skips, by step: they passed over more records than the op itself returned of them, and
-# over no place that the process could not read.
-POLL_SKIPS = """
+        select '' as form, * exclude (seen_at) from kept_positions)""",
+    # The jumps that are skips, by step: they passed over more records than the op itself returned of them,
+    # and over no place that the process could not read.
+    "poll_skips": """
     with jumps as (
         select s.* from poll_steps s anti join corrupt c on c.run = s.run and c.partition = s.partition
             and c.process = s.process and c."offset" > s.seen and c."offset" < s."offset"),
@@ -208,12 +193,11 @@ POLL_SKIPS = """
         and below."at" = j."at" and below."offset" < j."offset"
     asof left join shown up_to on up_to.run = j.run and up_to.partition = j.partition
         and up_to."at" = j."at" and up_to."offset" <= j.seen
-    where passed > coalesce(below.records, 0) - coalesce(up_to.records, 0)"""
-
-# One row for each end offset that a client received although it had received a higher one the last time
-# (previous, by the line previous_index), or had read as far (highest_read, first by the line read_index, by
-# polls of any outcome).
-ENDS_FALLEN = """
+    where passed > coalesce(below.records, 0) - coalesce(up_to.records, 0)""",
+    # One row for each end offset that a client received although it had received a higher one the last time
+    # (previous, by the line previous_index), or had read as far (highest_read, first by the line read_index,
+    # by polls of any outcome).
+    "ends_fallen": """
     with answers as (
         select run, process, partition, "at", max("offset") as highest, any_value(index) as index
         from ends anti join (from processes where "overlaps") using (run, process)
@@ -233,15 +217,14 @@ ENDS_FALLEN = """
         read.highest as highest_read, -read.first as read_index
     from ends join earlier using (run, process, partition, "at")
     join shown using (run, process, partition, "at")
-    where "offset" < previous or "offset" <= read.highest"""
-
-# One row for each end offset that a client received under read_uncommitted although a record at or above it,
-# appended in the epoch of the leader that answered, had been acked before the client asked (acked: the
-# highest such offset; acked_index: its line). The leader of an epoch acks what is below its HW, which is the
-# end and never falls. A record that was sent again may have been acked by a later leader, which had it from
-# the first one: those take no part. (What a process asked last, before an answer, is what it got the answer
-# to.)
-ENDS_BEHIND = """
+    where "offset" < previous or "offset" <= read.highest""",
+    # One row for each end offset that a client received under read_uncommitted although a record at or above
+    # it, appended in the epoch of the leader that answered, had been acked before the client asked (acked:
+    # the highest such offset; acked_index: its line). The leader of an epoch acks what is below its HW, which
+    # is the end and never falls. A record that was sent again may have been acked by a later leader, which
+    # had it from the first one: those take no part. (What a process asked last, before an answer, is what it
+    # got the answer to.)
+    "ends_behind": """
     with answers as (
         select e.run, e.process, e.partition, e."at", e.index, e."offset", e.epoch, m."at" as asked_at
         from ends e anti join (from processes where "overlaps") using (run, process)
@@ -268,26 +251,19 @@ ENDS_BEHIND = """
     select a.* exclude (epoch, asked_at), h.ack.acked as acked, h.ack.index as acked_index
     from answers a asof join highest h on h.run = a.run and h.partition = a.partition and h.epoch = a.epoch
         and h."at" < a.asked_at
-    where h.ack.acked >= a."offset\""""
-
-# The offset of each record whose loss is permitted: that of its ack; without one, or where the value was sent
-# more than once, every offset at which it was read or acked.
-PERMITTED_LOSSES = """
+    where h.ack.acked >= a."offset\"""",
+    # The offset of each record whose loss is permitted: that of its ack; without one, or where the value was
+    # sent more than once, every offset at which it was read or acked.
+    "permitted_losses": """
     select distinct run, partition, cause as permit,
         unnest(case when repeated then read_at || acks
             when ack is null then read_at else [ack] end) as "offset"
-    from by_value where cause is not null"""
-
-# Nothing excuses it.
-INT_NONMONOTONIC_POLL = """
-    select run, partition, "offset", value, seen, process, [index] as ops
-    from odd_reads where "offset" <= seen"""
-
-# All other findings, by law, with the records concerned: those from low up to high. Nothing excuses a skip
-# inside one op, unless it passed over records that only acks and reads prove. An end may also have fallen
-# below records of which nobody knows the offset: in doubt and never read, or markers. They were there when
-# the first line (since) showed that the log was longer.
-CONSUMER_STEPS = f"""
+    from by_value where cause is not null""",
+    # All other findings, by law, with the records concerned: those from low up to high. Nothing excuses a
+    # skip inside one op, unless it passed over records that only acks and reads prove. An end may also have
+    # fallen below records of which nobody knows the offset: in doubt and never read, or markers. They were
+    # there when the first line (since) showed that the log was longer.
+    "consumer_steps": f"""
     with steps as (
         select case when "offset" <= seen then 'back' else form || 'skip' end as law, null as how,
             run, process, partition, "offset", seen, value, index, seen_index, subscribed,
@@ -321,7 +297,8 @@ CONSUMER_STEPS = f"""
         select n.*, least(permit, case when subscribed then {permits.SUBSCRIBE} end) as known,
             since as invoked, null as invoked_time, if(law = 'end', {COVERED_BY}, null) as covered_by
         from numbered n left join excuses using (number) left join partitions using (run, partition))
-    select *, coalesce(known, {PERHAPS_COVERED_BY}) as permit from covered"""
+    select *, coalesce(known, {PERHAPS_COVERED_BY}) as permit from covered""",
+}
 
 LAWS = {
     finding_names.NONMONOTONIC_POLL: "back",

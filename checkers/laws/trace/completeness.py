@@ -46,6 +46,8 @@ Tables made, all of them empty or nearly empty in a healthy run:
                     epoch in which that line's node leads or follows; timed: an excuse must come before it
 """
 
+from collections.abc import Mapping
+
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.trace.active_brokers import only_active
 from floodmark.checkers.laws.trace.epoch_spans import END_OF_APPEND
@@ -58,13 +60,8 @@ LEADER, CANDIDATE, TRUNCATION = LAWS
 
 def completeness(unit: Unit) -> None:
     """Make the tables and the findings."""
-    unit.make("short_leaders", _SHORT_LEADERS)
-    unit.make("short_members", _SHORT_MEMBERS)
-    unit.make("epochs", _EPOCHS)
-    unit.make("mixed_spans", _MIXED_SPANS)
-    unit.make("candidate_spans", _CANDIDATE_SPANS)
-    unit.make("unsafe_cuts", _UNSAFE_CUTS)
-    unit.make("suspected", _SUSPECTED)
+    for table, select in _SUSPECTS.items():
+        unit.make(table, select)
     if unit.is_empty("suspected"):
         return
     unit.make("missing", _MISSING)
@@ -73,10 +70,6 @@ def completeness(unit: Unit) -> None:
     for law in LAWS:
         unit.find(law, f"select * exclude (law) from incomplete where law = '{law}'")
 
-
-_SHORT_LEADERS = """
-    select line, run, partition, node, seq, time, clock_error, epoch, leo
-    from views where event = 'become_leader' and committed > leo"""
 
 # Checked after a line, after all of a cluster of lines that are in no order, or when a member is unfenced.
 _LACKING = """
@@ -89,24 +82,29 @@ _LACKING = """
         select * exclude (ends), coalesce(ends, 9223372036854775807) as latest, true as moment
         from moments) v using (line, moment)
     where (m.log_known or m.found_empty) and m.leo < v.committed and list_contains(v.isr, m.node)"""
-# Of all the times at which a log ended there, the first and the last are checked: by the last another epoch
-# may have been committed beyond.
-_SHORT_MEMBERS = f"""
+
+_BIGINT = f"least(%s, {(1 << 63) - 1})::bigint"
+
+_SUSPECTS: Mapping[str, str] = {
+    "short_leaders": """
+    select line, run, partition, node, seq, time, clock_error, epoch, leo
+    from views where event = 'become_leader' and committed > leo""",
+    # Of all the times at which a log ended there, the first and the last are checked: by the last another
+    # epoch may have been committed beyond.
+    "short_members": f"""
     with ends as (
         select run, partition, who, leo, min(line) as first, max(line) as last
         from (select run, partition, who, leo,
                 {{'time': time, 'seq': seq, 'node': node, 'committed': committed}} as line
             from ({only_active(_LACKING, latest="latest")}))
         group by all)
-    select distinct run, partition, who, leo, unnest([first, last], recursive := true) from ends"""
-
-_EPOCHS = """
+    select distinct run, partition, who, leo, unnest([first, last], recursive := true) from ends""",
+    "epochs": """
     select run, partition, coalesce(written, -1) as written, min(lo) as lo, max(hi) as hi
-    from committed group by all"""
-
-# Of the epochs that begin below the span's end, the one that begins last, or an earlier one that reaches
-# beyond the span's begin.
-_MIXED_SPANS = """
+    from committed group by all""",
+    # Of the epochs that begin below the span's end, the one that begins last, or an earlier one that reaches
+    # beyond the span's begin.
+    "mixed_spans": """
     with below as (
         select run, partition, written, lo + 1 as hi, hi as top, max(hi) over (
             partition by run, partition order by lo, written
@@ -119,12 +117,10 @@ _MIXED_SPANS = """
     select s.*, t.clock_error from epoch_spans s join traced t using (run, partition)
     asof join last_below b using (run, partition, hi)
     where list_contains(t.replicas, s.node)
-        and (b.written <> s.epoch and b.top > s.lo or b.top_before > s.lo)"""
-
-_BIGINT = f"least(%s, {(1 << 63) - 1})::bigint"
-# A replica surely is a candidate from each ruling that has it in the ISR until the next ruling, while it is
-# registered and not fenced. A span grows with each append.
-_CANDIDATE_SPANS = f"""
+        and (b.written <> s.epoch and b.top > s.lo or b.top_before > s.lo)""",
+    # A replica surely is a candidate from each ruling that has it in the ISR until the next ruling, while it
+    # is registered and not fenced. A span grows with each append.
+    "candidate_spans": f"""
     with rulings as (
         select run, partition, isr, clock_error, time::hugeint as time, coalesce(
             lead(time::hugeint) over (partition by run, partition order by time, seq, isr), 1::hugeint << 64
@@ -153,9 +149,8 @@ _CANDIDATE_SPANS = f"""
     asof left join (
         select run, partition, node, time as surely, {END_OF_APPEND} as reached
         from timeline where event = 'append') a
-        using (run, partition, node, surely)"""
-
-_UNSAFE_CUTS = """
+        using (run, partition, node, surely)""",
+    "unsafe_cuts": """
     with cuts as (
         select s.run, s.partition, s.node, s.epoch as written, greatest(s.lo, p.claims_from) as lo, s.hi,
             t.line, t.seq, t.time, t.time - t.clock_error - 1 as surely, t.epoch, t.cut_to
@@ -174,11 +169,11 @@ _UNSAFE_CUTS = """
         least(cuts.hi, coalesce(greatest(a.reached, o.reached), cuts.lo)) as upto
     from cuts asof left join of_anybody a using (run, partition, written, surely)
     asof left join of_its_own o using (run, partition, written, node, seq)
-    where upto > cuts.lo"""
-
-_SUSPECTED = """
+    where upto > cuts.lo""",
+    "suspected": """
     select run, partition from short_leaders union select run, partition from short_members
-    union select run, partition from mixed_spans union select run, partition from unsafe_cuts"""
+    union select run, partition from mixed_spans union select run, partition from unsafe_cuts""",
+}
 
 # A leader must have what leaders up to its epoch had surely committed, or it had itself. A member lacks of
 # each epoch the part above its LEO of what was committed by then. The line that caused it that a span has

@@ -25,21 +25,23 @@ Tables made, of the rows of `missing` (completeness.py):
               what permits the final loss of the first record
 """
 
+from collections.abc import Mapping
+
 from floodmark.checkers.laws.permits import UNCLEAN, UNCLEAN_MAYBE, maybe
 from floodmark.checkers.laws.unit import Unit
 
 
 def excuses(unit: Unit) -> None:
     """Make the tables."""
-    unit.make("limits", _LIMITS)
-    unit.make("births", _BIRTHS)
-    unit.make("excused", _EXCUSED)
+    for table, select in _TABLES.items():
+        unit.make(table, select)
 
 
 _LEAST, _GREATEST = "(-9223372036854775808)", "9223372036854775807"
 _BY_EPOCH = f"permit in ({UNCLEAN}, {UNCLEAN_MAYBE})"
 
-_LIMITS = f"""
+_TABLES: Mapping[str, str] = {
+    "limits": f"""
     with each as (
         select run, partition, clock_error, permit, elected, time, {_BY_EPOCH} as by_epoch,
             coalesce(if(by_epoch, epoch, struck), {_GREATEST}) as "limit"
@@ -66,10 +68,9 @@ _LIMITS = f"""
         using (run, partition, permit, surely_by)
     asof left join (select * exclude (time), time as perhaps_by from by_time) p
         using (run, partition, permit, perhaps_by)
-    asof left join by_election e using (run, partition, permit, led)"""
-
-# Appends, line by line; and what a start found. Cut at each other's bounds, pieces are equal or apart.
-_BIRTHS = """
+    asof left join by_election e using (run, partition, permit, led)""",
+    # Appends, line by line; and what a start found. Cut at each other's bounds, pieces are equal or apart.
+    "births": """
     with wanted as (
         select lot, run, partition, written, min(lo) as lowest, max(hi) as highest
         from limits where not by_epoch group by all),
@@ -89,10 +90,9 @@ _BIRTHS = """
         join (select lot, bound as lo, place as begins from bounds) using (lot, lo)
         join (select lot, bound as hi, place as ends from bounds) using (lot, hi))
     select lot, any_value(bound) as lo, any_value(next) as hi, min(time) as time
-    from cut join bounds using (lot, place) group by lot, place"""
-
-# Of a permit by elections or by the budget, {maybe("permit")} is the doubtful kind.
-_EXCUSED = f"""
+    from cut join bounds using (lot, place) group by lot, place""",
+    # Of a permit by elections or by the budget, {maybe("permit")} is the doubtful kind.
+    "excused": f"""
     with born as (
         select number, permit, max(b.time) as last, max(b.time) filter (b.lo <= l.lo) as first,
             min(greatest(b.lo, l.lo)) filter (b.time - clock_error > perhaps) as uncovered
@@ -119,4 +119,5 @@ _EXCUSED = f"""
     select number, granted, uncovered, case when list_contains(epochs, written)
         or (list_contains(kinds, {maybe("cause")}) and not is_old) then null else cause end as cause
     from missing left join excuse using (number)
-    left join lost using (run, partition, lo) left join there using (run, partition, lo)"""
+    left join lost using (run, partition, lo) left join there using (run, partition, lo)""",
+}

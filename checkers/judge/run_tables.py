@@ -50,8 +50,8 @@ FACTS: Mapping[str, pa.Schema] = {
         settled=_FLAG, recovers=_FLAG, died=_TEXTS, traced=_FLAG, complete=_FLAG, elections=_FLAG,
         cleanness=_FLAG, lost=_FLAG, lost_flushed=_FLAG, ended=_FLAG, elected=_FLAG, asked=_FLAG,
         disordered=_FLAG, untimely=_FLAG),
-    # named: run.json's `nodes` has it; complete: its dump has every entry; first_seq: of its trace
-    "run_nodes": _schema(node=_TEXT, named=_FLAG, complete=_FLAG, first_seq=_INT, configured_min_insync=_INT),
+    # complete: its dump has every entry; first_seq: of its trace
+    "run_nodes": _schema(node=_TEXT, complete=_FLAG, first_seq=_INT, configured_min_insync=_INT),
     "acts": ACTS,
     # The partitions of run.json. used: the history or a dump has anything of it.
     "assignments": _schema(
@@ -105,7 +105,7 @@ def sees_uncommitted(run: Run) -> bool:
 def node_facts(run: Run) -> Iterator[dict[str, Any]]:
     folder, seqs = run.folder, run.preconditions.trace.nodes
     for node in dict.fromkeys((*folder.nodes, *folder.partitions.nodes)):
-        yield {"node": node, "named": node in folder.nodes, "complete": has_complete_dump(folder, node),
+        yield {"node": node, "complete": has_complete_dump(folder, node),
                "first_seq": seqs[node].first if node in seqs else 0,
                "configured_min_insync": configured_min_insync(folder, node)}  # fmt: skip
 
@@ -244,7 +244,7 @@ _TABLES: Mapping[str, str] = {
             then list_transform(epochs, lambda one: {'start': one[2], 'epoch': one[1]}) end as cache
     from each a join run_facts using (run) join run_nodes n using (run, node)
     left join rows r using (run, partition, node)
-    where n.named and (used or coalesce(contradictory, false)) order by a.run, a.partition, a.node""",
+    where used or coalesce(contradictory, false) order by a.run, a.partition, a.node""",
     "traced": f"""
     with unfenced as (
         select run, replicas, list_sort(list(distinct {near("since")}::bigint)) as unfenced

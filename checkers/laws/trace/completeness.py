@@ -32,8 +32,8 @@ Tables made, all of them empty or nearly empty in a healthy run:
                     committed: as then
     epochs          what was committed of each epoch: run, partition, written (-1: unknown), lo, hi
     mixed_spans     spans of replicas (epoch_spans.py) that overlap what was committed of another epoch
-    candidate_spans those of replicas that were candidates meanwhile, as far as they reached when the replica
-                    was one for the last time; surely: what came up to this time had surely happened by then
+    candidate_spans those of replicas that were candidates meanwhile; surely: what came up to this time had
+                    surely happened when the replica was one for the last time
     unsafe_cuts     truncations of an epoch of which a record there or above had surely been committed before:
                     run, partition, node, line, seq, time, epoch (of the line); written, lo, upto; cut_to
     suspected       run, partition of all these; if there are none, the next tables are not made, nor findings
@@ -50,7 +50,6 @@ from collections.abc import Mapping
 
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.trace.active_brokers import only_active
-from floodmark.checkers.laws.trace.epoch_spans import END_OF_APPEND
 from floodmark.checkers.laws.trace.excuses import excuses
 from floodmark.checkers.laws.unit import Unit
 
@@ -82,8 +81,6 @@ _LACKING = """
         select * exclude (ends), coalesce(ends, 9223372036854775807) as latest, true as moment
         from moments) v using (line, moment)
     where (m.log_known or m.found_empty) and m.leo < v.committed and list_contains(v.isr, m.node)"""
-
-_BIGINT = f"least(%s, {(1 << 63) - 1})::bigint"
 
 _SUSPECTS: Mapping[str, str] = {
     "short_leaders": """
@@ -119,8 +116,9 @@ _SUSPECTS: Mapping[str, str] = {
     where list_contains(t.replicas, s.node)
         and (b.written <> s.epoch and b.top > s.lo or b.top_before > s.lo)""",
     # A replica surely is a candidate from each ruling that has it in the ISR until the next ruling, while it
-    # is registered and not fenced. A span grows with each append.
-    "candidate_spans": f"""
+    # is registered and not fenced. Where its span had not yet grown so far, it lacked the records all the
+    # more.
+    "candidate_spans": """
     with rulings as (
         select run, partition, isr, clock_error, time::hugeint as time, coalesce(
             lead(time::hugeint) over (partition by run, partition order by time, seq, isr), 1::hugeint << 64
@@ -139,17 +137,11 @@ _SUSPECTS: Mapping[str, str] = {
     spans as (
         select *, born_time::hugeint + clock_error + 1 as since,
             coalesce(gone, 1::hugeint << 64) - clock_error - 1 as until
-        from mixed_spans),
-    seen as (
-        select s.* exclude (since, until), {_BIGINT % "least(s.until, c.ended) - s.clock_error - 1"} as surely
-        from spans s asof join last_times c using (run, partition, node, until)
-        where least(s.until, c.ended) >= s.since)
-    select s.* replace (least(s.hi, a.reached) as hi)
-    from seen s
-    asof left join (
-        select run, partition, node, time as surely, {END_OF_APPEND} as reached
-        from timeline where event = 'append') a
-        using (run, partition, node, surely)""",
+        from mixed_spans)
+    select s.* exclude (since, until), least(
+        least(s.until, c.ended) - s.clock_error - 1, 9223372036854775807)::bigint as surely
+    from spans s asof join last_times c using (run, partition, node, until)
+    where least(s.until, c.ended) >= s.since""",
     "unsafe_cuts": """
     with cuts as (
         select s.run, s.partition, s.node, s.epoch as written, greatest(s.lo, p.claims_from) as lo, s.hi,

@@ -29,7 +29,7 @@ _HIGHEST_HWS = """
     from by_time"""
 _OF_PARTITION = f"""
     select o.* replace ({near("o.time")} + p.clock_error as time) from %s o
-    join traced p using (run, partition) where p.complete"""
+    join traced p using (run, partition)"""
 _POLLS_ABOVE_HW = f"""
     with polled as (
         select run, partition, "at", any_value(time) as time, max("offset") as highest

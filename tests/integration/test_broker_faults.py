@@ -42,7 +42,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
 @pytest.fixture
 def topic(cluster: RealBrokers, request: pytest.FixtureRequest) -> str:
     """A new topic, led by broker 1."""
-    return made(cluster, request.node.name)
+    return cluster.create(request.node.name)
 
 
 @pytest.fixture
@@ -53,32 +53,17 @@ def filled(cluster: RealBrokers, topic: str) -> str:
     return topic
 
 
-def made(cluster: RealBrokers, name: str, **configs: str) -> str:
-    with Raw(cluster.port[3]) as raw:
-        assert raw.create(name, (1, 2, 3), **configs) == errors.NONE
-    cluster.wait_isr(name, 1, 2, 3)
-    return name
-
-
-def acked(cluster: RealBrokers, topic: str, node: int, *values: bytes) -> list[int]:
-    """Offsets of values that this node has acked."""
-    with Raw(cluster.port[node]) as raw:
-        answers = [raw.produce(topic, batch(value)) for value in values]
-    assert [error for error, _ in answers] == [errors.NONE] * len(values)
-    return [offset for _, offset in answers]
-
-
 def test_a_new_leader_is_asked_at_once(patient: RealBrokers) -> None:
     """A fetch that is parked at the old leader for half a minute does not delay fetches from the new one."""
-    topic = made(patient, "asked-at-once")
-    acked(patient, topic, 1, b"v")
+    topic = patient.create("asked-at-once")
+    assert patient.produce(topic, b"v") == (errors.NONE, 0)
     patient.expire(1)
     part = wait_until(
         "a new leader", lambda: patient.partition(topic)["leader"] in (2, 3) and patient.partition(topic)
     )
     wait_until("its role", lambda: patient.replica(part["leader"], topic)["epoch"] == part["epoch"])
 
-    acked(patient, topic, part["leader"], b"w")
+    assert patient.produce(topic, b"w", node=part["leader"]) == (errors.NONE, 1)
     patient.wait_isr(topic, 1, 2, 3)
 
 
@@ -117,7 +102,7 @@ def test_a_topic_goes_and_comes_again(cluster: RealBrokers, filled: str) -> None
         assert raw.end_offset(filled) == (errors.UNKNOWN_TOPIC_OR_PARTITION, -1)
         assert int(raw.fetch(filled, 0).error_code) == errors.UNKNOWN_TOPIC_OR_PARTITION
 
-        made(cluster, filled)
+        cluster.create(filled)
         assert raw.end_offset(filled) == (errors.NONE, 0)
         assert raw.produce(filled, batch(b"v")) == (errors.NONE, 0)
     assert not any(f"{filled} 0 3\n" in checkpoint(cluster, node) for node in cluster.brokers)
@@ -221,7 +206,7 @@ def test_new_partitions_take_records(cluster: RealBrokers, filled: str) -> None:
 def test_frozen_is_frozen(cluster: RealBrokers, topic: str) -> None:
     """A frozen process does nothing: no answer to clients, no heartbeat, no new state; only `state` is
     answered. (The shared cluster stays frozen from here on.)"""
-    acked(cluster, topic, 1, b"v")
+    assert cluster.produce(topic, b"v") == (errors.NONE, 0)
     frozen = {node: cluster.ask(node, "freeze") for node in (CONTROLLER, *cluster.brokers)}
     with Raw(cluster.port[1], timeout_s=1.0) as raw, pytest.raises(TimeoutError):
         raw.produce(topic, batch(b"unheard"))
@@ -241,8 +226,7 @@ def test_a_disk_that_refuses_ends_the_broker(tmp_path: Path) -> None:
     """No answer, a clear last line, and a special exit code."""
     with RealBrokers(tmp_path, 1, trace=False, **{"min.insync.replicas": "1"}) as cluster:
         with Raw(cluster.port[1]) as raw:
-            assert raw.create("t", (1,)) == errors.NONE
-            cluster.wait_isr("t", 1)
+            cluster.create("t", (1,))
             _limit_file_size(cluster.pid(1), 4096)
             with pytest.raises((EOFError, ConnectionError)):
                 _until_refused(raw)

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
     with RealBrokers(tmp_path_factory.mktemp("wire")) as brokers:
-        with Raw(brokers.port[1]) as raw:
-            assert raw.create("t", (1, 2, 3)) == errors.NONE
-        brokers.wait_isr("t", 1, 2, 3)
+        brokers.create("t")
         yield brokers
 
 

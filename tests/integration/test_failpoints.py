@@ -38,13 +38,6 @@ def cluster(shared: RealBrokers) -> Iterator[RealBrokers]:
     shared.wait_unfenced(*shared.brokers)
 
 
-def topic(cluster: RealBrokers, name: str, *assignment: tuple[int, ...], **configs: str) -> str:
-    with Raw(cluster.port[1]) as raw:
-        assert raw.create(name, *(assignment or ((1, 2, 3),)), **configs) == errors.NONE
-    cluster.wait_isr(name, *(assignment[0] if assignment else (1, 2, 3)))
-    return name
-
-
 def arm(cluster: RealBrokers, node: int, point: str, action: str = "hold", **besides: Any) -> int:
     return int(cluster.ask(node, "arm", point=point, action=action, **besides)["id"])
 
@@ -58,16 +51,8 @@ def wait_met(cluster: RealBrokers, node: int, number: int, held: bool | None = N
     return wait_until(f"{number} to be met by {node}", lambda: met(cluster, node, number, held))[-1]
 
 
-def send(cluster: RealBrokers, name: str, value: bytes, *, node: int = 1, acks: int = -1,
-         partition: int = 0) -> tuple[int, int]:
-    with Raw(cluster.port[node]) as raw:
-        return raw.produce(name, batch(value), acks=acks, partition=partition)
-
-
-def elect(cluster: RealBrokers, name: str, leader: int) -> int:
-    """Elects the leader; returns the new leader epoch."""
+def elect(cluster: RealBrokers, name: str, leader: int) -> None:
     assert cluster.ask(CONTROLLER, "elect", topic=name, partition=0, leader=leader) == {"error": None}
-    return int(cluster.partition(name)["epoch"])
 
 
 def bounce(cluster: RealBrokers, node: int) -> None:
@@ -81,13 +66,13 @@ def bounce(cluster: RealBrokers, node: int) -> None:
 
 def test_a_follower_held_after_its_append_and_the_other_partition(cluster: RealBrokers) -> None:
     """It has the record and the old HW; another partition of the same fetches goes on."""
-    name = topic(cluster, "appended", (1, 2, 3), (1, 2, 3))
+    name = cluster.create("appended", (1, 2, 3), (1, 2, 3))
     number = arm(cluster, 2, "F.appended", topic=name, partition=0)
-    assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
+    assert cluster.produce(name, b"v", acks=1) == (errors.NONE, 0)
     there = wait_met(cluster, 2, number)
 
     assert (there["epoch"], there["peer"], there["offset"], there["held"]) == (0, 1, 0, True)
-    assert [send(cluster, name, b"w", partition=1) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
+    assert [cluster.produce(name, b"w", partition=1) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
     held = cluster.replica(2, name)
     assert (held["leo"], held["hw"], held["checkpointed_hw"]) == (1, 0, 0)
     assert cluster.ask(2, "release", point="F.appended", partition=0) == {"released": 1}
@@ -97,14 +82,14 @@ def test_a_follower_held_after_its_append_and_the_other_partition(cluster: RealB
 
 
 def test_an_answer_that_comes_twice_has_no_second_effect(cluster: RealBrokers) -> None:
-    name = topic(cluster, "twice")
+    name = cluster.create("twice")
     twice = arm(cluster, 3, "F.fetch_resp", "duplicate", topic=name, skip=1)
-    assert send(cluster, name, b"v") == (errors.NONE, 0)
+    assert cluster.produce(name, b"v") == (errors.NONE, 0)
     wait_met(cluster, 3, twice, held=True)
-    assert send(cluster, name, b"w") == (errors.NONE, 1)
+    assert cluster.produce(name, b"w") == (errors.NONE, 1)
 
     assert cluster.ask(3, "release", point="F.fetch_resp") == {"released": 1}
-    assert send(cluster, name, b"x") == (errors.NONE, 2)
+    assert cluster.produce(name, b"x") == (errors.NONE, 2)
     wait_until("LEO 3", lambda: cluster.replica(3, name).get("leo") == 3)
 
 
@@ -118,13 +103,13 @@ def test_every_point_is_met(cluster: RealBrokers) -> None:
     properties.write_text(f"{before}floodmark.failpoints={json.dumps(arms)}\n")
     bounce(cluster, 2)
     properties.write_text(before)
-    name = topic(cluster, "every", (1, 2), flush_messages="1")
-    assert send(cluster, name, b"v") == (errors.NONE, 0)
+    name = cluster.create("every", (1, 2), flush_messages="1")
+    assert cluster.produce(name, b"v") == (errors.NONE, 0)
     elect(cluster, name, 2)
-    wait_until("a leader", lambda: send(cluster, name, b"w", node=2)[0] == errors.NONE)
+    wait_until("a leader", lambda: cluster.produce(name, b"w", node=2)[0] == errors.NONE)
     deaf = arm(cluster, 1, "F.before_refetch", "drop", topic=name, times=0)
     wait_met(cluster, 1, deaf)
-    assert send(cluster, name, b"tail", node=2, acks=1)[0] == errors.NONE
+    assert cluster.produce(name, b"tail", node=2, acks=1)[0] == errors.NONE
     elect(cluster, name, 1)
     assert cluster.ask(1, "release") == {"released": 0}
 
@@ -137,9 +122,9 @@ def test_every_point_is_met(cluster: RealBrokers) -> None:
 
 def test_a_broker_held_as_a_whole_listens_to_its_control_socket(cluster: RealBrokers) -> None:
     """It answers with its state of then, arms, and releases."""
-    name = topic(cluster, "still")
+    name = cluster.create("still")
     number = arm(cluster, 2, "F.appended", topic=name, scope="broker")
-    assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
+    assert cluster.produce(name, b"v", acks=1) == (errors.NONE, 0)
     wait_met(cluster, 2, number, held=True)
     then = cluster.ask(2, "state")
     assert cluster.replica(2, name)["leo"] == 1
@@ -154,9 +139,9 @@ def test_a_broker_held_as_a_whole_listens_to_its_control_socket(cluster: RealBro
 def test_a_sigterm_ends_whatever_is_held(shared: RealBrokers) -> None:
     """One replica held: an orderly stop. All of it held: at once, also frozen. A controller that holds
     messages: in order. (Nothing is left of the shared cluster.)"""
-    name = topic(shared, "stops")
+    name = shared.create("stops")
     number = arm(shared, 3, "F.appended", topic=name)
-    assert send(shared, name, b"v", acks=1) == (errors.NONE, 0)
+    assert shared.produce(name, b"v", acks=1) == (errors.NONE, 0)
     wait_met(shared, 3, number, held=True)
     assert "exit code 0" in ended_by_sigterm(shared, 3)
     still = arm(shared, 1, "P.parked", topic=name, scope="broker")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from cluster_stage import Stage
+from raw import Raw, batch
 from run_processes import wait_until
 
 from floodmark.harness.cluster.layout import HOST
@@ -90,6 +91,21 @@ class RealBrokers(Stage):
         """Of one that ended though nobody asked the cluster for it."""
         wait_until(f"the end of {node}", lambda: not self.running(node))
         return next(one.words for one in self.cluster.place.deaths if one.name == self.name[node])
+
+    # -- topics --------------------------------------------------------------------------------------------
+
+    def create(self, topic: str, *assignment: tuple[int, ...], **configs: str) -> str:
+        """A topic that is in sync, of one partition on all three if not said."""
+        assignment = assignment or ((1, 2, 3),)
+        with Raw(self.port[1]) as raw:
+            assert raw.create(topic, *assignment, **configs) == 0
+        self.wait_isr(topic, *assignment[0])
+        return topic
+
+    def produce(self, topic: str, value: bytes, *, node: int = 1, **how: int) -> tuple[int, int]:
+        """(error, offset)."""
+        with Raw(self.port[node]) as raw:
+            return raw.produce(topic, batch(value), **how)
 
     # -- what they say ---------------------------------------------------------------------------------------
 

@@ -29,6 +29,13 @@ def batch(base: int, count: int = 1, epoch: int = 0, *, payload: bytes = b"value
                  producer_epoch=-1 if producer < 0 else 0, base_sequence=-1 if producer < 0 else 0)
 
 
+SIZE = len(batch(0).data)  # of a batch of one record
+
+
+def singles(first: int, end: int) -> list[Batch]:
+    return [batch(offset) for offset in range(first, end)]
+
+
 class Disk:
     """A log directory of one partition with its side file; `log` is open until `kill`."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from disk import Disk, batch
+from disk import SIZE, Disk, batch
 from fault_programs import fault_program
 
 from floodmark.harness.cluster.containers import disks
@@ -16,7 +16,6 @@ from floodmark.harness.cluster.containers.disks import edits
 from floodmark.harness.cluster.log_extents import corrupt, log_extents, records_between, truncated
 from floodmark.harness.cluster.reference import power_loss
 
-SIZE = len(batch(0).data)
 SEGMENT = f"log-0/{0:020d}.log"
 
 

@@ -4,9 +4,8 @@ and its reader (harness.cluster.reference.power_loss) share no code and must agr
 from pathlib import Path
 
 import pytest
-from disk import Disk, batch
+from disk import SIZE, Disk, singles
 
-from floodmark.broker.protocol.messages import Batch
 from floodmark.broker.storage import log_directory
 from floodmark.broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
@@ -20,12 +19,7 @@ from floodmark.harness.cluster.reference import power_loss
 from floodmark.harness.cluster.reference.power_loss import power_cut
 from floodmark.harness.errors import FloodmarkError
 
-SIZE = len(batch(0).data)
 NAME = "log-0"
-
-
-def singles(first: int, end: int) -> list[Batch]:
-    return [batch(offset) for offset in range(first, end)]
 
 
 @pytest.fixture

@@ -9,21 +9,14 @@ import os
 from pathlib import Path
 
 import pytest
-from disk import TOPIC_ID, Disk, batch, files_no_larger_than
+from disk import SIZE, TOPIC_ID, Disk, batch, files_no_larger_than, singles
 
-from floodmark.broker.protocol.messages import Batch
 from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from floodmark.broker.storage.checkpoint_files import CheckpointError, read_epoch_checkpoint
 from floodmark.broker.storage.local_log import LocalLog
 from floodmark.broker.storage.log_directory import DiskError, LogDirectory
 from floodmark.broker.testing.bugs import rules_for
 from floodmark.broker.wire.record_batch import parse_batches
-
-SIZE = len(batch(0).data)  # of a batch of one record, as these tests write them
-
-
-def singles(first: int, end: int, epoch: int = 0) -> list[Batch]:
-    return [batch(offset, epoch=epoch) for offset in range(first, end)]
 
 
 def test_a_new_log_is_a_directory_as_in_kafka(tmp_path: Path) -> None:

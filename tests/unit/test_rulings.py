@@ -18,7 +18,7 @@ from floodmark.checkers.judge import report
 from floodmark.checkers.laws.finding_names import MADE
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.run_summary import EXITS, LET_THROUGH, Ruling, ruling, summary
-from floodmark.harness.report.verdict_text import effects_of_options, outcome_of
+from floodmark.harness.report.verdict_text import Outcome, effects_of_options, markdown, outcome_of
 from floodmark.harness.verdict import Finding, NotMade, Policy, Unknown, Verdict, worst
 
 BUG = Finding(name="lost-write", klass="bug", permitted_by=None, count=2)
@@ -172,3 +172,26 @@ def test_show_prints_the_heading_that_check_printed(runs: list[Path]) -> None:
     for folder in runs:
         if (folder / "run.json").exists():
             assert floodmark("show", folder).out.splitlines()[0] in answer.out.splitlines()
+
+
+KILLS = 11 * [{"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down"]}]
+
+
+@pytest.mark.parametrize("gap", ["", " "])
+def test_every_report_has_the_same_count_of_strikes(tmp_path: Path, gap: str) -> None:
+    """Those of the history, and those that were planned and never came: in `check`'s text, which is JUnit's
+    too, and on the page."""
+    struck = {"process": -1, "type": "info", "fault": {"nodes": ["n1"]}}
+    lines = [{"index": index, "time": index, "f": f, **struck}
+             for index, f in enumerate(("kill", "start", "kill"))]
+    client = {"index": 3, "time": 9, "process": 1, "type": "invoke", "f": "poll"}
+    (tmp_path / "history.jsonl").write_text("".join(
+        json.dumps(line, separators=("," + gap, ":" + gap)) + "\n" for line in [*lines, client]))
+    run = {"format": 1, "nodes": ["n1"], "schedule": KILLS, "missed": list(range(4, 22)), "ended": "done"}
+    verdict = {"valid": "unknown", "findings": [], "unknown": [{"names": ["unfit"], "reason": "missed"}]}
+    expected = "struck by  2 kill; missed because the moment never came: 9 kill"
+    reading = verdict_text.reading_of(tmp_path, verdict, run)
+    outcome = Outcome(reading=reading, ruling=ruling(verdict, run))
+    assert expected in outcome.report
+    assert f"- {' '.join(expected.split())}" in markdown([outcome]).decode()
+    assert expected in verdict_text.report(reading)

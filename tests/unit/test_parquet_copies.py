@@ -63,11 +63,11 @@ def test_it_gives_the_same_as_the_lines(lines: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_of_several_ranges_each_keeps_its_place(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_parquet, "cut", lambda *given: cut(given[-1], 4_096))
+    monkeypatch.setattr(history_parquet, "cut", lambda *given: cut(given[-1], 12_288))
     keep(lines)
     assert pq.read_metadata(copy_of(lines)).num_row_groups > 5
 
-    assert read(list(with_parquet(cut(lines, 4_096)))) == read(cut(lines, 4_096))
+    assert read(list(with_parquet(cut(lines, 12_288)))) == read(cut(lines, 12_288))
 
 
 def test_it_is_void_beside_other_lines_or_when_they_are_read_in_another_way(

@@ -201,8 +201,8 @@ class _OngoingRun:
         self._about["leaders"] = collected.leaders
         if collected.clock_error_ns is not None:
             self._about["clock_error_ns"] = collected.clock_error_ns
-        else:  # tracing is off, so run.json must not announce traced events
-            self._about.get("observes", {}).pop("trace", None)
+        else:  # tracing is off, or the cluster has none
+            self._about["observes"] = {**self._about.get("observes", {}), "trace": []}
         if collected.resent:  # its producers were not idempotent after all
             retries = max(1, self._about["guarantees"]["retries"])
             self._about["guarantees"] |= {"idempotence": False, "retries": retries}

@@ -52,5 +52,5 @@ def test_a_healthy_cluster_is_valid_and_left_as_it_was(tmp_path: Path) -> None:
     about = json.loads((folder / "run.json").read_text())
     assert about["system"] == {"name": "own", "bootstrap": up.bootstrap, "brokers": dict(zip(
         ("n1", "n2", "n3"), up.bootstrap.split(","), strict=True))}
-    assert about["observes"] == {"dumps": True, "replicas": False}
+    assert about["observes"] == {"dumps": True, "replicas": False, "trace": []}
     assert about["settled"] is True

@@ -185,6 +185,7 @@ def test_a_run_without_a_trace_leaves_none(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     about = carried_out(made(folder, place=SIMULATED, trace=False, duration=0.5))[0].about
     assert (about["ended"], about["settled"]) == ("done", True)
+    assert about["observes"] == {"trace": []}  # so the verdict names the checks that are not made
     assert not (folder / "trace.jsonl").exists()
     assert not list((folder / "work").glob("*.trace"))
 

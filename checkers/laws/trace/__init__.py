@@ -87,6 +87,8 @@ members: one row for each replica that run.json assigns, for every row of views 
     leo               of its last line; null: it has none
     log_known, found_empty
                       of its last line; false: it has none; never null
+    reach             it had no more: the same, or the highest LEO of its lines so far if one that is only
+                      perhaps before makes its log longer
     appended_epoch, appended_to
                       the highest epoch in which it may have appended, by lines that are only perhaps before
                       as well, and where that append ends; null: in none

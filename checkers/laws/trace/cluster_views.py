@@ -43,7 +43,7 @@ _PLACES = """select row_number() over (order by run, partition) - 1 as place, ru
     unfenced, clock_error from traced"""
 _LINES = f"""
     select line, place, node, seq, time, timeline.clock_error, event, epoch, leo, hw, leads, ruling,
-        log_known, found_empty, epoch_start, commits_to, had_committed,
+        log_known, found_empty, epoch_start, commits_to, had_committed, leo > coalesce(last_leo, 0) as rises,
         list_position(replicas, node) as replica, {_APPENDED} as appended_epoch, {_APPENDED_TO} as appended_to
     from timeline join traced_places using (run, partition)
     where event not in ('fetch', 'isr_proposed') or hw > last_hw or commits_to is not null"""
@@ -52,7 +52,8 @@ _ASKS = ["ack", "truncate", "become_leader", "become_follower"]
 _NO_MEMBERS = pa.schema([
     ("line", pa.int64()), ("run", pa.int32()), ("partition", pa.int64()), ("moment", pa.bool_()),
     ("node", pa.dictionary(pa.int64(), pa.string())), ("leo", pa.int64()), ("log_known", pa.bool_()),
-    ("found_empty", pa.bool_()), ("appended_epoch", pa.int64()), ("appended_to", pa.int64()),
+    ("found_empty", pa.bool_()), ("reach", pa.int64()), ("appended_epoch", pa.int64()),
+    ("appended_to", pa.int64()),
 ]).empty_table()  # fmt: skip
 
 
@@ -199,10 +200,12 @@ def members_of(order: InTime, rows: Rows, moments: Rows, places: pa.Table) -> pa
     sizes, offsets = numbers(pc.list_value_length(replicas)), numbers(replicas.offsets)
     replica, line = numbers(lines["replica"]) - 1, numbers(lines["line"])
     appends, epoch = flags(lines["appended_epoch"].is_valid()), numbers(lines["appended_epoch"])
+    rises = flags(lines["rises"])
     tables = []
     for number in range(int(sizes.max(initial=0))):
         mine = replica == number
-        last = latest_row(mine, order.first, line)
+        last, risen = (latest_row(of, order.first, line) for of in (mine, mine & rises))
+        longest = highest_row(mine, order.first, numbers(lines["leo"]))
         appended = highest_row(mine & appends, order.first, epoch, numbers(lines["appended_to"]))
         for moment, asked in ((False, rows), (True, moments)):
             at = asked[sizes[place[asked]] > number]
@@ -216,6 +219,9 @@ def members_of(order: InTime, rows: Rows, moments: Rows, places: pa.Table) -> pa
                 "leo": column_at(lines["leo"], latest),
                 "log_known": pc.fill_null(column_at(lines["log_known"], latest), False),
                 "found_empty": pc.fill_null(column_at(lines["found_empty"], latest), False),
+                "reach": column_at(lines["leo"], np.where(
+                    as_of(risen, order.surely[at]) == as_of(risen, order.perhaps[at]), latest,
+                    as_of(longest, order.perhaps[at]))),
                 "appended_epoch": column_at(lines["appended_epoch"], grown),
                 "appended_to": column_at(lines["appended_to"], grown),
             }

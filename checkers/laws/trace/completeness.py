@@ -29,7 +29,7 @@ Tables made, all of them empty or nearly empty in a healthy run:
                     line, run, partition, node, seq, time, clock_error, epoch, leo
     short_members   members of the controller's ISR, active, with a LEO below what was committed: run,
                     partition, who, leo; node, seq, time: of the first and the last line that shows this LEO;
-                    committed: as then
+                    committed: as then; surely: what came up to this time had surely happened by then
     epochs          what was committed of each epoch: run, partition, written (-1: unknown), lo, hi
     mixed_spans     spans of replicas (epoch_spans.py) that overlap what was committed of another epoch
     candidate_spans those of replicas that were candidates meanwhile; surely: what came up to this time had
@@ -70,17 +70,22 @@ def completeness(unit: Unit) -> None:
         unit.find(law, f"select * exclude (law) from incomplete where law = '{law}'")
 
 
-# Checked after a line, after all of a cluster of lines that are in no order, or when a member is unfenced.
+# Checked after a line, after all of a cluster of lines that are in no order, or when a member is unfenced. A
+# ruling shows its ISR at its own time, however near other lines are: then what was committed `surely` before
+# counts, and all that the member may have had.
 _LACKING = """
-    select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.time, v.clock_error, v.latest,
-        v.committed
+    select m.run, m.partition, m.node as who, if(crowded, m.reach, m.leo) as leo, v.node, v.seq, v.time,
+        v.clock_error, v.latest, v.committed, v.surely
     from members m join (
-        select line, node, seq, time, clock_error, committed, isr, time as latest, false as moment
-        from views where not crowded and (event <> 'ack' or commits_to is not null)
+        select line, node, seq, time, clock_error, committed, isr, time as latest, false as moment, crowded,
+            if(crowded, time - clock_error - 1, time) as surely
+        from views where (not crowded or ruling) and (event <> 'ack' or commits_to is not null)
         union all by name
-        select * exclude (ends), coalesce(ends, 9223372036854775807) as latest, true as moment
+        select * exclude (ends), coalesce(ends, 9223372036854775807) as latest, true as moment,
+            false as crowded, time as surely
         from moments) v using (line, moment)
-    where (m.log_known or m.found_empty) and m.leo < v.committed and list_contains(v.isr, m.node)"""
+    where (m.log_known or m.found_empty) and if(crowded, m.reach, m.leo) < v.committed
+        and list_contains(v.isr, m.node)"""
 
 _SUSPECTS: Mapping[str, str] = {
     "short_leaders": """
@@ -92,7 +97,7 @@ _SUSPECTS: Mapping[str, str] = {
     with ends as (
         select run, partition, who, leo, min(line) as first, max(line) as last
         from (select run, partition, who, leo,
-                {{'time': time, 'seq': seq, 'node': node, 'committed': committed}} as line
+                {{'surely': surely, 'time': time, 'seq': seq, 'node': node, 'committed': committed}} as line
             from ({only_active(_LACKING, latest="latest")}))
         group by all)
     select distinct run, partition, who, leo, unnest([first, last], recursive := true) from ends""",
@@ -193,7 +198,8 @@ _MISSING = f"""
         select b.*, r.reached as hi
         from (select m.*, e.written, greatest(m.leo, e.lo) as lo
             from short_members m join epochs e using (run, partition)) b
-        asof join reached r using (run, partition, written, time) where r.reached > b.lo),
+        asof join (select * exclude (time), time as surely from reached) r
+            using (run, partition, written, surely) where r.reached > b.lo),
     overlapping as (
         select s.* replace (greatest(s.lo, e.lo) as lo), e.written, s.surely as time
         from candidate_spans s join epochs e using (run, partition) where e.written not in (s.epoch, -1)),

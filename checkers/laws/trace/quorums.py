@@ -100,9 +100,9 @@ def unfit_rulings(unit: Unit) -> None:
         from timeline t join views v using (run, partition, line) where t.ruling""",
     )
     taken_in = """select r.run, r.partition, r.line, r.node, r.seq, r.time, r.clock_error, r.floor,
-            m.node as who, m.leo
+            m.node as who, m.reach as leo
         from rulings r join members m using (run, partition, line)
-        where r.event = 'isr' and not r.crowded and m.log_known and m.leo < r.floor
+        where r.event = 'isr' and m.log_known and m.reach < r.floor
             and list_contains(r.isr, m.node) and not list_contains(r.ruled_isr, m.node)"""
     unit.find(
         finding_names.UNSAFE_ISR,

@@ -206,7 +206,7 @@ def broken_bounds(partition: Partition, node: str, log: list[Line], *, complete:
     first, end = (min(offsets), max(offsets) + 1) if offsets else (row["log_start"], row["log_start"])
     if first < row["log_start"] or (full and first != row["log_start"]):
         yield "log_start"
-    if end > row["leo"] or (full and end != row["leo"]):
+    if (offsets and end > row["leo"]) or (full and end != row["leo"]):
         yield "leo"
 
 

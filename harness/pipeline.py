@@ -33,11 +33,11 @@ from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, NotPrinted, UsageError, nearest
 from floodmark.harness.event_loop import run_loop, work_through
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.phrases import many
+from floodmark.harness.report.phrases import number_of
 from floodmark.harness.report.run_files import kept_verdict
 from floodmark.harness.report.run_page import write_page_if_invalid
 from floodmark.harness.report.run_summary import HARNESS, Ruling, case_name, missed_steps_text
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.report.terminal import Screen
 from floodmark.harness.run import (
     DONE,
@@ -266,7 +266,7 @@ def watched(what: str, parts: Callable[[], tuple[int, int]]) -> Iterator[None]:
 
 def judge_all(folders: Sequence[P], *, what: str = "", untouched: Sequence[P] = ()) -> list[Judged[P]]:
     """Judges runs that were just made, whose verdicts are needed: FloodmarkError if one cannot be written."""
-    judged = judge(folders, what=what or many(len(folders), "run"), untouched=untouched)
+    judged = judge(folders, what=what or number_of(len(folders), "run"), untouched=untouched)
     for one in judged:
         if one.unsaved is not None:
             raise FloodmarkError(one.unsaved)
@@ -278,7 +278,7 @@ def saved_verdict(folder: P, verdict: Verdict, *, again: bool = False) -> Judged
     where = report.keep_failure(folder, verdict)
     if verdict.failure is not None:
         place = f"its traceback is in {where}" if where is not None else "its traceback could not be written"
-        say(harmless(f"floodmark: {folder}: the judge itself failed; {place}"))
+        say(escape_controls(f"floodmark: {folder}: the judge itself failed; {place}"))
     unsaved = None
     if (kept := kept_verdict(RunAt(folder=folder))) is not None:
         verdict = verdict if again else report.of_json(kept)
@@ -292,7 +292,7 @@ def written(write: Callable[[], None]) -> str | None:
     try:
         write()
     except FloodmarkError as error:
-        say(f"floodmark: {harmless(str(error))}")
+        say(f"floodmark: {escape_controls(str(error))}")
         return str(error)
     return None
 
@@ -343,17 +343,17 @@ def gate(*, strict: bool, allow: Sequence[str], allow_unknown: bool, **files: Pa
 
 # -- render -------------------------------------------------------------------------------------------------
 
-def judge_and_report(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> list[int]:
+def judge_and_report(folders: Sequence[Place], gate: Gate, workers: Workers = HERE) -> list[int]:
     """Judges and reports; returns each folder's exit code (and 4 for each file that could not be written)."""
     try:
         judged = judge(folders, workers, what=f"{len(folders)} runs" if len(folders) > 1 else "the run")
     except FloodmarkError as error:
-        not_judged(folders, str(error), through)
+        not_judged(folders, str(error), gate)
         raise
-    outcomes = [verdict_text.outcome_of(one.folder, one.verdict, through.policy, one.unsaved)
+    outcomes = [verdict_text.outcome_of(one.folder, one.verdict, gate.policy, one.unsaved)
                 for one in judged]
     codes = [outcome.code for outcome in outcomes]
-    codes += write_verdicts(judged, through) + write_reports(outcomes, through)  # stdout's reader may be gone
+    codes += write_verdicts(judged, gate) + write_reports(outcomes, gate)  # stdout's reader may be gone
     pages = [write_page_if_invalid(one.reading.folder, one.ruling, one.reading.verdict, one.reading)
              for one in outcomes]
     try:
@@ -363,24 +363,24 @@ def judge_and_report(folders: Sequence[Place], through: Gate, workers: Workers =
     return codes
 
 
-def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
+def not_judged(folders: Sequence[Place], why: str, gate: Gate) -> list[int]:
     """Writes the reports for CI servers if judging failed completely; EXIT_HARNESS for each folder."""
     failed = Ruling(kind=HARNESS, word=HARNESS, harness=(why,))
     outcomes = [verdict_text.Outcome(reading=verdict_text.reading_of(folder, {}, None), ruling=failed,
                                      tested=case_name(verdict_text.read_about(folder))) for folder in folders]
-    return [outcome.code for outcome in outcomes] + write_reports(outcomes, through)
+    return [outcome.code for outcome in outcomes] + write_reports(outcomes, gate)
 
 
-def write_verdicts(judged: Sequence[Judged[P]], through: Gate) -> list[int]:
+def write_verdicts(judged: Sequence[Judged[P]], gate: Gate) -> list[int]:
     """Writes all verdicts of the call to the one file of --json, by folder."""
     verdicts = {str(one.folder): report.as_json(one.verdict) for one in judged}
-    return write_file(through.json_file, lambda: pretty_json(verdicts))
+    return write_file(gate.json_file, lambda: pretty_json(verdicts))
 
 
-def write_reports(outcomes: Sequence[verdict_text.Outcome], through: Gate) -> list[int]:
+def write_reports(outcomes: Sequence[verdict_text.Outcome], gate: Gate) -> list[int]:
     """Writes the requested report files for CI servers, each atomically."""
-    return [*write_file(through.junit_file, lambda: verdict_text.junit(outcomes, datetime.datetime.now())),
-            *write_file(through.markdown_file, lambda: verdict_text.markdown(outcomes))]
+    return [*write_file(gate.junit_file, lambda: verdict_text.junit(outcomes, datetime.datetime.now())),
+            *write_file(gate.markdown_file, lambda: verdict_text.markdown(outcomes))]
 
 
 def write_file(file: Path | None, content: Callable[[], bytes]) -> list[int]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # `floodmark --help` needs none of these modules
     from floodmark.harness.run_location import Place
     from floodmark.harness.schedule.moments import Entry, Schedule
     from floodmark.harness.schedule.patterns import DrawPattern
-    from floodmark.harness.schedule.views import Met, Sight, View
+    from floodmark.harness.schedule.views import FailpointHit, RunObserver, View
     from floodmark.harness.trace import Raw
     from floodmark.harness.verdict import Verdict
 
@@ -251,11 +251,11 @@ class Failpoints(Protocol):
     def points(self) -> frozenset[str]: ...  # the names that exist
     async def arm(self, node: str, point: Mapping[str, Any]) -> None: ...  # if it is down, at its next start
     async def release(self, node: str, point: Mapping[str, Any] | None) -> int: ...  # the number it held
-    async def met(self, node: str) -> Sequence[Met]: ...  # in order, also before its restarts
+    async def met(self, node: str) -> Sequence[FailpointHit]: ...  # in order, also before its restarts
 
 
 class ExplainsDeaths(Protocol):
-    def crashes(self) -> Sequence[Met]: ...  # caused by armed crashes or faults in force; not in died()
+    def crashes(self) -> Sequence[FailpointHit]: ...  # by armed crashes or faults in force; not in died()
 
 
 class BoundsClocks(Protocol):
@@ -312,7 +312,7 @@ class ScheduleRunner(Protocol):
 
     def refuse(self, schedule: Schedule) -> None: ...  # UsageError if this cluster cannot carry it out
     async def carry_out(
-        self, schedule: Schedule, sight: Sight, recorder: Recorder, send: Sender
+        self, schedule: Schedule, sight: RunObserver, recorder: Recorder, send: Sender
     ) -> tuple[int, ...]: ...  # positions of entries whose moment never came
     def missed_words(self) -> Mapping[int, Mapping[str, Any]]: ...  # for each: waited_for, seen, likely
     def in_force(self) -> tuple[str, ...]: ...  # faults not yet mended, as "f node", for people to read

@@ -288,7 +288,7 @@ def _initial_about(plan: RunPlan) -> dict[str, Any]:
     drawn: dict[str, Any] = {"load": asdict(spec.load)} if spec.load != USUAL_LOAD else {}
     drawn |= {"settings": "drawn", "drawn": spec.drawn} if spec.drawn is not None else {}
     traced = {} if spec.trace else {"traced": False}
-    unstruck = {"unstruck": plan.unstruck} if plan.unstruck is not None else {}
+    unstruck = {"unstruck": plan.no_faults_reason} if plan.no_faults_reason is not None else {}
     return {
         "format": FORMAT, "id": plan.run_id, "version": plan.version, "commit": plan.commit,
         "seed": plan.seed, "cluster": plan.cluster.name, "rules": spec.rules, "workload": plan.workload.name,

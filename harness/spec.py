@@ -195,7 +195,7 @@ class RunPlan:
     workload: Workload
     schedule_runner: ScheduleRunner
     schedule: Schedule = ()
-    unstruck: str | None = None  # why a requested nemesis will not strike
+    no_faults_reason: str | None = None  # why a requested nemesis will not strike
     settle_timeout_s: float = 30.0
     read_timeout_s: float = 120.0
 

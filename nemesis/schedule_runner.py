@@ -53,10 +53,10 @@ from floodmark.harness.schedule.states import Condition, Healthy, Observation
 from floodmark.harness.schedule.views import (
     UNKNOWN,
     ActiveFaults,
-    Met,
+    FailpointHit,
     PartitionView,
     ReplicaView,
-    Sight,
+    RunObserver,
     Stage,
     View,
     needs_view,
@@ -72,7 +72,7 @@ _OF_COMMITTING = {"hw", "checkpointed_hw", "isr"}
 class Watch:
     """Waits. `stage` returns the current assignment and faults."""
 
-    sight: Sight
+    sight: RunObserver
     stage: Callable[[], Stage]
     timeout_s: float
     done_ns: int  # when the entry before, or the moment before in a sequence, was done
@@ -156,7 +156,7 @@ class Watch:
 Miss = Mapping[str, Any]  # in sentences, as in run.json's `missed_words`: waited_for, seen, likely
 
 
-async def explain(entry: Entry, stuck: Moment | None, sight: Sight, stage: Stage) -> Miss:
+async def explain(entry: Entry, stuck: Moment | None, sight: RunObserver, stage: Stage) -> Miss:
     """Explain that `stuck`, a moment or part of one, did not come; None: no node had the entry's role."""
     limit, of = f" ({entry.timeout_s:g} s)", entry.partition
     if stuck is None:
@@ -218,7 +218,7 @@ def _describe_replica(own: ReplicaView) -> str:
 
 # -- why: pure -----------------------------------------------------------------------------------------------
 
-def guess_reasons(moment: Moment, keys: Sequence[int], view: View, stage: Stage, held: Sequence[Met]
+def guess_reasons(moment: Moment, keys: Sequence[int], view: View, stage: Stage, held: Sequence[FailpointHit]
                   ) -> Iterator[str]:
     """Guess reasons from the view, each with the step that would help. held: nodes that stand at a point."""
     for met in held:
@@ -290,7 +290,7 @@ _ARGS_OF_ONE_NODE = frozenset({"leader", "to", "from"})  # args that name one no
 class ScheduleRunner:
     """Implements protocols.ScheduleRunner with these nemeses. No two may carry out the same f."""
 
-    _sight: Sight
+    _sight: RunObserver
     _recorder: Recorder
     _scripted: "_Scripted"
     _stays_unhealthy: bool
@@ -329,7 +329,7 @@ class ScheduleRunner:
         if self._cluster is not None:
             refuse_schedule(schedule, self._cluster)
 
-    async def carry_out(self, schedule: Schedule, sight: Sight, recorder: Recorder,
+    async def carry_out(self, schedule: Schedule, sight: RunObserver, recorder: Recorder,
                         send: Sender) -> tuple[int, ...]:
         self.refuse(schedule)
         self._faults, self._started_ns, self._deaths = ActiveFaults(), {}, len(sight.crashes())
@@ -434,7 +434,7 @@ class ScheduleRunner:
         self._deaths = len(crashes)
 
 
-def _death(crash: Met, noticed_ns: int, count: int) -> Mapping[str, Any]:
+def _death(crash: FailpointHit, noticed_ns: int, count: int) -> Mapping[str, Any]:
     """The `fault` of a kill that no entry struck: the node reached a point that was armed to crash it. The
     kill began when the point was reached, and was noticed later. count: which of its deaths at that point it
     is. Or (action None) the node ended because of a fault in force, which `why` names."""
@@ -458,7 +458,7 @@ class Target:
     view: View | None  # that resolved the roles, or fulfilled the moment
 
 
-async def resolve_targets(entry: Entry, reached: Reached | None, sight: Sight,
+async def resolve_targets(entry: Entry, reached: Reached | None, sight: RunObserver,
                           stage: Callable[[], Stage]) -> Target | None:
     """Resolve the roles. None: no node had one of them within the entry's time-out."""
     grudge = entry.args.get("grudge", {})
@@ -516,7 +516,7 @@ def _asked(target: Target) -> dict[str, Any]:
         **asked, "moment": entry.moment.to_json(), "reached": None if reached is None else reached.describe()}
 
 
-def _where(target: Target, sight: Sight, partitions: Sequence[int]) -> dict[str, Any]:
+def _where(target: Target, sight: RunObserver, partitions: Sequence[int]) -> dict[str, Any]:
     """The state at a fault's time: acks so far, leader and ISR of each partition."""
     if target.view is None or not _strikes_by_time(target.entry):
         return {}

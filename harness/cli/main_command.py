@@ -52,7 +52,7 @@ def main() -> None:
 @exits
 @judge_options
 @report_options
-def run(through: "Gate", **options: Any) -> int:
+def run(gate: "Gate", **options: Any) -> int:
     """Run a workload against a cluster while a nemesis strikes, then judge it.
 
     Example: floodmark run --nemesis crash,pause,cut --duration 30
@@ -63,7 +63,7 @@ def run(through: "Gate", **options: Any) -> int:
 
     spec = RunSpec(**options, given=set_by_hand())
     refuse_misplaced(spec)
-    return run_and_judge(spec, through=through)
+    return run_and_judge(spec, gate=gate)
 
 
 command(main, "check", "check:check_folders", """

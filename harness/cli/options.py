@@ -231,7 +231,7 @@ def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
         from floodmark.harness.pipeline import gate
 
         gate_options = {name: given.pop(name) for name in GATE if name in given}
-        return command(*args, through=gate(**gate_options), **given)
+        return command(*args, gate=gate(**gate_options), **given)
 
     return judging
 

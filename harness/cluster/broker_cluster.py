@@ -34,7 +34,7 @@ from floodmark.harness.cluster.processes import KILL_S, Death, machine_failure
 from floodmark.harness.errors import FloodmarkError, WrongDisk
 from floodmark.harness.event_loop import gather_all, wait_until
 from floodmark.harness.protocols import BadDisks, Clocks, MemoryLimits, Packets, PartitionSpec
-from floodmark.harness.schedule.views import CONTROLLER, UNKNOWN, Met, View
+from floodmark.harness.schedule.views import CONTROLLER, UNKNOWN, FailpointHit, View
 
 START_S = 180.0  # for all processes to be up and unfenced; a busy machine starts slowly
 NODE_START_S = 90.0
@@ -65,7 +65,7 @@ class Place(Protocol):
     @property
     def deaths(self) -> Sequence[Death]: ...  # in order; a name may be in it twice
     @property
-    def faulted_exits(self) -> Sequence[Met]: ...  # ends caused by a fault in force; not in deaths
+    def faulted_exits(self) -> Sequence[FailpointHit]: ...  # ends caused by a fault in force; not in deaths
     @property
     def lost(self) -> str | None: ...  # why all processes count as dead; None: they do not
     async def spawn(self, name: str) -> None: ...  # FloodmarkError if it runs already
@@ -131,7 +131,7 @@ class System(Protocol):
     async def is_up(self, name: str) -> bool: ...  # it answers, or ended at an armed failpoint
     def started(self, name: str) -> None: ...  # it has read its settings, or ended
     def expects_exit(self, name: str, code: int) -> bool: ...  # whether an armed failpoint explains this end
-    def crashes(self) -> Sequence[Met]: ...  # the expected ends so far
+    def crashes(self) -> Sequence[FailpointHit]: ...  # the expected ends so far
     async def release_holds(self, names: Sequence[str]) -> list[str]: ...  # what is left
     async def close(self) -> None: ...  # when all processes have ended; safe twice, and without attach
 
@@ -149,7 +149,7 @@ class BrokerCluster:
         self.not_shown = system.not_shown | (frozenset() if place.read is None else system.read_from_files)
         self.abilities = (system, place, *place.can)
         self.lacks = {**place.cannot, **system.lacks}
-        self._crashes: list[Met] = []
+        self._crashes: list[FailpointHit] = []
         self._was_up = False
         self._spawned_s: dict[str, float] = {}  # monotonic, of the last start
         self._wrong_disks: dict[str, str] = {}  # node -> why it cannot join
@@ -311,7 +311,7 @@ class BrokerCluster:
         await self.place.kill(node)
         return {"lost_records": (await self.place.wipe(node)).lost_records}
 
-    def crashes(self) -> Sequence[Met]:
+    def crashes(self) -> Sequence[FailpointHit]:
         """By armed failpoints, and by faults in force (action None, the name is the reason), in order."""
         new = [one for one in (*self.runs.crashes(), *self.place.faulted_exits) if one not in self._crashes]
         self._crashes += sorted(new, key=lambda one: one.time_ns)

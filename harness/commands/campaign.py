@@ -30,8 +30,8 @@ from floodmark.harness.event_loop import run_loop
 from floodmark.harness.pipeline import new_parent, write_file
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.report import night
-from floodmark.harness.report.phrases import command_line, many, time_text
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.phrases import command_line, number_of, time_text
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.report.terminal import Screen
 from floodmark.harness.run import RUNS, new_folder, write_json
 from floodmark.harness.run_location import sync
@@ -71,8 +71,8 @@ def run_campaign(
     with new_folder(folder) as begun:
         write_json(begun / ABOUT, about, durable=True)  # without it a campaign cannot be resumed
     sync(folder.parent)
-    click.echo(f"{many(len(plan.cases), 'case')}, {time_text(budget_s)}, seed {about['seed']}; folder "
-               f"{harmless(str(folder))}", err=True)
+    click.echo(f"{number_of(len(plan.cases), 'case')}, {time_text(budget_s)}, seed {about['seed']}; folder "
+               f"{escape_controls(str(folder))}", err=True)
     return resume_campaign(folder, **reports)
 
 
@@ -103,8 +103,8 @@ def resume_campaign(folder: Path, *, ledger: Path | None = None, junit_file: Pat
     if failure is not None:
         raise failure
     if index is not None:
-        click.echo(harmless(f"  page       {index}"))
-    click.echo(harmless(str(folder)))
+        click.echo(escape_controls(f"  page       {index}"))
+    click.echo(escape_controls(str(folder)))
     if results.ended_early:
         complain(str(results.why_ended), EXIT_HARNESS)
     return worst([results.exit_code, *unwritten])
@@ -196,7 +196,7 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
                 plan_of_case(case, run.seed, NEVER, ask_broker=False)
                 bank.append({"case": dict(run.case), "seed": run.seed})
         except (KeyError, TypeError, ValueError, UsageError) as error:
-            click.echo(harmless(f"the ledger's run of {id_} cannot be made here: {error!r}"), err=True)
+            click.echo(escape_controls(f"the ledger's run of {id_} cannot be made here: {error!r}"), err=True)
     return bank
 
 
@@ -207,7 +207,7 @@ def diff_campaigns(before: Path, after: Path, ledger: Path | None) -> int:
     then, now = (night.results_in(folder, Ledger(), about_of(folder)) for folder in (before, after))
     marks = ledgers.load(ledger or ledgers.path_of(about_of(after), after))
     found = night.changes(then, now)
-    click.echo(harmless(night.difference(then, now, found, marks), breaks=True))
+    click.echo(escape_controls(night.difference(then, now, found, marks), breaks=True))
     return EXIT_INVALID if any(
         one.is_new_bug and not marks.knows(one.signature) for one in found) else EXIT_VALID
 
@@ -226,6 +226,6 @@ def mark(signature: str, *, ledger: Path, known: str | None, unknown: bool, note
         if note:
             marks = marks.changed(entry.id, notes=(*entry.notes, note))
         ledgers.save(ledger, marks)
-    click.echo(harmless(f"{entry.id}: {entry.signature.sentence}: "
+    click.echo(escape_controls(f"{entry.id}: {entry.signature.sentence}: "
                         + (f"known: {known}" if known else "not known" if unknown else f"noted: {note}")))
     return EXIT_VALID

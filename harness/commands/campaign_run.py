@@ -40,9 +40,9 @@ from floodmark.harness.commands.campaign_processes import Worker
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import work_through
 from floodmark.harness.pipeline import say, shrink
-from floodmark.harness.report.phrases import command_line, many, size_text, time_text
+from floodmark.harness.report.phrases import command_line, number_of, size_text, time_text
 from floodmark.harness.report.run_summary import UNKNOWN, VALID
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.report.terminal import Screen
 from floodmark.harness.run import DONE
 from floodmark.harness.spec import RunSpec
@@ -190,7 +190,7 @@ class CampaignRunner:
                 continue
             made += 1
             if most is not None and made > most:
-                self.why = f"{many(max(len(numbers), most), 'run')} made, as requested"
+                self.why = f"{number_of(max(len(numbers), most), 'run')} made, as requested"
                 return
             yield self._job_of(draw, self.folder / "runs" / draw.name)
 
@@ -282,7 +282,7 @@ class CampaignRunner:
         """Judges these runs and reproductions, in one call. A judge that died is restarted once."""
         if not jobs:
             return
-        self.show(f"judging {many(len(jobs), 'run')}")
+        self.show(f"judging {number_of(len(jobs), 'run')}")
         began_s = time.monotonic()
         request = {"folders": [str(job.folder) for job in jobs]}
         try:
@@ -291,7 +291,7 @@ class CampaignRunner:
             answers = (await self.judge.ask(request))["answers"]
         each_s = round((time.monotonic() - began_s) / len(jobs), 3)
         if unsaved := [str(answer["unsaved"]) for answer in answers if answer["unsaved"] is not None]:
-            raise FloodmarkError(f"{many(len(unsaved), 'verdict')} could not be written: {unsaved[0]}")
+            raise FloodmarkError(f"{number_of(len(unsaved), 'verdict')} could not be written: {unsaved[0]}")
         for job, answer in zip(jobs, answers, strict=True):
             self._put_down(job, answer, each_s)
         began_s = time.monotonic()
@@ -376,14 +376,14 @@ class CampaignRunner:
         rate = 3600 * done / spent_s if spent_s > 1 else 0.0
         status = ", ".join([
             f"{done} done{f' ({unjudged} to be judged)' if unjudged else ''}",
-            f"{self.in_flight} in flight", f"{many(self.state.bugs, 'bug')} found",
+            f"{self.in_flight} in flight", f"{number_of(self.state.bugs, 'bug')} found",
             f"{time_text(self.left_s)} left", *([f"{rate:.0f} runs/h"] if done else [])])
         if self.screen.drawn:
-            say(harmless(message))
+            say(escape_controls(message))
             self.screen.advance(spent_s)
             self.screen.show(status)
         else:
-            say(harmless(f"[{status}] {message}"))
+            say(escape_controls(f"[{status}] {message}"))
 
 
 # -- pure ---------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from floodmark.harness import catalog
 from floodmark.harness.campaign.state import ABOUT, about_of, is_campaign, state_of
 from floodmark.harness.commands.folder_arguments import chosen
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.report.phrases import many, short_time_text
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.phrases import number_of, short_time_text
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.report.terminal import table
 from floodmark.harness.run import refuse_nonempty, write_json
 from floodmark.harness.run_location import Place
@@ -41,11 +41,12 @@ def show_stats(folders: Sequence[str], json_file: Path | None, parquet: Path | N
     click.echo(tables(answers))
     failures = {str(runs[number][1]): why for number, why in sorted(measures.failures.items())}
     for folder, why in failures.items():
-        click.echo(harmless(f"not measured: {folder}: {why}"), err=True)
+        click.echo(escape_controls(f"not measured: {folder}: {why}"), err=True)
     if measures.unsaved:
         first = min(measures.unsaved)
-        click.echo(harmless(f"the measures of {many(len(measures.unsaved), 'run')} could not be written and "
-                            f"will be made again the next time: {measures.unsaved[first]}"), err=True)
+        click.echo(escape_controls(
+            f"the measures of {number_of(len(measures.unsaved), 'run')} could not be written and will be "
+            f"made again the next time: {measures.unsaved[first]}"), err=True)
     if json_file is not None:
         names = ("runs", "faults", "by_kind", "nights", "trend")
         write_json(json_file, {"format": FORMAT, **{name: getattr(answers, name) for name in names},

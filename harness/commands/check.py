@@ -22,11 +22,11 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.pipeline import Gate, judge, judge_and_report, write_verdicts
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.model import Json
-from floodmark.harness.report.phrases import many
+from floodmark.harness.report.phrases import number_of
 from floodmark.harness.report.run_files import kept_verdict, read_verdict
 from floodmark.harness.report.run_page import write_page_if_invalid
 from floodmark.harness.report.run_summary import Ruling, ruling, summary
-from floodmark.harness.report.safe_text import harmless, harmless_data
+from floodmark.harness.report.safe_text import escape_controls, escaped_data
 from floodmark.harness.report.verdict_text import UNSAVED, about_of, changes, read_about
 from floodmark.harness.run import RunAt
 from floodmark.harness.run_location import Place, is_named
@@ -34,11 +34,11 @@ from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.verdict import worst
 
 
-def check_folders(folders: Sequence[str | Path], through: Gate, workers: Workers = HERE, *,
+def check_folders(folders: Sequence[str | Path], gate: Gate, workers: Workers = HERE, *,
                   keep_parquet: bool = False) -> int:
     """Judges all runs (patterns too, and folders of runs) in one call; returns the worst exit code."""
     runs = chosen_runs(folders, workers)
-    codes = judge_and_report(runs, through, workers)
+    codes = judge_and_report(runs, gate, workers)
     if keep_parquet:
         keep_parquet_copies(runs)
     if catalog.prepare_next_judge():
@@ -55,33 +55,33 @@ def keep_parquet_copies(folders: Sequence[Place]) -> None:
                 catalog.keep_parquet(RunAt(folder=folder).history_path)
             except OSError as error:
                 message = f"{folder}: history.parquet could not be written: {error.strerror}"
-                click.echo(harmless(message), err=True)
+                click.echo(escape_controls(message), err=True)
 
 
-def rejudge_folders(folders: Sequence[str | Path], through: Gate, workers: Workers = HERE) -> int:
+def rejudge_folders(folders: Sequence[str | Path], gate: Gate, workers: Workers = HERE) -> int:
     """Judges these runs, prints what changed, and writes the verdicts; returns the worst exit code."""
     found = chosen_runs(folders, workers)
     runs = tuple(run for run in found if kept_verdict(RunAt(folder=run)) is None) or found
     if len(runs) < len(found):
-        click.echo(f"left out: {many(len(found) - len(runs), 'run')} that a campaign has shrunk: the verdict "
-                   "stays; campaign run --keep keeps whole runs", err=True)
+        click.echo(f"left out: {number_of(len(found) - len(runs), 'run')} that a campaign has shrunk: the "
+                   "verdict stays; campaign run --keep keeps whole runs", err=True)
     saved = [verdict_before(folder) for folder in runs]
-    judged = judge(runs, workers, what=many(len(runs), "run"), again=True)
+    judged = judge(runs, workers, what=number_of(len(runs), "run"), again=True)
     rulings, differing = [], 0
     for before, one in zip(saved, judged, strict=True):
         folder, counted = one.folder, bool(one.verdict.counts)
-        now = harmless_data(report.as_json(one.verdict))
+        now = escaped_data(report.as_json(one.verdict))
         lines = [*changes(before, now)] if counted else [
             *verdict_text.unknowns(now["unknown"]), "  nothing was judged: the saved verdict stays"]
         differing += bool(lines)
-        then = None if before is None else ruling(before, read_about(folder), through.policy)
-        rulings.append(ruling(now, about_of(folder, one.verdict), through.policy,
+        then = None if before is None else ruling(before, read_about(folder), gate.policy)
+        rulings.append(ruling(now, about_of(folder, one.verdict), gate.policy,
                               failed=UNSAVED if one.unsaved else ()))
         if counted:
             write_page_if_invalid(folder, rulings[-1], now, renew=True)
         click.echo("\n".join([heading(folder, then, rulings[-1], lines), *lines]))
-        click.echo(harmless(str(folder)))
-    codes = [each.code for each in rulings] + write_verdicts(judged, through)
+        click.echo(escape_controls(str(folder)))
+    codes = [each.code for each in rulings] + write_verdicts(judged, gate)
     click.echo(summary(rulings) + f"; {differing} changed", err=True)
     return worst(codes)
 
@@ -94,7 +94,7 @@ def verdict_before(folder: Place) -> Json | None:
     try:
         return read_verdict(run)
     except FloodmarkError as error:
-        click.echo(f"floodmark: {harmless(str(error))}", err=True)
+        click.echo(f"floodmark: {escape_controls(str(error))}", err=True)
         return None
 
 
@@ -102,4 +102,4 @@ def heading(folder: Place, before: Ruling | None, now: Ruling, lines: Sequence[s
     """`NAME: was valid, is INVALID`, both by the options of this call."""
     was = "no verdict was saved, is " if before is None else f"was {before.heading}, is " if (
         before.word != now.word) else "still " if lines else "unchanged, "
-    return f"{harmless(folder.resolve().name)}: {was}{now.heading}"
+    return f"{escape_controls(folder.resolve().name)}: {was}{now.heading}"

@@ -59,7 +59,7 @@ from floodmark.harness.protocols import (
     method_for,
     why_not,
 )
-from floodmark.harness.report.phrases import grudge, many
+from floodmark.harness.report.phrases import grudge, number_of
 from floodmark.harness.report.run_summary import missed_moment_text
 from floodmark.harness.report.terminal import table
 from floodmark.harness.run import refuse_nonempty
@@ -435,7 +435,7 @@ def loss_text(node: str, struck: Mapping[str, Any], partitions: Sequence[Partiti
     count = struck["lost_records"][node]
     names = {str(spec.key): f"{spec.topic}-{spec.partition}" for spec in partitions}
     ends = [f"{names[key]} at {leo}" for key, leo in struck["kept"][node].items() if key in names]
-    gone = f"lost {many(count, 'record')} that it had not fsynced" if count else (
+    gone = f"lost {number_of(count, 'record')} that it had not fsynced" if count else (
         "lost nothing: everything it had written was fsynced")
     sentence = f"power-cut {node}: it is down and {gone}"
     return f"{sentence}; its logs now end: {', '.join(ends)}" if ends else sentence

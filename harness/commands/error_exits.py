@@ -23,7 +23,7 @@ import click
 
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, NotPrinted, UsageError
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE, worst
 
 
@@ -80,7 +80,7 @@ def failed_by(error: OSError) -> int:
 
 
 def complain(sentence: str, code: int) -> int:
-    click.echo(f"floodmark: {harmless(sentence)}", err=True)
+    click.echo(f"floodmark: {escape_controls(sentence)}", err=True)
     return code
 
 

@@ -18,8 +18,8 @@ from floodmark.harness.importers.jepsen_file import JepsenFile
 from floodmark.harness.importers.jepsen_ops import SPARES, Converter
 from floodmark.harness.importers.jepsen_run import ASSUMED, WORKLOAD, about_of, convert_history, guarantees
 from floodmark.harness.pipeline import say
-from floodmark.harness.report.phrases import command_line, many, size_text
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.phrases import command_line, number_of, size_text
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.report.terminal import Screen
 from floodmark.harness.run import RUNS, Run, json_line, new_folder, refuse_nonempty, write_pieces
 from floodmark.harness.spec import pairs
@@ -57,7 +57,7 @@ def import_history(file: Path, *, out: Path | None = None, config: Iterable[str]
         if converter.names.odd:
             write_pieces(begun.folder / "values.jsonl", map(json_line, converter.names.odd_values()))
     for line in summary(converter, about):
-        say(harmless(line))
+        say(escape_controls(line))
     say(f"judge it: {command_line('check', folder)}")
     click.echo(str(folder))
     return EXIT_VALID
@@ -65,14 +65,14 @@ def import_history(file: Path, *, out: Path | None = None, config: Iterable[str]
 
 def summary(converter: Converter, about: Mapping[str, Any]) -> Iterator[str]:
     imported, final = about["imported"], about["final_reads"]["partitions"]
-    partitions = many(len(about["partitions"]), "partition")
-    yield (f"imported {many(converter.lines.count, 'line')}: {converter.records} sends, polls and txns of "
-           f"{many(len(converter.processes), 'client')}, {partitions}, "
-           f"{many(len(about['nodes']), 'node')} that the nemesis met")
+    partitions = number_of(len(about["partitions"]), "partition")
+    yield (f"imported {number_of(converter.lines.count, 'line')}: {converter.records} sends, polls and txns "
+           f"of {number_of(len(converter.processes), 'client')}, {partitions}, "
+           f"{number_of(len(about['nodes']), 'node')} that the nemesis met")
     for head, counts in (("not carried", imported["left_out"]), ("changed", imported["changed"])):
         yield from (f"{head}: {number} x {label}" for label, number in counts.items())
     if converter.missing:
-        yield (f"{many(converter.missing, 'op')} may have sent or read and cannot be judged: "
+        yield (f"{number_of(converter.missing, 'op')} may have sent or read and cannot be judged: "
                "the history counts as incomplete")
     values = ", ".join(f"{key}={value}" for key, value in ASSUMED.items() if key in imported["assumed"])
     yield f"assumed: {values} (change them with -c KEY=VALUE)"

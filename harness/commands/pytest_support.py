@@ -32,7 +32,7 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import TRIES, Play, gate, has_died, judge, play_one, say, tidy
 from floodmark.harness.report.run_page import REPORT, write_page_if_invalid
 from floodmark.harness.report.run_summary import CUT_SHORT, HARNESS, missed_entries_text
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.report.verdict_text import Outcome, outcome_of
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.moments import Schedule
@@ -90,12 +90,12 @@ class JudgedRun:
         """The report of `floodmark check`, and the run's folder."""
         page = self.folder / REPORT
         there = [f"page: {page}"] if page.is_file() else []
-        return "\n".join([harmless(click.unstyle(self.outcome.report), breaks=True), *there,
-                          harmless(str(self.folder))])
+        return "\n".join([escape_controls(click.unstyle(self.outcome.report), breaks=True), *there,
+                          escape_controls(str(self.folder))])
 
     def __repr__(self) -> str:
         findings = "".join(f", {found['name']} {found['count']}" for found in self.findings)
-        return harmless(f"<run {self.folder}: {self.outcome.ruling.word}{findings}>")
+        return escape_controls(f"<run {self.folder}: {self.outcome.ruling.word}{findings}>")
 
 
 # -- runs ---------------------------------------------------------------------------------------------------

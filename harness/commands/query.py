@@ -15,8 +15,8 @@ import duckdb
 from floodmark.harness import catalog
 from floodmark.harness.commands.folder_arguments import chosen, runs_in
 from floodmark.harness.errors import UsageError
-from floodmark.harness.report.phrases import many
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.phrases import number_of
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.report.terminal import table
 from floodmark.harness.run_location import replacing, temporary_folder
 from floodmark.harness.verdict import EXIT_USAGE, EXIT_VALID
@@ -48,15 +48,15 @@ def query(arguments: Sequence[str], *, csv: Path | None, json_file: Path | None,
                                          for row in first.fetchall()]))
                 ((count,),) = database.execute("select count(*) from answer").fetchall()
                 if count > ROWS_SHOWN:
-                    click.echo(f"the first {ROWS_SHOWN:,} of {many(count, 'row')}; --csv has all of them",
-                               err=True)
+                    click.echo(f"the first {ROWS_SHOWN:,} of {number_of(count, 'row')}; --csv has all "
+                               "of them", err=True)
     except duckdb.Error as error:
         lines = f"floodmark: {error}".splitlines()
         if isinstance(error, duckdb.CatalogException):
             names = [name for (name,) in database.execute("show tables").fetchall()]
             lines.append(f"The tables are {', '.join(names)}.")
         for line in lines:
-            click.echo(harmless(line), err=True)
+            click.echo(escape_controls(line), err=True)
         return EXIT_USAGE
     return EXIT_VALID
 

@@ -30,10 +30,10 @@ from floodmark.harness.commands.run import own_commit, planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import Play, judge_all, new_parent, play_all, say, tidy
 from floodmark.harness.report.night import wilson
-from floodmark.harness.report.phrases import class_text, command_line, many
+from floodmark.harness.report.phrases import class_text, command_line, number_of
 from floodmark.harness.report.run_files import read_verdict
 from floodmark.harness.report.run_summary import ASKED, VALID, Ruling, ruling
-from floodmark.harness.report.safe_text import harmless, harmless_data
+from floodmark.harness.report.safe_text import escape_controls, escaped_data
 from floodmark.harness.report.terminal import Screen, table
 from floodmark.harness.report.verdict_text import read_reproducible, worst_first
 from floodmark.harness.run import DONE, Run, latest_folder, open_run, write_json
@@ -106,7 +106,7 @@ def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str 
     click.echo("\n".join(report_lines(first, attempts, failed=runs - len(attempts))))
     if json_file is not None:
         write_json(json_file, as_json(first, attempts))
-    click.echo(harmless(str(parent)))
+    click.echo(escape_controls(str(parent)))
     return exit_code(first, attempts)
 
 
@@ -124,7 +124,7 @@ def read_first(folder: Path, finding: str | None) -> First:
         raise UsageError(f"--finding {finding}: {folder} was not judged yet: {command_line('check', folder)}")
     sought = sought_in(verdict, finding) if verdict is not None else None
     ops = history.read(run.history_path, folder=run.folder,
-                       on_bad=lambda line: say(f"floodmark: {harmless(line)}"))
+                       on_bad=lambda line: say(f"floodmark: {escape_controls(line)}"))
     worst_example = ((sought or {}).get("examples") or [{}])[0]
     basis = AnchorBasis(history=read_schedule_history(ops, schedule), focus=worst_example.get("partition"),
                         partitions=tuple(spec.key for spec in saved.spec.assignment))
@@ -149,12 +149,12 @@ def sought_in(verdict: Json, finding: str | None) -> Json | None:
 
 def announce(first: First, runs: int, parent: Path) -> None:
     spec = first.saved.spec
-    say(f"{many(runs, 'reproduction')} of {harmless(str(first.run.folder))}: {many(spec.nodes, 'node')}, "
-        f"rules {spec.rules}, seed {spec.seed}, {spec.duration:g} s each; folder {parent}\n"
-        f"moments: {moments_text(first)}")
+    say(f"{number_of(runs, 'reproduction')} of {escape_controls(str(first.run.folder))}: "
+        f"{number_of(spec.nodes, 'node')}, rules {spec.rules}, seed {spec.seed}, {spec.duration:g} s each; "
+        f"folder {parent}\nmoments: {moments_text(first)}")
     for sentence in first.saved.inferred:
         say(f"floodmark: {sentence}")
-    about, mine = harmless_data(first.run.about()), own_commit()
+    about, mine = escaped_data(first.run.about()), own_commit()
     if mine is not None and about.get("commit") not in (None, "unknown", mine):
         say(f"floodmark: it was made by version {about.get('version')} (commit {str(about['commit'])[:7]}), "
             "today's brokers may differ")
@@ -192,7 +192,7 @@ def judged(first: First, made: Sequence[tuple[int, RunResult]]) -> tuple[First, 
     for one in every[len(alone):]:
         if one.verdict.valid is True:
             tidy(one.folder)
-    verdicts: list[Json] = [harmless_data(report.as_json(one.verdict)) for one in every]
+    verdicts: list[Json] = [escaped_data(report.as_json(one.verdict)) for one in every]
     if alone:
         verdict = verdicts.pop(0)
         first = replace(first, verdict=verdict, sought=sought_in(verdict, None))
@@ -282,9 +282,9 @@ def report_lines(first: First, attempts: Sequence[Attempt], *, failed: int) -> l
               faults_table(first, attempts)] if first.shown_anchors else []
     near = nearness(distances(first, first.shown_anchors, attempts))
     return [
-        f"{harmless(first.run.folder.name)}, reproduced {many(len(attempts), 'time')}", *faults,
+        f"{escape_controls(first.run.folder.name)}, reproduced {number_of(len(attempts), 'time')}", *faults,
         "", "runs:", *(run_line(first, attempt) for attempt in attempts), "",
-        *([f"  {many(failed, 'run')} not carried out"] if failed else []),
+        *([f"  {number_of(failed, 'run')} not carried out"] if failed else []),
         *rate_lines(first.sought, attempts),
         *(text.format_map(near) for key, text in _NEAR.items() if key in near)]
 

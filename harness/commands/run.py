@@ -66,11 +66,11 @@ UNTRACED = "they are observed in the trace: leave out --no-trace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSchedule:
-    """A schedule and remarks for the user. unstruck: why a requested nemesis has no fault in it, if so."""
+    """A schedule and remarks for the user. no_faults_reason: why a requested nemesis has no fault in it."""
 
     schedule: Schedule
     remarks: tuple[str, ...] = ()
-    unstruck: str | None = None
+    no_faults_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class PlanningContext:
 
 # -- a run ------------------------------------------------------------------------------------------------
 
-def run_and_judge(spec: RunSpec, through: Gate) -> int:
+def run_and_judge(spec: RunSpec, gate: Gate) -> int:
     """Plans, makes, judges and reports a run; the last line on stdout is the folder, also after a failure.
     A run in its default folder becomes histories/runs/latest."""
     plan = planned(spec) if spec.bootstrap is None else planned_on_own(spec)
@@ -100,18 +100,18 @@ def run_and_judge(spec: RunSpec, through: Gate) -> int:
         result = record(plan)
         if spec.out is None:
             link_latest(plan.folder)
-        return judged(plan, result, through)
+        return judged(plan, result, gate)
     except FloodmarkError as error:
         if not plan.folder.exists():
             raise
         say(f"floodmark: {error}\nto see the incomplete run: {command_line('show', plan.folder)}")
         if has_died(plan.folder):  # the cluster caused it: judge the run
-            return worst(judge_and_report([plan.folder], through))
+            return worst(judge_and_report([plan.folder], gate))
         click.echo(str(plan.folder))
-        return worst(not_judged([plan.folder], str(error), through))
+        return worst(not_judged([plan.folder], str(error), gate))
 
 
-def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
+def judged(plan: RunPlan, result: RunResult, gate: Gate) -> int:
     """Judges a run that was just made. Its raw logs are deleted if it did not fail."""
     if result.ended != DONE:
         say(f"floodmark: the run ended early: {result.ended}")
@@ -119,7 +119,7 @@ def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
         say(line)
     for key, how_far in result.about["final_reads"].get("lacking", {}).items():
         say(f"floodmark: partition {key} was not read to its end: {how_far}")
-    code = worst(judge_and_report([plan.folder], through))  # reads run.json too: an early end is not valid
+    code = worst(judge_and_report([plan.folder], gate))  # reads run.json too: an early end is not valid
     if code == EXIT_VALID:
         tidy(plan.folder)
     return code
@@ -194,7 +194,7 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
         version=__version__, commit=own_commit(), cluster=cluster, partitions=specs,
         workload=catalog.workload(spec.workload, settings),
         schedule_runner=catalog.schedule_runner(cluster, specs, strikes.schedule),
-        schedule=strikes.schedule, unstruck=strikes.unstruck)
+        schedule=strikes.schedule, no_faults_reason=strikes.no_faults_reason)
 
 
 # -- its schedule -----------------------------------------------------------------------------------------
@@ -255,12 +255,12 @@ def random_schedule(context: PlanningContext) -> PlannedSchedule:
                               flush_every=context.flush_every):
             raise UsageError(f"--nemesis {spec.nemesis} plans more faults than the guarantees tolerate, and "
                              f"--overspend was not given: {one.why}")
-    unstruck = None
+    no_faults_reason = None
     if requested and all(entry.f in ACTS for entry in schedule):
         too_short = (f"a run of {spec.duration:g} s is too short: the first act comes after 1 to 2 s, and "
                      "its faults are mended 1 s before the end: give a longer --duration")
-        unstruck = f"--nemesis {spec.nemesis}: {too_short if names else '; '.join(remarks)}"
-    return PlannedSchedule(schedule=schedule, remarks=tuple(remarks), unstruck=unstruck)
+        no_faults_reason = f"--nemesis {spec.nemesis}: {too_short if names else '; '.join(remarks)}"
+    return PlannedSchedule(schedule=schedule, remarks=tuple(remarks), no_faults_reason=no_faults_reason)
 
 
 def left_out(context: PlanningContext) -> Iterator[tuple[str, str, str | None]]:

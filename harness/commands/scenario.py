@@ -27,9 +27,9 @@ from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError, n
 from floodmark.harness.pipeline import TRIES, Play, Played, judge_all, new_parent, play_all, say, tidy
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.phrases import command_line, many
+from floodmark.harness.report.phrases import command_line, number_of
 from floodmark.harness.report.run_summary import ROW, SCENARIO, ruling
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.report.terminal import Screen, table
 from floodmark.harness.run import Run, write_json
 from floodmark.harness.spec import TOPIC, RunPlan, RunSpec, key_values, pairs
@@ -105,14 +105,14 @@ def show_scenario(name: str) -> int:
         spec, unseen = one.spec, one.uncovered_sends()
         rows = [(row.label, row.expected(), ", ".join(sorted(row.also)) or "-") for row in one.rows]
         click.echo("\n".join([
-            f"{harmless(f'{one.name} ({one.zoo}): {one.title}')}\n",
-            f"{click.wrap_text(harmless(one.story, breaks=True), 100)}\n",
-            f"{many(spec.nodes, 'node')}, {many(spec.partitions, 'partition')} of "
-            f"{many(spec.factor, 'replica')}, workload {spec.workload}, acks {spec.acks}",
-            *(f"  {harmless(setting)}" for setting in spec.config), "",
-            *(f"  {harmless(line)}" for line in one.steps.strip().split("\n")), "",
-            *([f"{harmless(unseen)}\n"] if unseen else []),
-            table(("rules", "expected", "may come of it"), rows), "", harmless(str(one.source))]))
+            f"{escape_controls(f'{one.name} ({one.zoo}): {one.title}')}\n",
+            f"{click.wrap_text(escape_controls(one.story, breaks=True), 100)}\n",
+            f"{number_of(spec.nodes, 'node')}, {number_of(spec.partitions, 'partition')} of "
+            f"{number_of(spec.factor, 'replica')}, workload {spec.workload}, acks {spec.acks}",
+            *(f"  {escape_controls(setting)}" for setting in spec.config), "",
+            *(f"  {escape_controls(line)}" for line in one.steps.strip().split("\n")), "",
+            *([f"{escape_controls(unseen)}\n"] if unseen else []),
+            table(("rules", "expected", "may come of it"), rows), "", escape_controls(str(one.source))]))
     return EXIT_VALID
 
 
@@ -157,7 +157,7 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
     once = parts_that_fit(parts, cluster, parent)
     parts = [replace(part, turn=turn) for turn in range(1, times + 1) for part in once]
     catalog.can_judge()
-    say(f"{many(len(parts), 'run')}, {at_once} at a time; folders in {parent}")
+    say(f"{number_of(len(parts), 'run')}, {at_once} at a time; folders in {parent}")
     outcomes = judge_plays(parts, play(parts, cluster, parent, at_once=at_once))
     for one in outcomes:
         if one.verdict is not None and one.verdict.valid is True and not one.differences:
@@ -279,7 +279,8 @@ def print_outcomes(outcomes: Sequence[Outcome]) -> None:
         print_if_unexpected(outcome)
     again = sum(one.played.tries > 1 for one in outcomes)
     what = "row" if all(one.part.turn == 1 for one in outcomes) else "play"
-    click.echo(f"\n{many(len(outcomes), what)}, {sum(not one.differences for one in outcomes)} as expected"
+    expected = sum(not one.differences for one in outcomes)
+    click.echo(f"\n{number_of(len(outcomes), what)}, {expected} as expected"
                + (f", {again} of them after a repetition" if again else ""))
     invalid = ((one, one.verdict) for one in outcomes if one.verdict and one.verdict.valid is False)
     for outcome, verdict in islice(invalid, 1):
@@ -303,7 +304,7 @@ def print_if_unexpected(outcome: Outcome) -> None:
     part, folder = outcome.part, outcome.played.folder
     click.echo(f"\nNOT as expected: {part.title}: {'; '.join(outcome.differences)}")
     if part.scenario.uncovered_sends():
-        click.echo(harmless(part.scenario.uncovered_sends()))
+        click.echo(escape_controls(part.scenario.uncovered_sends()))
     if outcome.verdict is not None:
         click.echo(verdict_text.report(verdict_text.reading_of(
             folder, report.as_json(outcome.verdict), Run(folder=folder).about())))
@@ -392,7 +393,7 @@ def lost_and_diverged(verdict: Verdict, partition: int | None = None) -> tuple[s
             permitted = "" if one.klass == BUG else f" (permitted: {one.permitted_by})"
             lost.append(f"{count}, from offset {examples[0].get('offset', '?')}{permitted}")
         elif examples and one.name == DIVERGED:
-            diverged.append(f"{many(count, 'offset')}, from {examples[0]['offset']}")
+            diverged.append(f"{number_of(count, 'offset')}, from {examples[0]['offset']}")
     return "; ".join(lost) or "-", diverged[0] if diverged else "-"
 
 

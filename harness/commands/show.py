@@ -14,7 +14,7 @@ from floodmark.harness.report.phrases import command_line
 from floodmark.harness.report.run_files import RunFiles, read_about
 from floodmark.harness.report.run_page import write_report
 from floodmark.harness.report.run_shown import check_partition, finding_text, glance_text, logs_text
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.run import Run, latest_folder, open_run, real_folder, runs_inside
 from floodmark.harness.verdict import EXIT_VALID
 
@@ -36,7 +36,7 @@ def show_run(folder: Path | None, *, finding: str | None, partition: int | None,
         lines = finding_text(run, about, finding) if finding is not None else glance_text(run, about, shown)
     for line in lines:
         click.echo(line)
-    click.echo(harmless(str(shown)))
+    click.echo(escape_controls(str(shown)))
     return EXIT_VALID
 
 
@@ -55,5 +55,5 @@ def report_page(folder: Path | None, out: Path | None, ledger: Path | None) -> i
         raise UsageError(f"--ledger is for a campaign's folder; {folder} is a run's")
     else:
         page = write_report(folder, out)
-    click.echo(harmless(str(page)))
+    click.echo(escape_controls(str(page)))
     return EXIT_VALID

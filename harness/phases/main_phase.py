@@ -21,7 +21,7 @@ from floodmark.harness.event_loop import end_all, raise_first
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Type
 from floodmark.harness.protocols import Cluster, Session, Workload, ability
-from floodmark.harness.schedule.views import Met, View
+from floodmark.harness.schedule.views import FailpointHit, View
 from floodmark.harness.spec import RunPlan
 from floodmark.harness.trace import Feed
 
@@ -37,8 +37,8 @@ _TEMPORARY = frozenset({
 
 
 class RunSight:
-    """See views.Sight; all times count from the run's begin. view: what observes the cluster, if it does
-    more."""
+    """See views.RunObserver; all times count from the run's begin. view: what observes the cluster, if it
+    does more."""
 
     def __init__(self, recorder: Recorder, cluster: Cluster,
                  view: Callable[[], Coroutine[Any, Any, View]] | None = None) -> None:
@@ -58,10 +58,10 @@ class RunSight:
             self._acks_given = AcksGiven(Feed(raw, self._recorder.origin_ns, AcksGiven.EVENTS))
         return self._acks_given.count(partition, leader)
 
-    async def met(self, node: str) -> Sequence[Met]:
+    async def met(self, node: str) -> Sequence[FailpointHit]:
         return [] if self._points is None else list(map(self._timed, await self._points.met(node)))
 
-    def crashes(self) -> Sequence[Met]:
+    def crashes(self) -> Sequence[FailpointHit]:
         return [] if self._explains is None else list(map(self._timed, self._explains.crashes()))
 
     def died(self) -> Sequence[str]:
@@ -71,7 +71,7 @@ class RunSight:
         if self._acks_given is not None:
             self._acks_given.feed.close()
 
-    def _timed(self, met: Met) -> Met:
+    def _timed(self, met: FailpointHit) -> FailpointHit:
         return replace(met, time_ns=met.time_ns - self._recorder.origin_ns)
 
 

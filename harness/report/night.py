@@ -38,7 +38,7 @@ from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.state import RunState, judged_by_system, runs_by_signature
 from floodmark.harness.errors import UsageError
 from floodmark.harness.report import phrases, run_page
-from floodmark.harness.report.phrases import many, short_time_text
+from floodmark.harness.report.phrases import number_of, short_time_text
 from floodmark.harness.report.render import Room, render
 from floodmark.harness.report.run_summary import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN, numbered
 from floodmark.harness.report.terminal import table
@@ -220,7 +220,7 @@ class Results:
     def heading(self) -> str:
         """`2 new, 1 known, 1 new (stuck); 412 runs: 2 invalid, 410 valid; 1,900,000 acked writes,
         1,200 faults, 3 h 58 min; the time is over`."""
-        heading = (f"{', '.join(count for count, _ in self.counts)}; {many(len(self.runs), 'run')}: "
+        heading = (f"{', '.join(count for count, _ in self.counts)}; {number_of(len(self.runs), 'run')}: "
                    f"{self.kinds}; {self.acked:,} acked writes, {self.faults:,} faults, "
                    f"{phrases.time_text(self.spent_s)}")
         if self.why_ended is not None and not self.ended_early:

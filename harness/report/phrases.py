@@ -36,7 +36,7 @@ def plural(items: Sequence[object], noun: str) -> str:
     return f"{noun}s" if len(items) > 1 else noun
 
 
-def many(number: int, noun: str) -> str:
+def number_of(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -49,7 +49,7 @@ def class_text(found: Mapping[str, Any]) -> str:
 
 def group_text(found: Mapping[str, Any]) -> str:
     """`3 findings, a bug`."""
-    return f"{many(found['count'], 'finding')}, {class_text(found)}"
+    return f"{number_of(found['count'], 'finding')}, {class_text(found)}"
 
 
 def cut_text(text: str, limit: int) -> str:
@@ -132,7 +132,7 @@ def failpoint(point: Mapping[str, Any]) -> str:
 
 def loss(fault: Mapping[str, Any]) -> list[str]:
     """What was lost; and where the logs that a power cut should keep ended: `p0 kept to 7 (5 asked)`."""
-    parts = [f"{node} lost {many(number, 'record')}"
+    parts = [f"{node} lost {number_of(number, 'record')}"
              for node, number in mapping(fault, "lost_records").items() if isinstance(number, int)]
     parts = parts or ["all data lost" if fault.get("kind") == "wiped" else "what was not fsynced is lost"]
     by_node = {node: one for node, one in mapping(fault, "kept").items() if isinstance(one, Mapping)}

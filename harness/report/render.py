@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from floodmark.harness.report.phrases import many
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.phrases import number_of
+from floodmark.harness.report.safe_text import escape_controls
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -40,7 +40,7 @@ def _environment() -> "Environment":
     def printed(context: "Context", value: object) -> object:
         if isinstance(value, Markup):
             return value
-        text = harmless(str(value))
+        text = escape_controls(str(value))
         if not str(context.name).endswith(".md"):
             return text
         return Markup(MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", text))
@@ -51,7 +51,7 @@ def _environment() -> "Environment":
         keep_trailing_newline=True)
     environment.filters |= {"fenced": fenced, "cut": lambda value, limit=LINE_CHARS: cut(
         " ".join(str(value).split()), limit)}  # as one line
-    environment.globals |= {"many": many}
+    environment.globals |= {"number_of": number_of}
     return environment
 
 
@@ -59,7 +59,7 @@ def cut(text: str, limit: int) -> str:
     """The text's first `limit` characters, and how many more there were."""
     if len(text) <= limit:
         return text
-    return f"{text[:limit]} ... (cut: {many(len(text) - limit, 'more character')})"
+    return f"{text[:limit]} ... (cut: {number_of(len(text) - limit, 'more character')})"
 
 
 # -- Markdown -----------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def fenced(commands: Iterable[str]) -> "Markup":
     """The commands in a fence that none of them can end."""
     from markupsafe import Markup
 
-    shown = [harmless(cut(command, LINE_CHARS)) for command in commands]
+    shown = [escape_controls(cut(command, LINE_CHARS)) for command in commands]
     longest = max((len(ticks) for line in shown for ticks in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return Markup("\n".join([f"{fence}sh", *shown, fence]))

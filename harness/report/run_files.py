@@ -34,7 +34,7 @@ from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.registered import NAME
 from floodmark.harness.report.model import Json, Line, Record, TraceLine, items, mapping, text
 from floodmark.harness.report.phrases import command_line
-from floodmark.harness.report.safe_text import harmless, harmless_data, harmless_op, is_plain
+from floodmark.harness.report.safe_text import escape_controls, escaped_data, escaped_op, is_plain
 from floodmark.harness.run import FORMAT, SHRUNK, VERDICT_BYTES_AT_MOST, P, Run, RunAt
 from floodmark.harness.run_location import Place, is_named, is_safe_name, open_inside
 
@@ -301,7 +301,7 @@ class RunFiles:
                     rows = read_table(file, filters=[("offset", "in", set(wanted))]).to_pylist()
             except (OSError, ArrowInvalid) as error:
                 raise FloodmarkError(f"cannot read {parquet}: {error}") from error
-            return [(f"{folder.name}/{node}.parquet", harmless_data(row)) for row in rows
+            return [(f"{folder.name}/{node}.parquet", escaped_data(row)) for row in rows
                     if row.get("partition") == partition]
         first = dump.first_at_or_above([PARTITION, OFFSET], partition, wanted.start)
         if isinstance(dump.trouble, FileNotFoundError):
@@ -331,7 +331,7 @@ class RunFiles:
 
 def op_in(line: bytes | None) -> Op | None:
     try:
-        return None if line is None else harmless_op(line, history.decode_op(line))
+        return None if line is None else escaped_op(line, history.decode_op(line))
     except ValueError:
         return None
 
@@ -344,7 +344,7 @@ def fields_of(line: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(fields, dict):
         return None
-    return fields if is_plain(line) else harmless_data(fields)
+    return fields if is_plain(line) else escaped_data(fields)
 
 
 def matching(one: Numbered, partition: int | None, words: Collection[str]) -> list[TraceLine]:
@@ -373,7 +373,7 @@ LEFT_OF_SHRUNK = "only run.json, the verdict and the measures are left: this ver
 
 def read_about(run: Run) -> Mapping[str, Any]:
     """run.json; FloodmarkError if the keys that reports show have the wrong type."""
-    about = harmless_data(run.about())
+    about = escaped_data(run.about())
     for name in ("partitions", "guarantees", "settle", "leaders", "final_reads", "config"):
         if not isinstance(about.get(name) or {}, dict):
             raise FloodmarkError(f"{run.about_path}: `{name}` is no object")
@@ -392,7 +392,7 @@ def read_verdict(run: RunAt[P]) -> Mapping[str, Any]:
         raise FloodmarkError(f"cannot read {run.verdict_path}: {why}; judge again: {judge}") from error
     if not is_verdict(verdict):
         raise FloodmarkError(f"{run.verdict_path} is no verdict of format {FORMAT}; judge again: {judge}")
-    return harmless_data({**verdict, "findings": [
+    return escaped_data({**verdict, "findings": [
         {**found, "examples": [with_blame_apart(example) for example in found.get("examples") or ()]}
         for found in verdict["findings"]]})
 
@@ -488,7 +488,7 @@ LINES = 3
 def died_unquoted(run: RunAt[P], about: Json, verdict: Json) -> Iterator[str]:
     """Yields a sentence for each node that died, unless a finding broker-died quotes its lines."""
     found = any(found["name"] == BROKER_DIED for found in verdict.get("findings") or ())
-    for node in (harmless(str(node)) for node in items(about, "died")):
+    for node in (escape_controls(str(node)) for node in items(about, "died")):
         saved = [line.strip() for line in saved_log_lines(about, node)]
         shown = saved if len(saved) <= LINES + 1 else [saved[0], "...", *saved[-LINES:]]
         if not (found and saved):
@@ -514,4 +514,4 @@ def log_tail(run: RunAt[P], node: str) -> str:
         return f"none ({log} is not there)"
     except OSError as error:
         return f"none ({log} cannot be read: {error.strerror or error})"
-    return harmless(f"{' | '.join(line.strip() for line in lines[-LINES:]) or 'none'} ({log})")
+    return escape_controls(f"{' | '.join(line.strip() for line in lines[-LINES:]) or 'none'} ({log})")

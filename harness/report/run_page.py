@@ -46,12 +46,12 @@ from floodmark.harness.report.model import (
     partitions_in,
     text,
 )
-from floodmark.harness.report.phrases import command_line, many, seconds
+from floodmark.harness.report.phrases import command_line, number_of, seconds
 from floodmark.harness.report.render import TEMPLATES, render
 from floodmark.harness.report.run_files import RunFiles, read_about, read_verdict
 from floodmark.harness.report.run_shown import read_story, story_text
 from floodmark.harness.report.run_summary import INVALID, Ruling, case_name, is_kafka, ruling
-from floodmark.harness.report.safe_text import harmless, harmless_data
+from floodmark.harness.report.safe_text import escape_controls, escaped_data
 from floodmark.harness.report.story import final_story, near_of, shown_of, story
 from floodmark.harness.report.timeline import DOWN, silences, traced
 from floodmark.harness.run import Run, write_whole
@@ -86,7 +86,7 @@ class RunFacts:
         run, self.problems = Run(folder=folder.resolve()), list[str]()
         self.folder = run.folder
         self.about = about = self._read(read_about, run) or {}
-        self.verdict = self._read(read_verdict, run) if verdict is None else harmless_data(dict(verdict))
+        self.verdict = self._read(read_verdict, run) if verdict is None else escaped_data(dict(verdict))
         self.ruled = ruling(self.verdict, about or None) if self.verdict is not None else None
         self.reading = verdict_text.reading_of(
             run.folder, self.verdict or {}, about or None) if reading is None else replace(
@@ -144,7 +144,8 @@ def write_page_if_invalid(folder: Place, ruled: Ruling, verdict: Json, reading: 
         return None
     if size_of(folder) > AT_ONCE_BYTES:
         command = command_line("report", folder)
-        click.echo(harmless(f"{folder}: the run is large, and its page takes a while: {command}"), err=True)
+        click.echo(escape_controls(f"{folder}: the run is large, and its page takes a while: {command}"),
+                   err=True)
         return None
     return written_page(folder, lambda: write_report(folder, verdict=verdict, reading=reading))
 
@@ -157,7 +158,7 @@ def written_page(folder: Path, write: Callable[[], Path]) -> Path | None:
         why = str(error)
     except Exception as error:
         why = f"a bug of floodmark's own ({type(error).__name__}: {error})"
-    click.echo(harmless(f"floodmark: {folder}: its page was not written: {why}"), err=True)
+    click.echo(escape_controls(f"floodmark: {folder}: its page was not written: {why}"), err=True)
     return None
 
 
@@ -236,11 +237,12 @@ def heading(facts: RunFacts) -> tuple[str, str]:
         return facts.ruled.word, ""
     worst = facts.findings[0]  # bugs come first
     name, count = str(worst["name"]), int(worst["count"])
-    label = many(count, "lost write") if name == "lost-write" else f"{name} ({count})" if count > 1 else name
+    label = (number_of(count, "lost write") if name == "lost-write" else
+             f"{name} ({count})" if count > 1 else name)
     if worst["class"] != BUG:
         return facts.ruled.word, f"({label}, permitted by {worst['permitted_by']})"
     bugs = sum(account.found["class"] == BUG for account in facts.reading.accounts)
-    return f"{facts.ruled.word}:", label + (f" and {many(bugs - 1, 'other event')}" if bugs > 1 else "")
+    return f"{facts.ruled.word}:", label + (f" and {number_of(bugs - 1, 'other event')}" if bugs > 1 else "")
 
 
 def tested(facts: RunFacts) -> list[str]:

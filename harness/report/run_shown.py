@@ -44,7 +44,7 @@ from floodmark.harness.report.run_files import (
     read_verdict,
 )
 from floodmark.harness.report.run_summary import guarantee_texts, is_kafka, ruling, system_text
-from floodmark.harness.report.safe_text import harmless, harmless_op
+from floodmark.harness.report.safe_text import escape_controls, escaped_op
 from floodmark.harness.run import SHRUNK, Run
 from floodmark.harness.run_location import is_named
 from floodmark.harness.verdict import BUG
@@ -59,7 +59,7 @@ def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
     verdict = read_verdict(run) if is_named(run.verdict_path) else None
     word = ruling(verdict, about).heading if verdict else click.style("not judged yet", bold=True)
     reading = verdict_text.reading_of(shown, verdict or {}, about)
-    yield f"{harmless(run.folder.name)}: {word}"
+    yield f"{escape_controls(run.folder.name)}: {word}"
     yield from verdict_text.summarised(reading)
     yield f"  ran        {verdict_text.ran_text(about)}"
     yield f"  ended      {ending(about)}"
@@ -71,7 +71,7 @@ def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
     else:
         yield from timeline_text(about, reading, reading.files or RunFiles(run))
     if verdict is None:
-        yield f"  judge      {harmless(phrases.command_line('check', shown))}"
+        yield f"  judge      {escape_controls(phrases.command_line('check', shown))}"
     else:
         yield from verdict_text.findings_text(reading)
 
@@ -131,7 +131,7 @@ def finding_text(run: Run, about: Json, name: str) -> Iterator[str]:
     once_more = verdict_text.reproduce_command(run.folder, about, name) if groups else None
     yield f"\nwhy    floodmark explain {name}"
     if once_more:
-        yield f"again  {harmless(once_more)}"
+        yield f"again  {escape_controls(once_more)}"
 
 
 def examples_text(run: Run, about: Json, verdict: Json, found: Json) -> Iterator[str]:
@@ -244,11 +244,11 @@ def ops_of(file: LineFile, pattern: re.Pattern[bytes]) -> Iterator[Op]:
     """Yields the ops of the lines that match; a line that is no op is reported on stderr and skipped."""
     for number, line in file.containing(pattern):
         try:
-            yield harmless_op(line, history.decode_op(line))
+            yield escaped_op(line, history.decode_op(line))
         except ValueError as error:
             if line.endswith(b"\n"):
                 message = f"floodmark: {file.path}:{number}: {error}"
-                click.echo(harmless(message), err=True)
+                click.echo(escape_controls(message), err=True)
     if file.trouble is not None:
         raise FloodmarkError(f"cannot read the history {file.path}: {file.trouble.strerror}")
 
@@ -279,7 +279,7 @@ def story_text(story: Story, evidence: Evidence, *, in_brief: bool = False) -> I
         shown = [*shown[:SHOWN_HEAD], left_out, *shown[-SHOWN_TAIL:]]
     yield from shown
     if story.after:
-        yield f"    {phrases.many(story.after, 'act')} of the nemesis after that left out"
+        yield f"    {phrases.number_of(story.after, 'act')} of the nemesis after that left out"
 
 
 def line_text(mark: str, line: Op | TraceLine, evidence: Evidence) -> str:
@@ -366,7 +366,7 @@ def cells_of(files: RunFiles, node: str, partition: int, wanted: range) -> dict[
     try:
         rows = files.entries(node, partition, wanted, everywhere=True)
     except FloodmarkError as error:
-        click.echo(harmless(f"floodmark: {error}"), err=True)
+        click.echo(escape_controls(f"floodmark: {error}"), err=True)
         return {}
     cells: dict[int, Cell] = {}
     for _, row in rows:

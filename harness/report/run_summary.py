@@ -37,8 +37,8 @@ from floodmark.checkers.laws.finding_names import MADE
 from floodmark.harness.faults import FAULTS, MENDING, UNSEEN
 from floodmark.harness.op import Op
 from floodmark.harness.report.model import Json, Strikes, items, mapping, text
-from floodmark.harness.report.phrases import many
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.phrases import number_of
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.run import DONE, INTERRUPTED
 from floodmark.harness.schedule.moments import ACTS, Schedule
 from floodmark.harness.spec import RunPlan
@@ -175,7 +175,7 @@ def missed_steps_text(scenario: Scenario, about: Json) -> str | None:
     for position in positions:
         lines.append(f"  line {scenario.lines[position]}: {scenario.written[position]}")
         lines += missed_moment_text(about.get("missed_words", {}).get(str(position), {}), indent=4)
-    return "\n".join(map(harmless, lines))
+    return "\n".join(map(escape_controls, lines))
 
 
 def missed_moment_text(words: Mapping[str, Any], *, indent: int = 0) -> list[str]:
@@ -191,11 +191,12 @@ def missed_moment_text(words: Mapping[str, Any], *, indent: int = 0) -> list[str
 def plan_text(plan: RunPlan) -> str:
     """The text printed before a run: its plan and its folder."""
     strikes = sum(entry.f not in NO_STRIKES for entry in plan.schedule)
-    nothing = f"\nno fault will strike, so this run proves little: {plan.unstruck}" if plan.unstruck else ""
+    why = plan.no_faults_reason
+    nothing = f"\nno fault will strike, so this run proves little: {why}" if why else ""
     about = {"cluster": plan.cluster.name, "nodes": list(plan.cluster.nodes), "system": plan.cluster.system}
     rules = f"rules {plan.spec.rules}, " if plan.spec.rules and not is_kafka(about) else ""
     return (f"{system_text(about)}, {rules}seed {plan.seed}, "
-            f"{plan.spec.duration:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}{nothing}")
+            f"{plan.spec.duration:g} s, {number_of(strikes, 'fault')} planned; folder {plan.folder}{nothing}")
 
 
 # -- the outcome --------------------------------------------------------------------------------------------
@@ -275,5 +276,5 @@ def harness_failures(verdict: Json, about: Json | None) -> tuple[str, ...]:
 def summary(rulings: Iterable[Ruling]) -> str:
     """`20 runs: 14 invalid, 3 unknown, 3 valid`."""
     kinds = [ruling.kind for ruling in rulings]
-    return f"{many(len(kinds), 'run')}: " + ", ".join(
+    return f"{number_of(len(kinds), 'run')}: " + ", ".join(
         f"{kinds.count(kind)} {kind}" for kind in EXITS if kind in kinds)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 OF_SEVERAL_LINES = frozenset({"died_words"})  # fields of run.json that keep their line breaks
 
 
-def harmless(text: str, *, breaks: bool = False) -> str:
+def escape_controls(text: str, *, breaks: bool = False) -> str:
     """The text with its unprintable characters escaped. breaks: but for line breaks."""
     if text.isprintable():
         return text
@@ -30,8 +30,8 @@ def harmless(text: str, *, breaks: bool = False) -> str:
                    else letter.encode("unicode_escape").decode("ascii") for letter in text)
 
 
-def harmless_data(value: T) -> T:
-    """A JSON value with `harmless` applied to every text and key; the same object if nothing changes."""
+def escaped_data(value: T) -> T:
+    """A JSON value with every text and key escaped; the same object if nothing changes."""
     try:
         if is_plain(orjson.dumps(value)):
             return value
@@ -48,15 +48,15 @@ def is_plain(line: bytes) -> bool:
 
 def _changed(value: Any, *, breaks: bool = False) -> Any:
     if isinstance(value, str):
-        return harmless(value, breaks=breaks)
+        return escape_controls(value, breaks=breaks)
     if isinstance(value, dict):
         return {_changed(key): _changed(item, breaks=breaks or key in OF_SEVERAL_LINES)
                 for key, item in value.items()}
     return [_changed(item, breaks=breaks) for item in value] if isinstance(value, list | tuple) else value
 
 
-def harmless_op(line: bytes, op: Op) -> Op:
+def escaped_op(line: bytes, op: Op) -> Op:
     """The op read from this line, its texts safe to print."""
     if is_plain(line):
         return op
-    return replace(op, f=harmless(op.f), error=harmless_data(op.error), fault=harmless_data(op.fault))
+    return replace(op, f=escape_controls(op.f), error=escaped_data(op.error), fault=escaped_data(op.fault))

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self, TextIO
 
 from floodmark.harness.report.phrases import time_text
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.runtime import monotonic_s
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]],
     dashes = Box("\n".join(["    ", "    ", " -  ", *["    "] * 5]), ascii=True)
     shown = Table(box=dashes, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for head in heads:
-        shown.add_column(harmless(head), overflow="fold")
+        shown.add_column(escape_controls(head), overflow="fold")
     for row in rows:
-        shown.add_row(*(Text(harmless(cell), style=(colours or {}).get(cell, "")) for cell in row))
+        shown.add_row(*(Text(escape_controls(cell), style=(colours or {}).get(cell, "")) for cell in row))
     console = console_of(sys.stdout)
     with console.capture() as captured:
         console.print(shown)
@@ -106,7 +106,7 @@ class Screen:
 
     def show(self, words: str, *, stage: str = "") -> None:
         """Shows the words. stage: what the work is at."""
-        now_s, line = monotonic_s(), harmless(words)
+        now_s, line = monotonic_s(), escape_controls(words)
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], description=line, completed=self._done, refresh=True)
         elif stage != self._stage or now_s - self._shown_s >= PLAIN_EVERY_S:

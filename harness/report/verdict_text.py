@@ -34,10 +34,17 @@ from floodmark.harness.report import narrative, run_summary
 from floodmark.harness.report.evidence import Evidence, group_findings
 from floodmark.harness.report.model import Account, Json, Part, Reading, examples_of, int_in, mapping, text_of
 from floodmark.harness.report.narrative import WIDE, heads_covered_by, narrate_finding
-from floodmark.harness.report.phrases import class_text, command_line, cut_text, group_text, many, with_heads
+from floodmark.harness.report.phrases import (
+    class_text,
+    command_line,
+    cut_text,
+    group_text,
+    number_of,
+    with_heads,
+)
 from floodmark.harness.report.render import Room, cut, render
 from floodmark.harness.report.run_files import LEFT_OF_SHRUNK, RunFiles, bad_lines, died_unquoted
-from floodmark.harness.report.safe_text import harmless, harmless_data
+from floodmark.harness.report.safe_text import escape_controls, escaped_data
 from floodmark.harness.run import SHRUNK, Run, RunAt
 from floodmark.harness.run_location import Place
 from floodmark.harness.saved_run import SavedRun, read_saved, read_schedule
@@ -90,8 +97,8 @@ def report(reading: Reading, ruled: run_summary.Ruling | None = None) -> str:
     and the next commands. ruled: the outcome under the gate's options."""
     about, ruled = reading.about, ruled or run_summary.ruling(reading.verdict, reading.about)
     ran = [f"  ran        {ran_text(about)}", *struck_text(reading)] if about else []
-    return "\n".join([f"{harmless(reading.folder.resolve().name)}: {ruled.heading}", *summarised(reading),
-                      *ran, *findings_text(reading)])
+    name = escape_controls(reading.folder.resolve().name)
+    return "\n".join([f"{name}: {ruled.heading}", *summarised(reading), *ran, *findings_text(reading)])
 
 
 def findings_text(reading: Reading) -> Iterator[str]:
@@ -195,11 +202,12 @@ def next_commands(reading: Reading) -> list[tuple[str, str]]:
             not findings and reading.verdict.get("valid") is True):
         return []  # a remote run must be copied here before it can be shown or reproduced
     if not findings:
-        return [("look", harmless(command_line("show", folder)))]
+        return [("look", escape_controls(command_line("show", folder)))]
     name = str(findings[0]["name"])
     once_more = reproduce_command(folder, about) if findings[0]["class"] == BUG else None
-    return [("look", harmless(command_line("show", folder, "--finding", name))),
-            ("why", f"floodmark explain {name}"), *([("again", harmless(once_more))] if once_more else [])]
+    return [("look", escape_controls(command_line("show", folder, "--finding", name))),
+            ("why", f"floodmark explain {name}"),
+            *([("again", escape_controls(once_more))] if once_more else [])]
 
 
 def worst_first(findings: Sequence[Json]) -> list[Json]:
@@ -315,7 +323,7 @@ class Outcome:
         reasons = list(self.ruling.harness)
         if self.unknown:
             first, *others = self.unknown
-            more = f" (and {many(len(others), 'more reason')})" if others else ""
+            more = f" (and {number_of(len(others), 'more reason')})" if others else ""
             reasons.append(f"cannot tell {shortened(first['names'])}: {first['reason']}{more}")
         return "; ".join(reasons)
 
@@ -345,7 +353,7 @@ class Outcome:
 def outcome_of(folder: Place, verdict: Verdict, policy: Policy, unsaved: str | None = None) -> Outcome:
     """A folder's result at the gate. unsaved: why its verdict could not be written."""
     run: RunAt[Place] = RunAt(folder=folder)
-    about, shown = about_of(folder, verdict), harmless_data(as_json(verdict))
+    about, shown = about_of(folder, verdict), escaped_data(as_json(verdict))
     reading = reading_of(folder, shown, about)
     remarks = [("shrunk", LEFT_OF_SHRUNK)] if (about or {}).get(SHRUNK) is True else []
     remarks += [("bad line", line) for line in bad_lines(run, shown)]
@@ -367,7 +375,7 @@ def about_of(folder: Place, verdict: Verdict) -> Json | None:
 def read_about(folder: Place) -> Json | None:
     """run.json; None if it cannot be read."""
     try:
-        return harmless_data(RunAt(folder=folder).about())
+        return escaped_data(RunAt(folder=folder).about())
     except (FloodmarkError, OSError):
         return None
 
@@ -397,8 +405,8 @@ def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> 
             click.echo("")
         click.echo(outcome.report)
         if page is not None:
-            click.echo(harmless(f"  page       {page}"))
-        click.echo(harmless(str(outcome.reading.folder)))
+            click.echo(escape_controls(f"  page       {page}"))
+        click.echo(escape_controls(str(outcome.reading.folder)))
 
 
 # -- for CI servers -----------------------------------------------------------------------------------------

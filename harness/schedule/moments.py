@@ -22,7 +22,15 @@ from floodmark.harness.faults import POINTS
 from floodmark.harness.schedule import fields as read_as
 from floodmark.harness.schedule import states
 from floodmark.harness.schedule.fields import ANYTHING, Known, Read, fields_of, one_of, refuse
-from floodmark.harness.schedule.views import UNKNOWN, Met, Sight, Stage, View, needs_view, nodes_with_role
+from floodmark.harness.schedule.views import (
+    UNKNOWN,
+    FailpointHit,
+    RunObserver,
+    Stage,
+    View,
+    needs_view,
+    nodes_with_role,
+)
 
 POLL_S = 0.01  # between two views of the cluster
 EAGER_S = 0.003  # between two readings of failpoints and the trace
@@ -44,7 +52,7 @@ class Reached:
         return {"time": self.time_ns, **self.detail}
 
 
-def reached_now(sight: Sight, *, view: View | None = None, **detail: Any) -> Reached:
+def reached_now(sight: RunObserver, *, view: View | None = None, **detail: Any) -> Reached:
     now_ns = sight.now_ns()
     return Reached(time_ns=now_ns, came_ns=now_ns, detail=detail, view=view)
 
@@ -101,7 +109,7 @@ class Moment:
         """When it comes, if it always comes. done_ns: when the entry before was done."""
         return None
 
-    async def look(self, sight: Sight, stage: Callable[[], Stage]) -> Reached | None:
+    async def look(self, sight: RunObserver, stage: Callable[[], Stage]) -> Reached | None:
         """Whether it has come, by one look."""
         raise NotImplementedError
 
@@ -197,7 +205,8 @@ def _of_partition(partition: int | None) -> str:
     return f" partition {partition}" if partition else ""
 
 
-async def _nodes_of(name: str, partition: int, sight: Sight, stage: Callable[[], Stage]) -> tuple[str, ...]:
+async def _nodes_of(
+        name: str, partition: int, sight: RunObserver, stage: Callable[[], Stage]) -> tuple[str, ...]:
     view = await sight.view() if needs_view([name]) else None
     return nodes_with_role(name, partition, view, stage())
 
@@ -222,7 +231,7 @@ class Ack(Moment):
     def _by(self) -> str:
         return "" if self.leader is None else f" by {self.leader}"
 
-    async def look(self, sight: Sight, stage: Callable[[], Stage]) -> Reached | None:
+    async def look(self, sight: RunObserver, stage: Callable[[], Stage]) -> Reached | None:
         if self.leader is None:
             count = sight.acks(self.partition)
             return reached_now(sight, count=count) if count >= self.count else None
@@ -278,7 +287,7 @@ class Failpoint(Moment):
     def asked(self) -> str:
         return f"asked at failpoint {self.name} of {self.node}"
 
-    async def look(self, sight: Sight, stage: Callable[[], Stage]) -> Reached | None:
+    async def look(self, sight: RunObserver, stage: Callable[[], Stage]) -> Reached | None:
         count = self.count or 1
         for node in await _nodes_of(self.node, self.partition or 0, sight, stage):
             found = self.matches(node, await sight.met(node), stage())
@@ -287,7 +296,7 @@ class Failpoint(Moment):
                 return Reached(time_ns=sight.now_ns(), came_ns=met.time_ns, detail=describe_met(met, count))
         return None
 
-    def matches(self, node: str, met: Sequence[Met], stage: Stage) -> list[Met]:
+    def matches(self, node: str, met: Sequence[FailpointHit], stage: Stage) -> list[FailpointHit]:
         """The times that the node reached the point, since it was last armed for that."""
         since_ns = max((one.began_ns for one in stage.faults.armed
                         if one.node == node and self.may_be(one.point)), default=None)
@@ -308,7 +317,7 @@ class Failpoint(Moment):
             yield f"what was armed at {name} in {node} was released, or {node} ended, before it got there"
 
 
-def describe_met(met: Met, count: int) -> dict[str, Any]:
+def describe_met(met: FailpointHit, count: int) -> dict[str, Any]:
     """Describe it for the op's `reached`: `met` is when the node reached the point, by its own clock."""
     where = {key: getattr(met, key) for key in (*CONDITIONS, "action") if getattr(met, key) is not None}
     return {"node": met.node, "name": met.name, "met": met.time_ns, "count": count, **where}
@@ -341,7 +350,7 @@ class WhenState(Moment):
         healthy = isinstance(self.state, states.Healthy)
         return "asked when the cluster is healthy" if healthy else "asked at an observed state"
 
-    async def look(self, sight: Sight, stage: Callable[[], Stage]) -> Reached | None:
+    async def look(self, sight: RunObserver, stage: Callable[[], Stage]) -> Reached | None:
         view, now = await sight.view(), stage()
         if not self.state.holds(view, now):
             return None

@@ -49,13 +49,13 @@ class ReplicaView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Met:
+class FailpointHit:
     """One time that a node met (reached) an armed failpoint. None: unknown, or it does not apply."""
 
     node: str
     name: str  # F.truncated, ...
     action: str | None  # what it did there; None: not reported
-    time_ns: int  # by the node's own clock: monotonic from a cluster, since the run began from a Sight
+    time_ns: int  # by the node's own clock: monotonic from a cluster, since the run began from a RunObserver
     partition: int | None = None  # the history's key
     epoch: int | None = None
     peer: str | None = None
@@ -90,7 +90,7 @@ class View:
     topic_unknown: frozenset[str] = frozenset()
 
 
-class Sight(Protocol):
+class RunObserver(Protocol):
     """The state of a run that moments can observe."""
 
     def now_ns(self) -> int: ...  # since the run began
@@ -98,8 +98,8 @@ class Sight(Protocol):
     async def ack_or(self, timeout_s: float) -> None: ...  # waits for the next ack of any partition
     def acks_given(self, partition: int, leader: str) -> int: ...  # acks of this leader, from the trace
     async def view(self) -> View: ...
-    async def met(self, node: str) -> Sequence[Met]: ...
-    def crashes(self) -> Sequence[Met]: ...  # as ExplainsDeaths.crashes
+    async def met(self, node: str) -> Sequence[FailpointHit]: ...
+    def crashes(self) -> Sequence[FailpointHit]: ...  # as ExplainsDeaths.crashes
     def died(self) -> Sequence[str]: ...  # nodes that ended by themselves, without a fault
 
 

@@ -26,9 +26,9 @@ from floodmark.harness.schedule.moments import Moment, WhenState, read_moment
 from floodmark.harness.schedule.views import (
     UNKNOWN,
     ActiveFaults,
-    Met,
+    FailpointHit,
     PartitionView,
-    Sight,
+    RunObserver,
     Stage,
     View,
     resolve,
@@ -53,7 +53,7 @@ class Look:
     """A view of the cluster, and what has struck it."""
 
     def __init__(self) -> None:
-        self.faults, self.replicas, self.held = ActiveFaults(), dict(REPLICAS), list[Met]()
+        self.faults, self.replicas, self.held = ActiveFaults(), dict(REPLICAS), list[FailpointHit]()
         self.change("hw=6")
         self.settled = self.view
         self.change("")
@@ -104,7 +104,7 @@ class Look:
                 self.replicas = {**REPLICAS, **{int(key): ("n1",) for key in rest.split()}}
             case "held":
                 node, point = rest.split()
-                self.held = [Met(node=node, name=point, action="hold", time_ns=1, held=True)]
+                self.held = [FailpointHit(node=node, name=point, action="hold", time_ns=1, held=True)]
             case "role":
                 roles, _, partition = rest.partition(" of ")
                 found = resolve(roles.split(), int(partition or 0), self.view, stage)
@@ -117,7 +117,7 @@ class Look:
             case "meant":
                 for entry in json_form.read(read_step(rest), nodes=NODES, partitions=(0, 1)):
                     meant = asyncio.run(resolve_targets(
-                        entry, None, cast(Sight, SimpleNamespace(now_ns=int, view=self.seen)),
+                        entry, None, cast(RunObserver, SimpleNamespace(now_ns=int, view=self.seen)),
                         lambda: stage))
                     assert meant is not None
                     args = meant.entry.args

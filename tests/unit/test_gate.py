@@ -193,8 +193,8 @@ def test_run_and_check_go_through_the_same_gate_and_rejudge_writes_no_reports(
     gates: dict[str, pipeline.Gate] = {}
 
     def keep(command: str) -> Callable[..., int]:
-        def kept(*_: object, through: pipeline.Gate, **__: object) -> int:
-            gates[command] = through
+        def kept(*_: object, gate: pipeline.Gate, **__: object) -> int:
+            gates[command] = gate
             return 3
 
         return kept

@@ -23,7 +23,7 @@ from floodmark.harness.commands.error_exits import code_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.run_summary import Ruling
-from floodmark.harness.report.safe_text import harmless
+from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.report.verdict_text import LIMIT, Outcome, junit, markdown, reading_of, seconds_of
 from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
@@ -109,7 +109,7 @@ def test_the_report_is_xml_whatever_is_in_it(words: str, folder: str) -> None:
     passed = Outcome(
         reading=reading_of(Path("good"), {"unknown": outcome_with(words).unknown}, None), ruling=GOOD)
     suite = suite_of(junit([outcome_with(words, folder), passed], NOW))
-    shown = harmless(words, breaks=True)
+    shown = escape_controls(words, breaks=True)
     assert shown in (suite.findtext("testcase/system-out") or "")
     failure = suite.find("testcase/failure")
     assert failure is not None
@@ -222,9 +222,9 @@ def test_a_section_is_bounded_too() -> None:
 def test_a_judge_that_cannot_start_is_an_error_in_every_report(runs: Path, tmp_path: Path) -> None:
     """The call still fails with its message."""
     run_folder(runs, "broken")
-    through = gate(junit_file=tmp_path / "junit.xml", markdown_file=tmp_path / "summary.md")
+    asked = gate(junit_file=tmp_path / "junit.xml", markdown_file=tmp_path / "summary.md")
     with pytest.raises(FloodmarkError, match="Spark cannot start"):
-        check.check_folders([runs / "valid", runs / "broken"], through)
+        check.check_folders([runs / "valid", runs / "broken"], asked)
     cases = cases_of((tmp_path / "junit.xml").read_bytes())
     assert {name: (outcome_in(case) or ())[:2] for name, case in cases.items()} == dict.fromkeys(
         ("valid", "broken"), ("error", "harness"))
@@ -235,8 +235,8 @@ def test_a_report_that_cannot_be_written_fails_the_harness_and_keeps_the_other(
         runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its folder is a file; no partial file is left."""
     (tmp_path / "file").write_text("")
-    through = gate(junit_file=tmp_path / "file" / "junit.xml", markdown_file=tmp_path / "summary.md")
-    assert check.check_folders([runs / "valid"], through) == 4
+    asked = gate(junit_file=tmp_path / "file" / "junit.xml", markdown_file=tmp_path / "summary.md")
+    assert check.check_folders([runs / "valid"], asked) == 4
     assert "cannot write" in capsys.readouterr().err
     assert (tmp_path / "summary.md").read_text().startswith("## floodmark")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "runs", "summary.md"]
@@ -251,8 +251,8 @@ def test_a_verdict_that_cannot_be_printed_hides_no_bug_and_files_are_written_bef
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(verdict_text, "print_reports", full)
-    through = gate(junit_file=tmp_path / "junit.xml")
-    assert code_of(lambda: check.check_folders([runs / name], through)) == code
+    asked = gate(junit_file=tmp_path / "junit.xml")
+    assert code_of(lambda: check.check_folders([runs / name], asked)) == code
     assert [*cases_of((tmp_path / "junit.xml").read_bytes())] == [name]
 
 

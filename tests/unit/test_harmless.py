@@ -16,7 +16,7 @@ from floodmark.checkers.text.blame_words import blame_in, knows_blame
 from floodmark.harness.cli import main
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report.run_files import read_verdict
-from floodmark.harness.report.safe_text import harmless, harmless_data, is_plain
+from floodmark.harness.report.safe_text import escape_controls, escaped_data, is_plain
 from floodmark.harness.run import Run
 from floodmark.harness.run_location import is_safe_name
 
@@ -76,18 +76,18 @@ def assert_harmless(text: str) -> None:
 
 def test_invisible_characters_are_escaped() -> None:
     """Letters of other scripts, signs and spaces are not."""
-    assert harmless("\x1b[2J\x9b\u202e\n\x7f\udc80") == r"\x1b[2J\x9b\u202e\n\x7f\udc80"
-    assert harmless("a\nb\r", breaks=True) == "a\nb\\r"
+    assert escape_controls("\x1b[2J\x9b\u202e\n\x7f\udc80") == r"\x1b[2J\x9b\u202e\n\x7f\udc80"
+    assert escape_controls("a\nb\r", breaks=True) == "a\nb\\r"
     for text in ("n1", "caf\u00e9 \u65e5\u672c \U0001f40d", "a `b` <c>|d", ""):
-        assert harmless(text) is text
+        assert escape_controls(text) is text
 
 
 def test_every_text_in_a_value_is_escaped_and_harmless_values_are_not_copied() -> None:
     harmless_value = {"a": ["b", {"c": 1.5, "d": None}], "e": "\u00e9"}
-    assert harmless_data(harmless_value) == harmless_value
+    assert escaped_data(harmless_value) == harmless_value
     plain = {"a": ["b", 5, True]}
-    assert harmless_data(plain) is plain
-    assert harmless_data({"a\n": ["\x1b", {"b": "\u2066"}, 2**70]}) == {
+    assert escaped_data(plain) is plain
+    assert escaped_data({"a\n": ["\x1b", {"b": "\u2066"}, 2**70]}) == {
         "a\\n": ["\\x1b", {"b": "\\u2066"}, 2**70]}
     assert is_plain(b'{"a":"b"}')
     assert not is_plain(b'{"a":"\x7f"}')

@@ -43,7 +43,7 @@ def shown(line: str) -> str:
     except UsageError as error:
         return f"! {error}"
     told = [" ".join(sorted(acts(made))) or "nothing", *made.remarks]
-    return f"= {'; '.join([*told, *filter(None, [made.unstruck])])}"
+    return f"= {'; '.join([*told, *filter(None, [made.no_faults_reason])])}"
 
 
 def test_what_is_planned(request: pytest.FixtureRequest) -> None:

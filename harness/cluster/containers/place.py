@@ -62,7 +62,7 @@ from floodmark.harness.cluster.processes import Process, Processes, is_stopped, 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import gather_all
 from floodmark.harness.run_location import replacing
-from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, Met
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, FailpointHit
 
 DYING_LINES = 200  # of a log: the error that ended its process is one of them
 OUT_OF_MEMORY = "the kernel killed it for lack of memory"
@@ -84,7 +84,7 @@ class ContainersPlace:
                  trace: bool = True) -> None:
         del links
         self.layout = layout.NOT_STARTED
-        self.faulted_exits: list[Met] = []
+        self.faulted_exits: list[FailpointHit] = []
         processes = self.processes = Processes(self._send, self.is_stopped, self._explained)
         self.deaths, self.lives, self.paused = processes.deaths, processes.lives, processes.paused
         self.kill, self.pause, self.resume = processes.kill, processes.pause, processes.resume
@@ -268,7 +268,8 @@ class ContainersPlace:
                 process.out_of_memory if past.sign is None else any(
                     past.sign in line for line in log_tail(self.layout.log_of(name), DYING_LINES)))]
         if whys:
-            self.faulted_exits.append(Met(node=name, name=whys[0], action=None, time_ns=time.monotonic_ns()))
+            self.faulted_exits.append(
+                FailpointHit(node=name, name=whys[0], action=None, time_ns=time.monotonic_ns()))
         return bool(whys)
 
     def _lose(self, why: str) -> None:

@@ -51,7 +51,7 @@ from floodmark.harness.cluster.layout import Ports
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.run_location import temporary_folder
 
-Form = Literal["zookeeper", "kraft"]
+MetadataMode = Literal["zookeeper", "kraft"]
 Say = Callable[[str], None]
 
 JAVA_TIMEOUT_S = 30.0
@@ -72,7 +72,7 @@ _JAVA_1_OF_CLASSES = 44  # a class file's major version is Java's and 44
 class Distribution(JavaSoftware):
     """One Apache Kafka, ready to be started: `java -cp CLASSPATH kafka.Kafka FILE`."""
 
-    form: Form
+    form: MetadataMode
 
     @property
     def classpath(self) -> str:
@@ -127,7 +127,7 @@ def version_of(word: str) -> str:
     return word.rpartition(":")[2]
 
 
-def form_of(version: str) -> Form:
+def form_of(version: str) -> MetadataMode:
     return "zookeeper" if release_of(version) < _FIRST_KRAFT else "kraft"
 
 

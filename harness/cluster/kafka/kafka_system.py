@@ -47,7 +47,14 @@ from floodmark.harness.cluster.layout import Address, Layout, ids_of, node_names
 from floodmark.harness.cluster.log_extents import Lost, PowerLoss, segments_of
 from floodmark.harness.errors import FloodmarkError, UsageError, WrongDisk
 from floodmark.harness.protocols import Clocks, Failpoints, PartitionSpec, Traces
-from floodmark.harness.schedule.views import CONTROLLER, UNKNOWN, Met, PartitionView, ReplicaView, View
+from floodmark.harness.schedule.views import (
+    CONTROLLER,
+    UNKNOWN,
+    FailpointHit,
+    PartitionView,
+    ReplicaView,
+    View,
+)
 from floodmark.harness.trace import Raw
 
 if TYPE_CHECKING:
@@ -215,7 +222,7 @@ class KafkaSystem:
     def expects_exit(self, name: str, code: int) -> bool:
         return False
 
-    def crashes(self) -> Sequence[Met]:
+    def crashes(self) -> Sequence[FailpointHit]:
         return ()
 
     async def release_holds(self, names: Sequence[str]) -> list[str]:

@@ -26,7 +26,7 @@ from floodmark.harness.cluster.log_extents import Lost, wipe
 from floodmark.harness.cluster.processes import Process, Processes, is_stopped, last_words
 from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import Cuts
-from floodmark.harness.schedule.views import Met
+from floodmark.harness.schedule.views import FailpointHit
 
 CAN_BE_CUT = ("direct", "proxied")
 PROGRAMS = {PYTHON: (sys.executable, "-P")}  # other programs are found on PATH
@@ -41,7 +41,7 @@ class LocalPlace:
     name = "local"
     can: Sequence[object] = ()
     read = None
-    faulted_exits: Sequence[Met] = ()
+    faulted_exits: Sequence[FailpointHit] = ()
 
     def __init__(self, folder: Path, system: System, *, links: str, first_port: int | None = None,
                  trace: bool = True) -> None:

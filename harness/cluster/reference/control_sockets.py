@@ -1,11 +1,12 @@
 """Sends requests to the control sockets of a cluster's processes, except to those that cannot answer now;
-arms and releases failpoints, and reads from the trace which were met; converts the answers to View and Met.
+arms and releases failpoints, and reads from the trace which were met; converts the answers to View and
+FailpointHit.
 
 Rules
 1. A process that is down is armed by its properties, only for its next start; so is one that ends at a
    failpoint during the request.
-2. Met failpoints are read from the trace, which outlives the process. A cluster without traces is asked on
-   the control sockets, and what a process met is then lost at its end.
+2. Failpoints that were hit are read from the trace, which outlives the process. A cluster without traces is
+   asked on the control sockets, and what a process met is then lost at its end.
 3. A process that ends at an armed crash has not died by itself. The crash is reported as met when the
    process's end is known, not before: whoever waits for it may start the node at once.
 4. A running broker of another incarnation than the controller knows is not unfenced: it was restarted, and
@@ -26,7 +27,7 @@ from floodmark.harness.cluster.processes import ANSWER_BYTES_MAX, ControlError, 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import CRASH
 from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.schedule.views import CONTROLLER, Met, PartitionView, ReplicaView, View
+from floodmark.harness.schedule.views import CONTROLLER, FailpointHit, PartitionView, ReplicaView, View
 from floodmark.harness.trace import Feed, Raw
 
 FAILPOINTS = "floodmark.failpoints"
@@ -99,11 +100,11 @@ def point_request(names: Names, point: Mapping[str, Any]) -> dict[str, Any]:
     return request
 
 
-def met_from_answer(names: Names, node: str, row: State) -> Met:
-    """A Met from one row of the answer to `points`; -1 in a row means unknown."""
+def met_from_answer(names: Names, node: str, row: State) -> FailpointHit:
+    """A FailpointHit from one row of the answer to `points`; -1 in a row means unknown."""
     known = {key: row[key] for key in ("epoch", "offset") if row.get(key, -1) >= 0}
     peer = row.get("peer", -1)
-    return Met(
+    return FailpointHit(
         node=node, name=row["point"], action=row.get("action"), time_ns=row["time"], held=row["held"],
         partition=names.key(row) if row.get("topic") is not None else None,
         peer=CONTROLLER if peer == CONTROLLER_ID else names.node_of.get(peer), **known)
@@ -175,7 +176,7 @@ class FailpointControl:
 
     def __init__(self, sockets: ControlSockets, specs: Callable[[], Sequence[PartitionSpec]]) -> None:
         self.sockets = sockets
-        self.crashes: list[Met] = []  # in the order in which the ends became known
+        self.crashes: list[FailpointHit] = []  # in the order in which the ends became known
         self._specs = specs
         self._pending: dict[str, list[dict[str, Any]]] = {}  # for processes that are down
         self._used: set[str] = set()  # processes that ever had an armed failpoint
@@ -184,7 +185,7 @@ class FailpointControl:
         self._began_ns: dict[str, int] = {}  # when each was last started
         self._feed: Feed | None = None
         self._closed = False
-        self._met: dict[str, list[Met]] = {}
+        self._met: dict[str, list[FailpointHit]] = {}
 
     @property
     def layout(self) -> Layout:
@@ -229,11 +230,11 @@ class FailpointControl:
         asked = [name for name in names if name in self._used and self.sockets.answers(name)]
         return [why for why in await asyncio.gather(*map(self._release_all_of, asked)) if why is not None]
 
-    async def met(self, name: str) -> Sequence[Met]:
+    async def met(self, name: str) -> Sequence[FailpointHit]:
         self.layout.of(name)
         if self._read_trace():
             return [one for one in self._met.get(name, ()) if one.action != CRASH or one in self.crashes]
-        met: list[Met] = [one for one in self.crashes if one.node == name]
+        met: list[FailpointHit] = [one for one in self.crashes if one.node == name]
         if self.sockets.answers(name):
             ok = await self.sockets.ask(name, "points")
             rows = (met_from_answer(self._names, name, row) for row in ok["met"])
@@ -265,7 +266,7 @@ class FailpointControl:
                           and one.time_ns >= self._began_ns.get(name, 0)), None)
         else:
             point = self._to_crash.pop(name, None) if code == -signal.SIGKILL else None
-            crash = None if point is None else Met(
+            crash = None if point is None else FailpointHit(
                 node=name, name=point, action=CRASH, time_ns=runtime.current.monotonic_ns())
         if crash is None or crash in self.crashes:
             return False
@@ -290,7 +291,7 @@ class FailpointControl:
                 return False
             self._feed = Feed(raw, 0, events=["failpoint"])
         for line in self._feed.read_new_lines():
-            self._met.setdefault(line["node"], []).append(Met(
+            self._met.setdefault(line["node"], []).append(FailpointHit(
                 node=line["node"], name=line["name"], action=line["action"], time_ns=line["time"],
                 partition=line.get("partition"), epoch=line.get("epoch"), peer=line.get("peer"),
                 offset=line.get("offset")))

@@ -28,7 +28,7 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.event_loop import wait_until
 from floodmark.harness.faults import POINTS
 from floodmark.harness.protocols import PartitionSpec
-from floodmark.harness.schedule.views import CONTROLLER, Met, View
+from floodmark.harness.schedule.views import CONTROLLER, FailpointHit, View
 from floodmark.harness.trace import Raw
 
 NAME = "reference"
@@ -124,7 +124,7 @@ class ReferenceSystem:
     async def is_up(self, name: str) -> bool:
         return self._failpoints.crashed(name) or bool(await self._sockets.ask_all("state", [name], LOOK_S))
 
-    def crashes(self) -> Sequence[Met]:
+    def crashes(self) -> Sequence[FailpointHit]:
         return tuple(self._failpoints.crashes)
 
     async def close(self) -> None:

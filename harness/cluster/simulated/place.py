@@ -42,7 +42,7 @@ from floodmark.harness.cluster.simulated.scheduler import (
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.event_loop import wait_until
 from floodmark.harness.forked_child import result_of_child
-from floodmark.harness.schedule.views import Met
+from floodmark.harness.schedule.views import FailpointHit
 
 EXIT_CANCELLED = 70
 KILL_TAKES_S = 0.002  # that a kill takes: what the process had sent has mostly arrived then
@@ -191,7 +191,7 @@ class SimulatedPlace:
     name = "simulated"
     cannot = only_in_containers("simulated")
     read = None
-    faulted_exits: Sequence[Met] = ()
+    faulted_exits: Sequence[FailpointHit] = ()
 
     def __init__(self, folder: Path, system: System, *, links: str, first_port: int | None = None,
                  trace: bool = True) -> None:

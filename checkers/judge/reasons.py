@@ -49,12 +49,12 @@ def reasons_of(folder: Folder, seen: Preconditions, flaw_of_trace: str | None) -
     reasons += of_promises(folder, gates)
     if seen.history.acked == 0:
         reasons.append((If.UNACKED, "nothing was acked at all"))
-    missed, no_faults_reason = folder.about.get("missed"), folder.about.get("unstruck")
+    missed, unstruck = folder.about.get("missed"), folder.about.get("unstruck")
     if missed:
         asked = f"moments of the schedule never came, positions {listed(missed)}"
         reasons.append((If.UNFIT, f"not what was asked: {asked}"))
-    if no_faults_reason:
-        asked = f"a nemesis was to strike and nothing did: {no_faults_reason}"
+    if unstruck:
+        asked = f"a nemesis was to strike and nothing did: {unstruck}"
         reasons.append((If.UNFIT, f"not what was asked: {asked}"))
     return gates
 
@@ -146,8 +146,8 @@ def is_topic_gone(folder: Folder, nemesis: Iterable[Mapping[str, Any]]) -> bool:
     """Whether no node knew our topics throughout settling. Nothing is claimed where an act of the run may
     have deleted them, or the controllers' log with them: one that is not floodmark's own, or lost data
     anywhere (a broker may be a controller too)."""
-    escape_controls = all(op["f"] in FAULTS and op["fault"].get("lost") is not True for op in nemesis)
-    return escape_controls and not folder.killed and are_all_nodes(folder, "topic_unknown")
+    harmless = all(op["f"] in FAULTS and op["fault"].get("lost") is not True for op in nemesis)
+    return harmless and not folder.killed and are_all_nodes(folder, "topic_unknown")
 
 
 def are_all_nodes(folder: Folder, name: str) -> bool:

@@ -204,7 +204,7 @@ def ending(schedule: Schedule) -> str:
 def test_each_nemesis_does_what_it_says() -> None:
     """Thirty seconds of each, one seed: the faults that belong to it, and no other. (Ten minutes for those
     with more kinds of faults than fit in thirty seconds.)"""
-    number_of = ("controller", "moments", "power", "packet")
+    many = ("controller", "moments", "power", "packet")
     faults = {"crash": {"kill", "start"}, "restart": {"stop", "start"}, "pause": {"pause", "resume"},
               "cut": {"cut", "heal"}, "expire": {"expire"},
               "power": {"power_cut", "start", "cut", "heal"},  # it hears nobody for a while
@@ -216,7 +216,7 @@ def test_each_nemesis_does_what_it_says() -> None:
 
     assert tuple(MAKERS) == NEMESES + MORE_NEMESES
     assert {name: {entry.f for entry in made(
-        [name], 7, 3, duration_s=600.0 if name in number_of else 30.0)} - {"wait"}
+        [name], 7, 3, duration_s=600.0 if name in many else 30.0)} - {"wait"}
         for name in MAKERS} == faults
 
 

@@ -19,10 +19,10 @@ def test_two_thousand_transactions_of_a_correct_cluster_have_no_finding(tmp_path
 
 def test_a_run_with_too_many_edges_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a reason; its neighbour is judged."""
-    few, number_of = mutual().write(tmp_path / "few"), busy(3, 20).write(tmp_path / "many")
+    few, many = mutual().write(tmp_path / "few"), busy(3, 20).write(tmp_path / "many")
     monkeypatch.setattr(cycles, "MOST_EDGES", 10)
 
-    by_name, left_out = here.judge([few, number_of])
+    by_name, left_out = here.judge([few, many])
 
     assert [one.name for one in by_name.findings] == ["G1c"]
     assert by_name.unknown == ()

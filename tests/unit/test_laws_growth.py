@@ -395,10 +395,10 @@ def test_the_work_grows_with_the_records(
         names: tuple[str, ...], statements: list[str], tmp_path: Path) -> None:
     """No statement is repeated because something was found; those of a healthy run are executed in their
     order."""
-    few, number_of = (work_of(tables(*names, ops=ops, root=tmp_path / str(ops))) for ops in (FEW, MANY))
+    few, many = (work_of(tables(*names, ops=ops, root=tmp_path / str(ops))) for ops in (FEW, MANY))
 
-    assert {name: (few.amounts[name], size) for name, size in number_of.amounts.items()
+    assert {name: (few.amounts[name], size) for name, size in many.amounts.items()
             if size > FLOOR and size > TIMES * max(few.amounts[name], 1)} == {}
-    assert few.statements == number_of.statements
-    others = iter(number_of.statements)
+    assert few.statements == many.statements
+    others = iter(many.statements)
     assert all(statement in others for statement in statements)

@@ -134,9 +134,9 @@ def test_a_request_is_parsed_by_the_process_as_it_was_meant(name: str) -> None:
                  "times": 0, "skip": 1, **({"for_ms": 5} if action == "delay" else {})}
         arm = failpoint_requests.parse_arm(control_sockets.point_request(NAMES, point), role)
         assert (arm.point, arm.action, arm.topic, arm.partition, arm.peer) == (name, action, "log", 1, 1)
-    gate = {"through_epoch": 3} if name == "C.elected" else {}
+    through = {"through_epoch": 3} if name == "C.elected" else {}
     release = failpoint_requests.parse_release(control_sockets.point_request(NAMES, {
-        "name": name, "partition": 4, "peer": CONTROLLER, "keep": True, **gate}), role)
+        "name": name, "partition": 4, "peer": CONTROLLER, "keep": True, **through}), role)
     assert (release.topic, release.partition, release.peer) == ("log", 1, 100)
 
 

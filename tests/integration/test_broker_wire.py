@@ -64,9 +64,9 @@ def test_who_does_not_lead_says_so(cluster: RealBrokers) -> None:
 
 def test_a_parked_fetch_is_woken_by_a_commit(leader: Raw, cluster: RealBrokers) -> None:
     """A client's long poll ends when the HW passes its offset, long before its time."""
-    _, end = leader.end_offset("t")
     with Raw(cluster.port[1]) as other:
-        number = other.send_fetch("t", end, wait_ms=60_000)
+        _, end = other.end_offset("t")  # so it is connected: what it asks next is read before the produce
+        number = other.send_fetch("t", end, wait_ms=600_000)
         assert leader.produce("t", batch(b"woken")) == (errors.NONE, end)
         answer = other.fetched(number)
 

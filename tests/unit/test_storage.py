@@ -80,6 +80,8 @@ def test_flush_messages_decides_after_how_many_records_an_append_is_durable(
         disk.log.append([batch(offset)])
 
     assert disk.log.recovery_point == flushed
+    disk.log.truncate(3)
+    assert disk.log.recovery_point == min(flushed, 3)
 
 
 # -- recovery --------------------------------------------------------------------------------------------

@@ -8,9 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from floodmark.harness import catalog
-from floodmark.harness.client.brokers import Leaders
 from floodmark.harness.client.client import wire_clients
-from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
 from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.op import Intent, Send, Type
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, PartitionSpec, Workload, WorkloadSettings
@@ -70,8 +68,6 @@ def test_one_process_in_five_sends_with_acks_1_where_the_load_says_so() -> None:
     assert {process for process, found in acks.items() if found == {"1"}} == {1, 6, 11, 16}
     assert all(found == {None} for process, found in acks.items() if process % 5 != 1)
     assert {len(one.sends) for one in drawn(workload, 1)} == {10, 20}
-
-
 
 
 @pytest.mark.parametrize("name", ["log", "idempotent"])
@@ -180,24 +176,3 @@ def test_values_begin_above_those_a_schedule_sends() -> None:
     assert first_free_value(()) == 0
     assert first_free_value((Entry(f="kill", nodes=("n1",)), Entry(f="send", args={"sends": [
         {"partition": 0, "value": 17}, {"partition": 0, "value": 4}]}))) == 18
-
-
-# -- leaders (an older epoch than one that was seen is not followed: test_client.py) ------------------------
-
-@pytest.mark.parametrize(("later", "leader"), [
-    ({"leader": 1, "epoch": 4}, None),  # an older epoch does not lift the doubt
-    ({"leader": 2, "epoch": 5}, 2),  # the same one does
-    ({"leader": -1, "epoch": 6, "error": 5}, None),  # no leader
-    ({"leader": 2, "epoch": 5, "error": 9}, 2),  # of a replica that is unavailable
-])
-def test_a_leader_that_was_in_doubt(later: dict[str, int], leader: int | None) -> None:
-    leaders = Leaders({7: ("log", 0)})
-
-    def learn(**fields: int) -> None:
-        partition = PartitionMetadata(**{"error": 0, **fields})
-        leaders.learn(ClusterMetadata(brokers={}, partitions={("log", 0): partition}))
-
-    learn(leader=2, epoch=5)
-    leaders.doubt(7)
-    learn(**later)
-    assert leaders.leader(7) == leader

@@ -28,7 +28,7 @@ ALL_ACLS = AclBindingFilter(
 
 
 class Confluent:
-    name, version, lacks = "confluent-kafka", __version__, ()
+    name, version = "confluent-kafka", __version__
     # librdkafka's names; the first is of an API that no broker offers.
     names = MappingProxyType({"UNSUPPORTED_VERSION": "_UNSUPPORTED_FEATURE",
                               "UNKNOWN_TOPIC_OR_PARTITION": "UNKNOWN_TOPIC_OR_PART"})

@@ -30,7 +30,7 @@ ALL_ACLS = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY,
 
 
 class KafkaPython:
-    name, version, lacks = "kafka-python", __version__, ()
+    name, version = "kafka-python", __version__
     names: Mapping[str, str] = MappingProxyType({})
     more = (("alter them (AlterConfigs)", "ok", lambda client: client.alter_as_before()),)
 

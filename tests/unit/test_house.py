@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("harness", "nemesis", "checkers", "workloads", "docker/broker")
 EXTRAS = {extra: ROOT / "harness" / "cluster" / extra for extra in ("containers", "kafka")}  # and folders
 TOOLS = {"import-linter", "mypy", "pytest-xdist", "ruff", "setuptools", "types-docker"}  # run, not imported
-UNSEEN = {"playwright", "python-snappy", "zstandard"}  # imported if installed; imported by aiokafka
+UNSEEN = {"playwright", "python-snappy", "zstandard"}  # imported if installed; imported by kafka-python
 
 
 @pytest.fixture(name="setup", scope="module")

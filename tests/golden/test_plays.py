@@ -50,7 +50,8 @@ def told(folder: Path, about: Mapping[str, Any], ops: list[Op]) -> Iterator[str]
             yield f"{' '.join([op.f, *(op.fault or {})['nodes']])} {json.dumps(shown)}"
         elif op.process < PROBES:
             what = [*(f"{send.value}" for send in op.sends or ()),
-                    *(f"{read.value}@{read.offset}" for read in op.reads or ()), op.error or ""]
+                    *(f"{read.value}@{read.offset}" for read in op.reads or ()),
+                    *([str(list(op.partitions or ()))] if op.f == "assign" else []), op.error or ""]
             yield f"#{op.process - SCRIPTED} {op.type.value} {op.f} {' '.join(what)}".rstrip()
     for position, words in about["missed_words"].items():
         yield f"missed {position}: {words['waited_for']}"

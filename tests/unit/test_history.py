@@ -2,23 +2,24 @@
 
 import asyncio
 import contextlib
-import resource
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import orjson
 import pytest
+from disk import files_no_larger_than
 from golden_text import refused_as_written
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Send, Type, Unreadable
-from floodmark.harness.phases.main_phase import ScriptedClients, ask
-from floodmark.harness.protocols import Session
+from floodmark.harness.phases.main_phase import AcksGiven
 
 
 def send(value: int) -> Intent:
@@ -31,21 +32,25 @@ def ticking(*times_ns: int) -> Iterator[int]:
         yield times_ns[-1]
 
 
-def test_lines_are_exactly_format_1(tmp_path: Path) -> None:
-    async def run() -> int:
-        clock = ticking(100, 1142, 9477, 9500, 9510, 10000)
-        recorder = Recorder(tmp_path / "h", clock_ns=lambda: next(clock))
-        sent = recorder.invoke(3, send(17))
-        placed = (Send(partition=0, value=17, offset=5),)
-        recorder.complete(sent, Outcome(type=Type.OK, sends=placed))
-        recorder.strike("kill", {"nodes": ["n1"], "moment": {"at": "ack", "partition": 0, "count": 1}})
-        polled = recorder.invoke(4, Intent(f="poll"))
-        recorder.complete(polled, Outcome(type=Type.OK, reads=(Read(partition=0, offset=5, value=17),)))
-        assert recorder.acks(0) == 1
-        return recorder.close()
-
-    assert asyncio.run(run()) == 5
-    assert (tmp_path / "h").read_text().splitlines() == [
+async def test_lines_are_exactly_format_1(tmp_path: Path) -> None:
+    """A completion has the sends and partitions also where the outcome has none."""
+    clock = ticking(100, 1142, 9477, 9500, 9510, 10000)
+    recorder = Recorder(tmp_path / "h", clock_ns=lambda: next(clock))
+    sent = recorder.invoke(3, send(17))
+    recorder.complete(sent, Outcome(type=Type.OK, sends=(Send(partition=0, value=17, offset=5),)))
+    recorder.strike("kill", {"nodes": ["n1"], "moment": {"at": "ack", "partition": 0, "count": 1}})
+    polled = recorder.invoke(4, Intent(f="poll"))
+    recorder.complete(polled, Outcome(type=Type.OK, reads=(Read(partition=0, offset=5, value=17),)))
+    recorder.complete(sent, Outcome(type=Type.FAIL, error="CONNECTION"))
+    recorder.complete(recorder.invoke(5, Intent(f="assign", partitions=(1, 2))), Outcome(type=Type.OK))
+    listed = recorder.invoke(5, Intent(f="list_offsets", partitions=(1,)))
+    recorder.complete(
+        listed, Outcome(type=Type.OK, offsets=(LogOffset(1, 9, 3),), starts=(LogOffset(1, 2),)))
+    unreadable = Unreadable(partition=0, offset=7, why="magic")
+    recorder.complete(polled, Outcome(type=Type.OK, corrupt=(unreadable,)))
+    assert recorder.close() == 11
+    lines = (tmp_path / "h").read_text().splitlines()
+    assert lines[:5] == [
         '{"index":0,"time":1042,"process":3,"type":"invoke","f":"send","sends":[{"partition":0,"value":17}]}',
         '{"index":1,"time":9377,"process":3,"type":"ok","f":"send",'
         '"sends":[{"partition":0,"value":17,"offset":5}]}',
@@ -55,32 +60,36 @@ def test_lines_are_exactly_format_1(tmp_path: Path) -> None:
         '{"index":4,"time":9900,"process":4,"type":"ok","f":"poll",'
         '"reads":[{"partition":0,"offset":5,"value":17}]}',
     ]
+    assert [line.partition('"type":')[2] for line in lines[5:]] == [
+        '"fail","f":"send","sends":[{"partition":0,"value":17}],"error":"CONNECTION"}',
+        '"invoke","f":"assign","partitions":[1,2]}', '"ok","f":"assign","partitions":[1,2]}',
+        '"invoke","f":"list_offsets"}',
+        '"ok","f":"list_offsets","offsets":[{"partition":1,"offset":9,"epoch":3}],'
+        '"starts":[{"partition":1,"offset":2}]}',
+        '"ok","f":"poll","reads":[],"corrupt":[{"partition":0,"offset":7,"why":"magic"}]}',
+    ]
 
 
-async def test_only_an_ok_send_is_an_ack(tmp_path: Path) -> None:
+async def test_only_an_ok_send_is_an_ack_and_ends_a_wait_for_one(tmp_path: Path) -> None:
     """Moments wait for the k-th ack: an info may be one, and a fail is not."""
     recorder = Recorder(tmp_path / "h")
+    wait = asyncio.ensure_future(recorder.ack_or(60))
     for kind in Type.INFO, Type.FAIL, Type.OK:
+        await asyncio.sleep(0)
+        assert not wait.done()
         recorder.complete(recorder.invoke(3, send(17)), Outcome(type=kind))
         assert recorder.acks(0) == (kind is Type.OK)
+    await wait
+    await recorder.ack_or(0)
     recorder.close()
 
 
-async def test_a_completion_has_the_sends_also_where_the_outcome_has_none(tmp_path: Path) -> None:
-    places = (Unreadable(partition=0, offset=7, why="magic"),)
-    recorder = Recorder(tmp_path / "h")
-    recorder.complete(recorder.invoke(0, send(1)), Outcome(type=Type.FAIL, error="CONNECTION"))
-    recorder.complete(recorder.invoke(0, Intent(f="assign", partitions=(1, 2))), Outcome(type=Type.OK))
-    recorder.complete(recorder.invoke(0, Intent(f="list_offsets", partitions=(1,))),
-                      Outcome(type=Type.OK, offsets=(LogOffset(1, 9, 3),), starts=(LogOffset(1, 2),)))
-    recorder.complete(recorder.invoke(0, Intent(f="poll")), Outcome(type=Type.OK, corrupt=places))
-    recorder.close()
-    ops = list(read(tmp_path / "h"))
-    assert ops[7].corrupt == places
-    assert (ops[1].sends, ops[1].error) == ((Send(partition=0, value=1),), "CONNECTION")
-    assert ops[2].partitions == ops[3].partitions == (1, 2)
-    assert ops[4].partitions is None
-    assert (ops[5].offsets, ops[5].starts) == ((LogOffset(1, 9, 3),), (LogOffset(1, 2),))
+def test_a_repeated_send_is_acked_once() -> None:
+    """Its leader answers the repetition too, and traces that."""
+    append = {"event": "append", "partition": 0, "node": "n1", "role": "leader", "offset": 0, "count": 2}
+    ack = {"event": "ack", "partition": 0, "node": "n1", "offset": 1}
+    feed: Any = SimpleNamespace(read_new_lines=lambda: [append, ack, {**append, "node": "n2"}, ack])
+    assert AcksGiven(feed).count(0, "n1") == 2
 
 
 async def test_time_does_not_go_back_when_the_clock_does(tmp_path: Path) -> None:
@@ -118,35 +127,16 @@ async def test_a_cancelled_wait_does_not_affect_others(tmp_path: Path) -> None:
     recorder.close()
 
 
-async def test_an_ack_ends_a_wait_for_it_and_a_failure_does_not(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "h")
-    wait = asyncio.ensure_future(recorder.ack_or(60))
-    await asyncio.sleep(0)
-    recorder.complete(recorder.invoke(0, send(0)), Outcome(type=Type.FAIL))
-    await asyncio.sleep(0)
-    assert not wait.done()
-    recorder.complete(recorder.invoke(0, send(1)), Outcome(type=Type.OK))
-    await wait
-    await recorder.ack_or(0)
-    recorder.close()
-
-
 async def test_a_full_disk_ends_the_recording_and_leaves_whole_lines(tmp_path: Path) -> None:
     """Simulated by the limit on file sizes: first a short write, then an error."""
     recorder = Recorder(tmp_path / "h")
     recorder.invoke(0, send(0))
     await recorder.written()
     whole = (tmp_path / "h").stat().st_size
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 10, limits[1]))
-    try:
+    with files_no_larger_than(whole + 10):
         recorder.invoke(1, send(1))
         with pytest.raises(FloodmarkError, match="cannot write the history"):
             await recorder.written()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
     with pytest.raises(FloodmarkError):
         recorder.invoke(2, send(2))
     with pytest.raises(FloodmarkError):
@@ -160,67 +150,30 @@ def test_an_existing_history_is_never_overwritten(tmp_path: Path) -> None:
         Recorder(tmp_path / "h")
 
 
-class Reading:
-    """A session that counts the lines of the history file at each op."""
-
-    over = False
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.lines: list[int] = []
-
-    def session(self, process: int) -> Session:
-        return self
-
-    async def apply(self, intent: Intent) -> Outcome:
-        self.lines.append(self._path.read_bytes().count(b"\n"))
-        return Outcome(type=Type.OK, sends=intent.sends)
-
-    async def close(self) -> None:
-        return None
-
-
-async def test_the_line_of_an_invocation_is_written_before_its_session_is_called(tmp_path: Path) -> None:
-    path = tmp_path / "history.jsonl"
-    reading = Reading(path)
-    recorder = Recorder(path)
-    await ask(reading, 0, send(1), recorder)
-    await ScriptedClients(reading, recorder).send(send(2))  # type: ignore[arg-type]
-    recorder.close()
-    assert reading.lines == [1, 3]
-
-
-@pytest.mark.parametrize(("offset", "assigned"), [(None, []), (0, [(), (0,)])])
-async def test_a_scripted_consumer_that_seeks_forgets_its_position(
-    tmp_path: Path, offset: int | None, assigned: list[tuple[int, ...]]
-) -> None:
-    """In the history, by an assign of nothing: else its next read, of an earlier record, would be taken for
-    the cluster's bug. One that goes on keeps its position."""
-    path = tmp_path / "history.jsonl"
-    recorder = Recorder(path)
-    scripted = ScriptedClients(Reading(path), recorder)  # type: ignore[arg-type]
-    for at in (0, offset):
-        await scripted.send(Intent(f="poll", partitions=(0,), offset=at, client=1))
-    recorder.close()
-    asked = [op for op in read(path) if op.type is Type.INVOKE]
-    assert [op.f for op in asked] == ["assign", "poll", *["assign"] * len(assigned), "poll"]
-    assert [op.partitions for op in asked[2:-1]] == assigned
-
-
 SENDS_FOR_EVER = """
 import asyncio, sys
 from pathlib import Path
+from types import SimpleNamespace
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Send, Type
+from floodmark.harness.phases.main_phase import ScriptedClients, ask
 
 async def process(recorder, number, port):
     _, writer = await asyncio.open_connection("127.0.0.1", port)
-    for value in range(number, 10**9, 20):
-        op = recorder.invoke(number, Intent(f="send", sends=(Send(partition=0, value=value),)))
-        await recorder.written()
-        writer.write(b"%d\\n" % value)
+
+    async def apply(intent):
+        writer.write(b"%d\\n" % intent.sends[0].value)
         await writer.drain()
-        recorder.complete(op, Outcome(type=Type.OK))
+        return Outcome(type=Type.OK)
+
+    async def close():
+        pass
+
+    session = SimpleNamespace(apply=apply, close=close, over=False)
+    scripted = ScriptedClients(SimpleNamespace(session=lambda process: session), recorder)
+    for value in range(number, 10**9, 20):
+        intent = Intent(f="send", sends=(Send(partition=0, value=value),))
+        await (scripted.send(intent) if number % 2 else ask(session, number, intent, recorder))
 
 async def main():
     recorder = Recorder(Path(sys.argv[1]))
@@ -233,7 +186,8 @@ asyncio.run(main())
 @pytest.mark.parametrize("kill_after_bytes", [1, 5_000, 60_000])
 def test_a_killed_recorder_leaves_whole_lines_and_an_invocation_for_every_value_sent(
         tmp_path: Path, kill_after_bytes: int) -> None:
-    """A peer receives the values; after SIGKILL each of them has its invocation on disk."""
+    """A peer receives the values of the load and of scripted ops; after SIGKILL each of them has its
+    invocation on disk."""
     path = tmp_path / "history.jsonl"
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(30)

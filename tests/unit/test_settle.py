@@ -1,7 +1,6 @@
 """Settling and final reads: when they are done or given up, what is reported (a look: golden/states.txt)."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Type
 from floodmark.harness.phases.end_phases import Reach, read_all, reading_text, settle
 from floodmark.harness.pipeline import progress_line
-from floodmark.harness.protocols import Session
 from floodmark.harness.runner import Progress
 from floodmark.harness.schedule.views import View
 from floodmark.workloads.log import send
@@ -24,26 +22,15 @@ from floodmark.workloads.log import send
 
 
 class Log:
-    """A workload over one log from `start` to `end`: it returns the records from `first` up to `given`, then
-    nothing, or an error."""
-
-    name, guarantees = "log", dict[str, Any]()
+    """A workload over one log from `start` to `end`, whose readers get the records from `first` up to
+    `given`, then nothing, or an error."""
 
     def __init__(self, *, end: int | None, given: int, start: int = 0, first: int | None = None,
                  error: str | None = None) -> None:
         self.end, self.given, self.start, self.error = end, given, start, error
         self.first = start if first is None else first
 
-    def intents(self, process: int, random: object) -> Iterator[Intent]:
-        raise NotImplementedError
-
-    def probe(self, partition: int) -> Intent:
-        raise NotImplementedError
-
-    def session(self, process: int) -> Session:
-        return self.final_session(process)
-
-    def final_session(self, process: int) -> Session:
+    def final_session(self, process: int) -> Any:
         return Reader(self)
 
 
@@ -74,7 +61,7 @@ class Reader:
         pass
 
 
-def final_reads(tmp_path: Path, log: Log, *, timeout_s: float = 60.0, **limits: float
+def final_reads(tmp_path: Path, log: Any, *, timeout_s: float = 60.0, **limits: float
                 ) -> tuple[dict[str, Any], dict[int, Reach]]:
     recorder = Recorder(tmp_path / "history.jsonl")
     recorder.begin()
@@ -136,50 +123,37 @@ def test_a_slow_read_with_progress_is_not_given_up_before_its_timeout(tmp_path: 
 
 
 class Away:
-    """A cluster whose controller answers from the n-th look on; its broker acks half a second later."""
+    """A cluster, and its workload: the controller answers from the n-th look on, and sends are acked half a
+    second later."""
+
+    over = False
 
     def __init__(self, *, looks_away: int) -> None:
         self.looks_away, self.looks = looks_away, 0
 
-    @property
-    def back(self) -> bool:
-        return self.looks > self.looks_away
-
-    @property
-    def acks(self) -> bool:
-        return self.looks > self.looks_away + 5
-
     async def observe(self) -> View:
         self.looks += 1
-        return look() if self.back else replace(look(), partitions={})
-
-
-class Acking(Log):
-    """A workload whose sends are acked once the cluster's broker acks."""
-
-    def __init__(self, cluster: Away) -> None:
-        super().__init__(end=0, given=0)
-        self.cluster = cluster
+        return look() if self.looks > self.looks_away else replace(look(), partitions={})
 
     def probe(self, partition: int) -> Intent:
         return send(partition, [1])
 
-    def final_session(self, process: int) -> Session:
-        return Acker(self)
+    def final_session(self, process: int) -> Any:
+        return self
 
-
-class Acker(Reader):
     async def apply(self, intent: Intent) -> Outcome:
-        assert isinstance(self.log, Acking)
         await asyncio.sleep(0.01)
-        acks = self.log.cluster.acks
+        acks = self.looks > self.looks_away + 5
         return Outcome(type=Type.OK if acks else Type.FAIL, sends=intent.sends)
 
+    async def close(self) -> None:
+        pass
 
-def settled_in_a_second(tmp_path: Path, cluster: Away) -> dict[str, Any]:
+
+def settled_in_a_second(tmp_path: Path, cluster: Any) -> dict[str, Any]:
     recorder = Recorder(tmp_path / "history.jsonl")
     recorder.begin()
-    return run_with_jumps(settle(cluster, Acking(cluster), recorder, [SPEC], 1.0))  # type: ignore[arg-type]
+    return run_with_jumps(settle(cluster, cluster, recorder, [SPEC], 1.0))
 
 
 @pytest.mark.parametrize(("looks_away", "settles"), [(0, True), (7, True), (100, False)])

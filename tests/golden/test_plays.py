@@ -37,8 +37,9 @@ TIMES = {"time", "began", "met", "late_ns", "then_ns"}
 def played(steps: str, out: Path) -> tuple[Mapping[str, Any], list[Op]]:
     entries = [entry for line in steps.splitlines()
                for entry in ([json.loads(line)] if line.startswith("{") else read_step(line))]
-    plan = planned(RunSpec(cluster="simulated", concurrency=0, partitions=1, duration=0.1, seed=7, out=out),
-                   json_form.read(entries), ask_broker=False)
+    spec = RunSpec(cluster="simulated", concurrency=0, partitions=2 if "partition 1" in steps else 1,
+                   duration=0.1, seed=7, out=out)
+    plan = planned(spec, json_form.read(entries), ask_broker=False)
     asyncio.run(carry_out(plan, lambda _: None))
     return json.loads((out / "run.json").read_text()), list(read(out / "history.jsonl"))
 
@@ -60,6 +61,7 @@ def told(folder: Path, about: Mapping[str, Any], ops: list[Op]) -> Iterator[str]
     for anchor in read_first(folder, None).anchors:
         if anchor.now != anchor.then:
             (now,) = json_form.write([anchor.now])
+            assert json_form.read([now]) == (anchor.now,)
             yield f"again {anchor.position} by {anchor.by}: {json.dumps(rounded(now))}"
 
 

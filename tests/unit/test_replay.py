@@ -1,7 +1,6 @@
-"""Repeating a saved run: its settings, which line belongs to which entry, the moments of the repetition; how
-often and how closely a finding was reproduced."""
+"""Repeating a saved run: its settings; how often and how closely a finding was reproduced. The moments of the
+repetition: golden/plays.txt."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,21 +24,17 @@ from floodmark.harness.commands.reproduce import (
 )
 from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.op import NEMESIS, Op, Send, Type
 from floodmark.harness.report.night import wilson
 from floodmark.harness.run import Run, create
 from floodmark.harness.runner import _initial_about
 from floodmark.harness.saved_run import read_saved
-from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.moments import HEALTHY, After, Entry, Schedule, Time, read_moment
+from floodmark.harness.schedule.moments import HEALTHY, Entry, read_moment
 from floodmark.harness.schedule.reanchoring import (
     Acks,
     AnchorBasis,
     ReanchoredEntry,
     ScheduleHistory,
     Strike,
-    read_schedule_history,
-    reanchor_schedule,
 )
 from floodmark.harness.spec import RunSpec, pairs
 
@@ -111,104 +106,6 @@ def test_nodes_of_different_configuration_are_refused() -> None:
     about = {**ABOUT, "config": {"n1": {}, "n2": {"min.insync.replicas": 2}}}
     with pytest.raises(FloodmarkError, match="n1 and n2 were configured differently"):
         read_saved(about, "f")
-
-
-# -- which line belongs to which entry ----------------------------------------------------------------------
-
-
-WHERE = {"acks": {"0": 0}, "leader": {"0": "n1"}, "isr": {"0": ["n1", "n2", "n3"]}}
-
-
-def struck(time_ms: float, entry: Entry, *, took_ms: float = 0.0, where: Mapping[str, Any] = WHERE) -> Op:
-    """The nemesis's line of an entry, as the schedule runner writes it."""
-    assert entry.moment is not None
-    fault = {"nodes": list(entry.nodes), "began": int(time_ms * MS), "moment": entry.moment.to_json(),
-             "reached": {"time": int(time_ms * MS)}, "where": where}
-    return Op(index=0, time=int((time_ms + took_ms) * MS), process=NEMESIS, type=Type.INFO, f=entry.f,
-              fault=fault)
-
-
-def acked(value: int, invoked_ms: float, time_ms: float, partition: int = 0, process: int = 1) -> list[Op]:
-    sends = (Send(partition=partition, value=value),)
-    return [Op(index=0, time=int(at * MS), process=process, type=kind, f="send", sends=sends)
-            for at, kind in ((invoked_ms, Type.INVOKE), (time_ms, Type.OK))]
-
-
-def at(time_ms: float, f: str, *nodes: str, after_ms: float = 0.0) -> Entry:
-    moment = Time(time=int(time_ms * MS), after_ns=int(after_ms * MS))
-    return Entry(f=f, nodes=nodes, moment=moment)
-
-
-def history_of(schedule: Schedule, ops: Sequence[Op]) -> ScheduleHistory:
-    return read_schedule_history(sorted(ops, key=lambda op: op.time), schedule)
-
-
-def test_lines_belong_to_entries_in_order_and_some_entries_have_none() -> None:
-    """Two equal entries are distinguished by their order; a start that found no node left no line."""
-    kill, start, again = at(10, "kill", "n1"), at(20, "start", "n1"), at(30, "kill", "n1")
-    found = history_of((kill, start, again), [struck(11, kill), struck(31, again)])
-    assert {position: strike.began_ns for position, strike in found.strikes.items()} == {
-        0: 11 * MS, 2: 31 * MS}
-
-
-def test_a_scripted_send_is_identified_by_its_value() -> None:
-    """It began with its invocation and was done with its completion."""
-    send = Entry(f="send", args={"sends": [{"partition": 0, "value": 17}]})
-    found = history_of((send,), acked(17, 5, 8))
-    assert (found.strikes[0].began_ns, found.strikes[0].took_ns) == (5 * MS, 8 * MS)
-    assert found.acks(0).count_by(8 * MS) == 1
-    assert found.acks(0).count_by(8 * MS - 1) == 0
-
-
-# -- moments of the repetition ------------------------------------------------------------------------------
-
-
-def anchors(schedule: Schedule, ops: Sequence[Op], focus: int | None = 0) -> tuple[ReanchoredEntry, ...]:
-    basis = AnchorBasis(history=history_of(schedule, ops), partitions=(0, 1), focus=focus)
-    found = reanchor_schedule(schedule, basis)
-    written = json_form.write(tuple(one.now for one in found))
-    assert json_form.read(written, nodes=("n1", "n2", "n3"), partitions=(0, 1)) == tuple(
-        one.now for one in found)  # the result is a valid schedule
-    return found
-
-
-def test_a_fault_while_nothing_was_acked_is_tied_to_the_entry_before() -> None:
-    """Acks of sends invoked before the previous entry do not count: they were in flight already."""
-    pause, expire = at(100, "pause", "n2"), at(300, "expire", "n3")
-    ops = [*acked(1, 90, 95), struck(100, pause, took_ms=1), *acked(2, 98, 290), struck(300, expire)]
-    one = anchors((pause, expire), ops)[1]
-    assert one.by == "after"
-    assert one.now.moment == After(after_ns=199 * MS)
-    fresh = [*acked(1, 90, 95), struck(100, pause, took_ms=1), *acked(2, 102, 290), struck(300, expire)]
-    assert anchors((pause, expire), fresh)[1].by == "acks"
-
-
-def test_a_fault_that_never_struck_keeps_its_least_distance() -> None:
-    """Nothing is known of where it would have struck."""
-    kill, heal = at(10, "kill", "n2"), at(500, "heal", after_ms=240)
-    found = anchors((kill, heal), [struck(10, kill)])
-    assert found[0].by == "time"
-    assert found[1].now.moment == After(after_ns=240 * MS)
-
-
-def test_without_a_finding_the_partition_led_by_the_node_counts() -> None:
-    """Its acks and its leader show where the fault struck."""
-    kill = at(100, "kill", "n1")
-    ops = [*acked(1, 80, 95, partition=1),
-           struck(100, kill, where={"leader": {"0": "n2", "1": "n1"}, "isr": {}})]
-    one = anchors((kill, at(200, "start", "n1")), ops, focus=None)[0]
-    assert one.now.moment is not None
-    assert one.now.moment.to_json()["of"][1]["partition"] == 1
-
-
-def test_a_fault_close_behind_another_or_in_the_same_state_waits_for_no_state() -> None:
-    """A look would cost more than the distance; what has not changed need not be waited for."""
-    kill, pause = at(100, "kill", "n3"), at(149, "pause", "n1")
-    close = [struck(100, kill), struck(149, pause, where={"leader": {"0": "n2"}, "isr": {"0": ["n1", "n2"]}})]
-    assert anchors((kill, pause), close)[1].by == "after"
-    later = at(900, "pause", "n2")
-    same = [struck(100, kill), struck(900, later)]
-    assert anchors((kill, later), same)[1].by == "after"
 
 
 # -- how often and how closely -----------------------------------------------------------------------------

@@ -1,7 +1,6 @@
-"""Where Apache Kafka comes from: the cache of its jars, an unpacked distribution, what may be missing.
+"""Where Apache Kafka comes from: cached jars, an unpacked distribution, what may be missing; and its archive.
 
-Maven and Java are fake scripts here; the real ones are in
-tests/integration/test_kafka_get.py.
+Maven and Java are fake scripts here; the real ones are in tests/integration/test_kafka_get.py.
 """
 
 import json
@@ -10,6 +9,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,12 @@ from run_processes import wait_until
 from floodmark.harness import user_cache
 from floodmark.harness.cli import main
 from floodmark.harness.cluster.kafka.distribution import (
+    archive_of,
+    archive_options,
     distribution,
     form_of,
     is_version,
+    make_archive,
     sha256,
     versions_tested,
 )
@@ -51,6 +54,22 @@ sys.exit(1)"""
 NOT_WHOLE = NO_VERSION.replace("find artifact org.apache.kafka:kafka_2.13",
                                "find artifact org.apache.kafka:kafka-tools")
 NO_ROOM = "print('[ERROR] Failed to execute goal copy-dependencies: No space left on device'); sys.exit(1)"
+NEW_JAVA = 'openjdk version "17.0.15" 2025-04-15'
+# A broker of it starts at once, and writes the archive when it is ended.
+JAVA = """#!/bin/sh
+case "$*" in
+-version) echo '{version}' >&2; exit ;;
+*StorageTool*) exit 0 ;;
+esac
+echo $$ >>{brokers}
+case "$*" in *QuorumPeerMain*) exec sleep 60 ;; esac
+{then}
+for word; do case "$word" in -XX:ArchiveClassesAtExit=*) out=${{word#*=}} ;; esac; done
+trap 'echo classes >"$out"; exit 143' TERM
+echo 'Kafka Server started'
+echo '[KafkaServer id=1] started'
+while :; do sleep 0.05; done
+"""
 
 
 class Machine:
@@ -60,8 +79,8 @@ class Machine:
         self.programs = folder / "programs"
         self.programs.mkdir()
         self.cache = folder / "cache" / "floodmark" / "kafka"
-        self.calls_file = folder / "calls"
-        self.java('openjdk version "17.0.15" 2025-04-15')
+        self.calls_file, self.brokers_file = folder / "calls", folder / "brokers"
+        self.java(NEW_JAVA)
         self.maven()
         self.environment = {"PATH": str(self.programs), "XDG_CACHE_HOME": str(folder / "cache"),
                             user_cache.UNWANTED: "1"}
@@ -70,8 +89,9 @@ class Machine:
         (self.programs / name).write_text(text)
         (self.programs / name).chmod(0o755)
 
-    def java(self, output: str) -> None:
-        self.put("java", f"#!/bin/sh\necho '{output}' >&2\n")
+    def java(self, version: str = NEW_JAVA, *, then: str = "") -> None:
+        """then: what a broker or ZooKeeper does before it starts."""
+        self.put("java", JAVA.format(version=version, brokers=self.brokers_file, then=then))
 
     def maven(self, then: str = "", *, java: int = 8) -> None:
         """One that runs `then` after its first jar; the broker's class is compiled for this Java."""
@@ -80,12 +100,16 @@ class Machine:
     @property
     def calls(self) -> list[int]:
         """The process ids of every Maven that was started."""
-        return [int(line) for line in self.calls_file.read_text().split()] if self.calls_file.exists() else []
+        return numbers_in(self.calls_file)
 
     def start(self, word: str) -> subprocess.Popen[str]:
         code = "import sys; from floodmark.harness.cli import main; main(sys.argv[1:])"
         return subprocess.Popen([sys.executable, "-c", code, "kafka", "get", word], text=True,
                                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def numbers_in(file: Path) -> list[int]:
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
 
 
 @pytest.fixture
@@ -321,3 +345,85 @@ def test_the_versions_tested_are_in_the_pom() -> None:
     assert versions_tested() == ("2.8.2", "3.9.2", "4.3.1")
     help_text = CliRunner().invoke(main, ["kafka", "get", "--help"]).output
     assert f"Tested versions: {', '.join(versions_tested())}" in help_text
+
+
+# -- class-data archives ------------------------------------------------------------------------------------
+
+@pytest.fixture
+def theirs(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An unpacked 4.3.1, where an archive is made."""
+    machine.environment["PATH"] += f":{os.defpath}"
+    del machine.environment[user_cache.UNWANTED]
+    monkeypatch.setenv("PATH", machine.environment["PATH"])
+    monkeypatch.delenv(user_cache.UNWANTED)
+    return str(unpacked(tmp_path / "it", "kafka_2.13-4.3.1.jar"))
+
+
+def archives(machine: Machine) -> list[str]:
+    return sorted(path.name for path in (machine.cache / "archives").iterdir() if path.name != ".lock")
+
+
+@pytest.mark.parametrize("version", ["4.3.1", "2.8.2"])
+def test_an_archive_is_made_once(machine: Machine, theirs: str, tmp_path: Path, version: str) -> None:
+    """With ZooKeeper (2.8.2) too, which is ended with it. It is not used with another jar or another Java."""
+    word = theirs if version == "4.3.1" else str(unpacked(
+        tmp_path / "old", f"kafka_2.13-{version}.jar", "zookeeper-3.5.9.jar"))
+    kafka = distribution(word)
+    assert archive_options(kafka) == ()
+    assert "making a class-data archive" in get(word).stderr
+    pids = numbers_in(machine.brokers_file)
+    assert "class-data" not in get(word).stderr
+    assert (numbers_in(machine.brokers_file), len(pids)) == (pids, 1 + (version == "2.8.2"))
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    archive = archive_of(kafka)
+    assert (archives(machine), archive.read_text()) == ([archive.name], "classes\n")
+    assert archive_options(kafka)[0] == f"-XX:SharedArchiveFile={archive}"
+    other = tmp_path / "other"
+    other.write_bytes(kafka.java.read_bytes())
+    for changed in (replace(kafka, jars=(*kafka.jars, other)), replace(kafka, java=other)):
+        assert archive_options(changed) == ()
+    os.utime(kafka.jars[0], ns=(1, 1))
+    assert archive_options(kafka) == ()
+
+
+@pytest.mark.parametrize(("then", "why"), [
+    ("echo 'Unrecognized option' >&2; exit 1", "the broker did not start: Unrecognized option"),
+    ("trap 'exit 143' TERM; echo Kafka Server started; while :; do sleep 0.05; done",
+     "Java wrote no archive: Kafka Server started"),
+])
+def test_an_archive_that_cannot_be_made_is_tried_again_only_when_asked(
+        machine: Machine, theirs: str, then: str, why: str) -> None:
+    machine.java(then=then)
+    assert f"no class-data archive: {why} (Kafka starts without it)\n" in get(theirs).stderr
+    [note] = archives(machine)
+    assert note.endswith(".failed")
+    machine.java()
+    kafka, said = distribution(theirs), list[str]()
+    make_archive(kafka, said.append)
+    assert (said, archive_options(kafka)) == ([], ())
+    assert get(theirs).exit_code == 0
+    assert archives(machine) == [archive_of(kafka).name]
+
+
+def test_no_archive_is_made_where_the_environment_forbids_it_or_for_an_image(
+        machine: Machine, theirs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = distribution(theirs)
+    make_archive(replace(kafka, image="apache/kafka:4.3.1"), print, again=True)
+    with monkeypatch.context() as patch:
+        patch.setenv(user_cache.UNWANTED, "1")
+        assert "class-data" not in get(theirs).stderr
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")  # where no cache can be made, that is no error
+    assert "no class-data archive: " in get(theirs).stderr
+    assert not machine.brokers_file.exists()
+
+
+def test_nothing_is_left_of_an_archive_where_it_is_interrupted(machine: Machine, theirs: str) -> None:
+    """The broker ends with the process that makes it."""
+    machine.java(then="echo starts; exec sleep 60")
+    process = machine.start(theirs)
+    wait_until("the broker", lambda: bool(numbers_in(machine.brokers_file)))
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    (pid,) = numbers_in(machine.brokers_file)
+    wait_until("its end", lambda: not Path(f"/proc/{pid}").exists())
+    assert archives(machine) == []

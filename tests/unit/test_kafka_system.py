@@ -16,10 +16,11 @@ from typing import Any, cast
 from unittest.mock import AsyncMock
 
 import pytest
-from golden_text import as_written
+from golden_text import GOLDEN, as_written
 from kafka.protocol.admin import ElectLeadersRequest
 from kafka_batches import batch
 from laid_out import Counting, told
+from looks import SPEC, look, replica
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.broker_cluster import JavaSoftware, Place
@@ -31,12 +32,9 @@ from floodmark.harness.cluster.kafka.distribution import Distribution, is_image,
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.metadata_log import (
-    SEGMENT,
     ControllerState,
     Decisions,
     MetadataLog,
-    PartitionState,
-    apply_record,
     formatted_features,
     refuse_other_features,
 )
@@ -47,13 +45,12 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import system_of
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import Clocks, Expires, Failpoints, PartitionSpec, ability
-from floodmark.harness.record_batches import uvarint
-from floodmark.harness.schedule.views import CONTROLLER
+from floodmark.harness.record_batches import frame, uvarint
+from floodmark.harness.schedule.views import CONTROLLER, UNKNOWN
 from floodmark.harness.spec import RunSpec
 
 KAFKA = Distribution(version="4.3.1", form="kraft", jars=(Path("/jars/a.jar"),), java=Path("/bin/java"))
 IDS = ids_of(("n1", "n2", "n3"))
-TOPIC = bytes(range(16))
 TWO = ids_of(("n1", "n2"))
 IMAGE = "apache/kafka:4.3.1"
 MADE: dict[str, Any] = {"rules": "kip-320", "bugs": (), "config": {}}
@@ -109,21 +106,19 @@ def layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Layout
                          by_name=True) for word in ("direct", "proxied")}}
 
 
-@pytest.mark.parametrize(("version", "given", "features"), [
-    ("4.3.1", {"eligible.leader.replicas.version": "1"}, {"eligible.leader.replicas.version": "1"}),
-    ("4.3.1", {"eligible.leader.replicas.version": "0"}, {"eligible.leader.replicas.version": "0"}),
-    ("3.9.2", {"eligible.leader.replicas.version": "0"}, {}),  # this version has none to turn off
-    ("3.9.2", {"eligible.leader.replicas.version": "1"}, {"eligible.leader.replicas.version": "1"}),
-    ("4.3.1", {"num.io.threads": "3"}, {}),
-])
+ELR = "eligible.leader.replicas.version"
+
+
+@pytest.mark.parametrize(("version", "level", "features"), [
+    ("4.3.1", "1", {ELR: "1"}), ("4.3.1", "0", {ELR: "0"}), ("3.9.2", "1", {ELR: "1"}),
+    ("3.9.2", "0", {})])  # this version has none to turn off
 def test_a_feature_is_an_option_of_the_format_and_no_setting(
-        version: str, given: dict[str, str], features: dict[str, str]) -> None:
-    form = KRaft(replace(KAFKA, version=version), given, IDS)
-    words = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
-    assert form.feature_options() == words
+        version: str, level: str, features: dict[str, str]) -> None:
+    form = KRaft(replace(KAFKA, version=version), {ELR: level, "num.io.threads": "3"}, IDS)
+    assert form.feature_options() == [
+        word for name in features for word in ("--feature", f"{name}={level}")]
     assert form.about == ({"features": features} if features else {})
-    assert not set(form.settings) & kraft.FEATURES
-    assert set(given) - kraft.FEATURES <= set(form.settings)
+    assert (ELR in form.settings, form.settings["num.io.threads"]) == (False, "3")
 
 
 def test_what_the_processes_are_told(
@@ -202,6 +197,16 @@ def test_the_order_of_replicas_is_restored_after_any_election(
     assert " ".join(asks) == asked
 
 
+def test_a_hw_is_unknown_if_something_was_decided_after_it_was_seen() -> None:
+    """The log is one that Kafka wrote."""
+    runs, seen = of_image(None), look(replica("n1"))
+    runs.partitions = (replace(SPEC, topic="v2-none-client"),)
+    for epoch, hw in ((2, 6), (3, UNKNOWN)):
+        (found,) = runs._replicas_on_disk(
+            [seen], look(epoch=epoch).partitions, {"n1": GOLDEN / "kafka_logs" / "2.8.2"}).values()
+        assert (found.leo, found.hw) == (10, hw)
+
+
 # -- keys that may be set or not --------------------------------------------------------------------------
 
 
@@ -263,73 +268,11 @@ def test_faults_that_kraft_does_not_support_are_listed_with_the_reason(found: No
     assert catalog.unsupported_nemeses(None, "kip-320") == {}
 
 
-# -- the controller's records -------------------------------------------------------------------------------
-
-
-def record(key: int, body: bytes) -> bytes:
-    return b"\x01" + uvarint(key) + b"\x00" + body
-
-
-def int32s(*numbers: int) -> bytes:
-    return uvarint(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers)
-
-
-def tags(fields: dict[int, bytes]) -> bytes:
-    found = b"".join(uvarint(tag) + uvarint(len(data)) + data for tag, data in fields.items())
-    return uvarint(len(fields)) + found
-
-
-def after(*values: bytes) -> Decisions:
-    decisions = Decisions()
-    for value in values:
-        apply_record(decisions, value)
-    return decisions
-
-
-def metadata(folder: Path, base: int = 0, *values: bytes) -> MetadataLog:
-    """A log of which the segment that begins at the offset `base` has these records."""
-    (folder / METADATA).mkdir(exist_ok=True)
-    (folder / METADATA / f"{base:020d}.log").write_bytes(batch(0, values) if values else b"")
-    return MetadataLog(folder)
-
-
-CREATED = (
-    record(2, uvarint(4) + b"log" + TOPIC + b"\x00"),
-    record(3, struct.pack(">i", 0) + TOPIC + int32s(1, 2, 3) + int32s(1, 2, 3) + int32s() + int32s()
-           + struct.pack(">iii", 1, 0, 0) + b"\x00"),
-)  # fmt: skip
-
-
-def change(fields: dict[int, bytes]) -> bytes:
-    return record(5, struct.pack(">i", 0) + TOPIC + tags(fields))
-
-
-def test_a_partition_and_its_changes() -> None:
-    """A new leader increments the leader epoch, a new ISR does not; both increment the partition epoch."""
-    shrunk = after(*CREATED, change({0: int32s(2, 3)}))
-    led = after(*CREATED, change({0: int32s(2, 3), 1: struct.pack(">i", 2)}), change({0: int32s(1, 2, 3)}))
-
-    assert after(*CREATED).by_name() == {
-        ("log", 0): PartitionState(leader=1, epoch=0, isr=(1, 2, 3), partition_epoch=0)}
-    assert shrunk.by_name()["log", 0] == PartitionState(leader=1, epoch=0, isr=(2, 3), partition_epoch=1)
-    assert led.by_name()["log", 0] == PartitionState(leader=2, epoch=1, isr=(1, 2, 3), partition_epoch=2)
-    assert after(*CREATED, record(9, TOPIC + b"\x00")).by_name() == {}
-
-
-def test_brokers_are_fenced_and_unfenced() -> None:
-    fence, unfence = (struct.pack(">b", one) for one in (1, -1))
-    changed = [record(17, struct.pack(">iq", 1, 5) + tags({0: one})) for one in (unfence, fence)]
-
-    assert after(changed[0]).fenced == {1: False}
-    assert after(*changed).fenced == {1: True}
-    assert after(record(7, struct.pack(">iq", 2, 5) + b"\x00")).fenced == {2: True}
-    assert after(record(8, struct.pack(">iq", 2, 5) + b"\x00")).fenced == {2: False}
-
-
 # -- features ----------------------------------------------------------------------------------------------
 
 def feature(name: bytes, level: int) -> bytes:
-    return record(12, uvarint(len(name) + 1) + name + struct.pack(">h", level) + b"\x00")
+    """A record of the controller's: frame, key, version, name, level, no tagged fields."""
+    return b"\x01\x0c\x00" + uvarint(len(name) + 1) + name + struct.pack(">h", level) + b"\x00"
 
 
 @pytest.mark.parametrize("folder", ["", "__cluster_metadata-0"])  # up to 4.3, and from 4.4 on
@@ -354,27 +297,26 @@ def test_features_other_than_requested_are_refused_by_name() -> None:
         refuse_other_features({"elr": 1, "a": 1}, {"a": 2}, "4.3.1")
 
 
-def test_a_metadata_log_that_is_created_while_it_is_opened_is_read_the_next_time(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / METADATA).mkdir()
-    open_file = Path.open
+# -- the controller's log: of a saved one, by parts ---------------------------------------------------------
 
-    def open_too_early(path: Path, *words: Any, **options: Any) -> Any:
-        if path.name == SEGMENT and not path.exists():
-            path.touch()
-            raise FileNotFoundError(path)
-        return open_file(path, *words, **options)
+RECORDS = (GOLDEN / "kafka_lines" / "4.3.1-controller.records").read_bytes()
 
-    monkeypatch.setattr(Path, "open", open_too_early)
-    log = MetadataLog(tmp_path)
-    assert log.decisions() == Decisions()
-    assert log.decisions() == Decisions()
+
+def controllers_log(folder: Path, **segments: bytes) -> MetadataLog:
+    """segments: by their first offset."""
+    (folder / METADATA).mkdir(exist_ok=True)
+    for base, data in segments.items():
+        (folder / METADATA / f"{int(base[1:]):020d}.log").write_bytes(data)
+    return MetadataLog(folder)
 
 
 def test_a_metadata_log_is_read_by_one_thread_at_a_time_and_on_in_the_next_segment(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both, read = threading.Barrier(2, timeout=0.2), metadata_log._records
-    log = metadata(tmp_path, 0, *CREATED)
+    first = frame(RECORDS, 0)
+    assert first is not None
+    assert controllers_log(tmp_path).decisions() == Decisions(), "it is only being made"
+    log = controllers_log(tmp_path, _0=RECORDS[:first.size])
     log.decisions()
 
     def meet(data: bytes) -> Any:
@@ -383,16 +325,18 @@ def test_a_metadata_log_is_read_by_one_thread_at_a_time_and_on_in_the_next_segme
         return read(data)
 
     monkeypatch.setattr(metadata_log, "_records", meet)
-    metadata(tmp_path, 2, change({0: int32s(2, 3)}))
+    controllers_log(tmp_path, _9=RECORDS[first.size:])
     with ThreadPoolExecutor(2) as readers:
         list(readers.map(lambda _: log.decisions(), range(2)))
-    state = log.decisions().by_name()["log", 0]
-    assert (state.isr, state.partition_epoch) == ((2, 3), 1)
+    (tmp_path / "whole").mkdir()
+    whole = controllers_log(tmp_path / "whole", _0=RECORDS).decisions()
+    assert log.decisions() == whole
+    assert len(whole.partitions) > 1
 
 
 def test_a_metadata_log_without_its_start_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FloodmarkError, match="no longer begins at offset 0"):
-        metadata(tmp_path, 42).decisions()
+        controllers_log(tmp_path, _42=b"").decisions()
 
 
 # -- in containers, without an engine --------------------------------------------------------------------

@@ -197,9 +197,6 @@ def apply_record(decisions: Decisions, value: bytes) -> None:
                 changes["recovering"] = changes["recovering"] == _RECOVERING
             decisions.partitions[topic, number] = replace(
                 state, **changes, partition_epoch=state.partition_epoch + 1)
-        case 7 | 8:  # FenceBroker, UnfenceBroker
-            (broker,) = reader.read("i")
-            decisions.fenced[broker] = kind == 7
         case 9:  # RemoveTopic
             (topic,) = reader.read("u")
             decisions.topics.pop(topic, None)

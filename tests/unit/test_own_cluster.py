@@ -8,6 +8,7 @@ import time
 from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -15,10 +16,13 @@ import pytest
 from golden_text import GOLDEN, answered_as_written
 from hypothesis import given
 from hypothesis import strategies as st
+from looks import SPEC
 from run_processes import state_of, wait_until
 
+from floodmark.harness.client import codec
 from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
 from floodmark.harness.client.security import read_client_config
+from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.fault_commands import ACTS, FaultCommands, read_fault_commands
 from floodmark.harness.cluster.own_cluster import (
     MS_NS,
@@ -39,7 +43,6 @@ from floodmark.harness.protocols import (
     Kills,
     PartitionSpec,
     Pauses,
-    PowerCuts,
     ReadsLogs,
     ability,
     why_not,
@@ -53,8 +56,8 @@ FOUND = Found(ids={"n1": 1, "n2": 2}, addresses={"n1": ("h1", 9092), "n2": ("h2"
 
 # -- commands ---------------------------------------------------------------------------------------------
 
-def run(commands: FaultCommands, node: str = "n1", act: str = "kill", **words: str) -> None:
-    asyncio.run(commands.run(node, act, words))
+def run(commands: FaultCommands, act: str = "kill", **words: str) -> None:
+    asyncio.run(commands.run("n1", act, words))
 
 
 def test_a_command_runs_without_a_shell_and_other_braces_stay(tmp_path: Path) -> None:
@@ -122,30 +125,21 @@ def test_only_what_every_node_has_commands_for_is_offered(tmp_path: Path) -> Non
     (tmp_path / "f.toml").write_text(
         "[commands]\nkill = ['k']\nstart = ['s']\nstop = ['p']\ncut = ['c']\nheal = ['h']\n"
         "[nodes.n1]\npause = ['z']\nresume = ['r']\n")
-    commands = read_fault_commands(tmp_path / "f.toml")
-    cluster = own(tmp_path, commands)
+    cluster = own(tmp_path, read_fault_commands(tmp_path / "f.toml"))
 
     assert {ability(cluster, kind) for kind in (Kills, Cuts, Elects)} == {cluster}
-    assert ability(cluster, Pauses) is None
     assert "has no command pause for n2" in why_not(cluster, Pauses)
     assert "has no command fetch_logs for n1, n2" in why_not(cluster, ReadsLogs)
-    assert "have synced" in why_not(cluster, PowerCuts)
-
-    bare = OwnCluster(FOUND, tmp_path, prefix="p-", may_break=True)
-    assert why_not(bare, Kills) == "no --faults FILE was given, which has the commands for it"
-    careful = OwnCluster(FOUND, tmp_path, prefix="p-", commands=commands)
-    for kind in (Kills, Cuts, Pauses, Elects):
-        assert ability(careful, kind) is None
-        assert "--i-may-break-this" in why_not(careful, kind)
 
 
-@pytest.mark.parametrize("act", ["kill", "stop_node", "start_node", "pause"])
-def test_no_command_of_all_nodes_is_run_for_the_controller(tmp_path: Path, act: str) -> None:
+async def test_no_command_of_all_nodes_is_run_for_the_controller(tmp_path: Path) -> None:
     commands = FaultCommands(of_all=dict.fromkeys(ACTS, ("touch", f"{tmp_path}/ran")), source="f.toml")
-    with pytest.raises(FloodmarkError, match="no node 'controller': there are n1, n2"):
-        asyncio.run(getattr(own(tmp_path, commands), act)("controller"))
+    cluster = own(tmp_path, commands)
+    for act in (cluster.kill, cluster.stop_node, cluster.start_node, cluster.pause):
+        with pytest.raises(FloodmarkError, match="no node 'controller': there are n1, n2"):
+            await act("controller")
     with pytest.raises(FloodmarkError, match="has no command kill for controller"):
-        run(commands, "controller", "kill")
+        await commands.run("controller", "kill", {})
 
     assert not (tmp_path / "ran").exists()
 
@@ -272,6 +266,24 @@ def test_the_highest_epoch_wins_and_among_equals_the_leaders_own_metadata() -> N
                                ({"n1": old}, "u", None)):
         latest = _latest(seen, (topic, 0), {1: "n1", 2: "n2", 3: "n3"})
         assert latest == (found and found.partitions["t", 0])
+
+
+# -- requests ---------------------------------------------------------------------------------------------
+
+async def test_a_topic_that_is_gone_already_is_deleted() -> None:
+    gone = SimpleNamespace(responses=[SimpleNamespace(error_code=3)])
+    await broker_requests.delete_topic(AsyncMock(return_value=gone), "t", timeout_s=1)
+
+
+async def test_a_replica_that_is_cut_between_two_requests_is_left_out(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its HW, which is asked first, would be above its LEO. The next look shows it."""
+    for request, field, values in (("fetch", "hw", (5, 5)), ("list_offsets", "offset", (5, 3, 5))):
+        monkeypatch.setattr(codec, request, AsyncMock(side_effect=[
+            {SPEC.place: SimpleNamespace(**{field: value}, error=0, error_code=0)} for value in values]))
+    brokers = broker_requests.Brokers(AsyncMock(return_value=SimpleNamespace(usable=True)))
+    looks = [await brokers.replica_ends({"n1": ("h", 1)}, [SPEC], 10.0) for _ in range(2)]
+    assert looks == [{}, {("n1", 0): (5, 5)}]
 
 
 # -- what its owner writes ----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""`make hunt`: measures which of the small bugs of bugs.py random faults find, bug by bug.
+"""`make hunt`: measures which of the small bugs of bugs.toml random faults find, bug by bug.
 
     python tests/hunt/hunt.py                     all bugs: --nemesis all, at most three seeds of 40 s each
-    python tests/hunt/hunt.py --fresh             the bugs of fresh_bugs.py in their place
+    python tests/hunt/hunt.py --fresh             its second list
     python tests/hunt/hunt.py --only NAME,...     some of them
     python tests/hunt/hunt.py --cluster simulated at most thirty seeds of 20 virtual seconds each, in growing
                                                   batches that are judged together
@@ -26,27 +26,60 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import bugs
 import simulated_runs
-from fresh_bugs import FRESH
 
 from floodmark.harness.catalog import SIMULATED
 from floodmark.harness.commands.campaign_processes import Worker
 from floodmark.harness.run import write_whole
 
-HERE = Path(__file__).resolve().parent
+LISTS = tomllib.loads(Path(__file__).with_name("bugs.toml").read_text(encoding="utf-8"))
 FLOODMARK = Path(sys.executable).parent / "floodmark"
 HEAD = ("| bug | guess | area | found by | seed | runs | seconds | ended otherwise |\n"
         "|---|---|---|---|---|---|---|---|\n")
 TIMEOUT_S = 600  # for one run and its judge, on a busy machine
 _ROW = re.compile(r"^\| `(?P<bug>[^`]+)` \|.*$", re.MULTILINE)
 _SHARE = re.compile(r"\n+Found [^\n]*\n?\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bug:
+    """A row of bugs.toml: `new` in the place of `old`, which is in `file` once."""
+
+    name: str
+    about: str
+    area: str
+    hard: int
+    file: str
+    old: str
+    new: str
+
+    def put_into(self, folder: Path, floodmark: Path) -> dict[str, str]:
+        """Makes a package in the folder: floodmark's checkout with this bug in a copy of the broker. Returns
+        the variables of processes that import it."""
+        root, package = floodmark.absolute().parents[2], folder / "floodmark"
+        package.mkdir(parents=True)
+        for part in (root / ".tree" / "floodmark").iterdir():
+            if part.name != "broker":
+                (package / part.name).symlink_to(part.resolve())
+        shutil.copytree(root / "docker" / "broker", package / "broker",
+                        ignore=shutil.ignore_patterns("__pycache__"))
+        path = package / Path(self.file).relative_to("docker")
+        sound = path.read_text(encoding="utf-8")
+        if sound.count(self.old) != 1:
+            raise SystemExit(f"bug {self.name}: {sound.count(self.old)} times in {self.file}: {self.old!r}")
+        path.write_text(sound.replace(self.old, self.new), encoding="utf-8")
+        return {"PYTHONPATH": str(folder)}
+
+
+BUGS, FRESH = ({name: Bug(name=name, **fields) for name, fields in LISTS[which].items()}
+               for which in ("bugs", "fresh"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +106,7 @@ class Ended:
 class Hunted:
     """The result of a bug. seconds: from the first run's start to the verdict that found it, or the last."""
 
-    bug: bugs.HuntBug
+    bug: Bug
     findings: tuple[str, ...]
     seed: int | None
     runs: int
@@ -87,12 +120,12 @@ class Hunted:
                 f"| {self.seconds:.0f} | {'; '.join(self.red)} |")
 
 
-def hunt(one: bugs.HuntBug, plan: Plan) -> Hunted:
+def hunt(one: Bug, plan: Plan) -> Hunted:
     """Runs until a verdict is invalid, or the seeds are used up."""
     began = time.monotonic()
     red: list[str] = []
     for number, seed in enumerate(seeds_of(one, plan.seeds), start=1):
-        ended = run(one.name, seed, plan)
+        ended = run(one, seed, plan)
         if ended.findings:
             return Hunted(bug=one, findings=ended.findings, seed=seed, runs=number,
                           seconds=time.monotonic() - began, red=tuple(red))
@@ -101,8 +134,7 @@ def hunt(one: bugs.HuntBug, plan: Plan) -> Hunted:
                   red=tuple(red))
 
 
-def hunt_at_once(wanted: Iterable[bugs.HuntBug], plan: Plan, at_once: int, add: Callable[[Hunted], None]
-                 ) -> None:
+def hunt_at_once(wanted: Iterable[Bug], plan: Plan, at_once: int, add: Callable[[Hunted], None]) -> None:
     """Hunts several bugs at once, each with `floodmark run`s of its own."""
     with ThreadPoolExecutor(at_once) as pool:
         hunts = [pool.submit(hunt, one, plan) for one in wanted]
@@ -114,16 +146,16 @@ def hunt_at_once(wanted: Iterable[bugs.HuntBug], plan: Plan, at_once: int, add: 
             raise
 
 
-def seeds_of(one: bugs.HuntBug, count: int) -> Sequence[int]:
+def seeds_of(one: Bug, count: int) -> Sequence[int]:
     """The bug's seeds: the same ones in every pass, and no two bugs share any."""
-    first = 1 + max(10, count) * [*bugs.BUGS, *FRESH].index(one.name)
+    first = 1 + max(10, count) * [*BUGS, *FRESH].index(one.name)
     return range(first, first + count)
 
 
-def run(name: str, seed: int, plan: Plan) -> Ended:
+def run(one: Bug, seed: int, plan: Plan) -> Ended:
     """One `floodmark run` of brokers with this bug, and its verdict."""
-    folder = Path(tempfile.mkdtemp(prefix=f"hunt-{name}-{seed}-", dir=plan.keep))
-    environment = os.environ | with_bug(name)
+    folder = Path(tempfile.mkdtemp(prefix=f"hunt-{one.name}-{seed}-", dir=plan.keep))
+    environment = os.environ | one.put_into(folder / "wrong", plan.floodmark)
     verdict = folder / "verdict-of-the-run.json"
     command = [str(plan.floodmark), "run", "--nemesis", "all", "--duration", str(plan.duration_s),
                "--seed", str(seed), "--out", str(folder / "run"), "--json", str(verdict), *plan.more]
@@ -159,16 +191,11 @@ def judged_so(verdicts: Sequence[Mapping[str, Any]], head: str, why: Sequence[st
     return Ended(findings=(), red=head + " / ".join(one[:120].replace("|", "/") for one in reasons))
 
 
-def with_bug(name: str) -> dict[str, str]:
-    """The variables of processes whose brokers have this bug."""
-    return {"PYTHONPATH": str(HERE / "inject"), "FLOODMARK_HUNT": name}
-
-
 # -- simulated runs -----------------------------------------------------------------------------------------
 
 
-async def hunt_simulated(wanted: Iterable[bugs.HuntBug], plan: Plan, at_once: int,
-                         add: Callable[[Hunted], None]) -> None:
+async def hunt_simulated(wanted: Iterable[Bug], plan: Plan, at_once: int, add: Callable[[Hunted], None]
+                         ) -> None:
     """Hunts one bug after the other."""
     with tempfile.TemporaryDirectory(prefix="hunt-") as scratch:
         parent = plan.keep or Path(scratch)
@@ -181,11 +208,11 @@ async def hunt_simulated(wanted: Iterable[bugs.HuntBug], plan: Plan, at_once: in
                     shutil.rmtree(folder)
 
 
-async def hunt_in_batches(one: bugs.HuntBug, plan: Plan, judge: Worker, folder: Path, at_once: int
-                          ) -> Hunted:
+async def hunt_in_batches(one: Bug, plan: Plan, judge: Worker, folder: Path, at_once: int) -> Hunted:
     """Runs and judges batches of the bug's seeds until a verdict is invalid."""
     began_s, red, runs = simulated_runs.cpu_s(), [], 0
-    async with simulated_runs.player_with(folder, with_bug(one.name)) as player:
+    wrong = one.put_into(folder / "wrong", plan.floodmark)
+    async with simulated_runs.player_with(folder, wrong) as player:
         for seeds in simulated_runs.growing_batches(seeds_of(one, plan.seeds), at_once):
             whys = await simulated_runs.played(
                 player, seeds, folder, duration_s=plan.duration_s, at_once=at_once)
@@ -237,14 +264,14 @@ class Table:
     def add(self, one: Hunted) -> None:
         self.rows[one.bug.name] = one.row()
         if self._file is not None:
-            rows = [self.rows[name] for name in (*bugs.BUGS, *FRESH) if name in self.rows]
+            rows = [self.rows[name] for name in (*BUGS, *FRESH) if name in self.rows]
             text = f"{self._about}\n\n{HEAD}" + "\n".join(rows) + f"\n\n{summary(rows)}\n"
             write_whole(self._file, text.encode())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--fresh", action="store_true", help="those of fresh_bugs.py, not of bugs.py")
+    parser.add_argument("--fresh", action="store_true", help="those of the second list")
     parser.add_argument("--only", default="", help="names of bugs, with commas")
     parser.add_argument("--write", type=Path, help="the file of the table")
     parser.add_argument("--floodmark", type=Path, default=FLOODMARK)
@@ -256,7 +283,7 @@ def main() -> None:
     parser.add_argument("more", nargs="*", help="after `--`: further arguments of `floodmark run`")
     asked = parser.parse_args()
     only = [name for name in asked.only.split(",") if name]
-    listed = FRESH if asked.fresh else bugs.BUGS
+    listed = FRESH if asked.fresh else BUGS
     if unknown := [name for name in only if name not in listed]:
         raise SystemExit(f"no bug {unknown[0]!r}; there are: {', '.join(listed)}")
     simulated = asked.cluster == SIMULATED

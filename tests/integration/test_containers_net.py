@@ -19,6 +19,7 @@ from docker.types import EndpointConfig
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.network import Rules
 from floodmark.harness.cluster.layout import HOST, Ports
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 pytestmark = pytest.mark.docker
@@ -198,8 +199,11 @@ async def test_the_control_socket_answers_through_everything(net: Rig) -> None:
 
 
 async def test_a_cut_by_reset_ends_both_ends_and_refuses_dials(net: Rig) -> None:
-    """Whichever side connected, though the cut was requested one way; other nodes stay connected."""
+    """Whichever side connected, though the cut was requested one way; other nodes stay connected. A reset
+    alone is of a connection, which both its nodes know, and counted once."""
     async with net.rules() as rules:
+        net.request("n2", "hold", to=net.address("n3"))
+        assert await rules.reset({"n3": ["n2"]}) == 1
         net.request("n1", "hold", to=net.address("n2"))
         net.request("n2", "hold", to=net.address("n1"))
         net.request("n3", "hold", to=net.address("n1"))
@@ -216,6 +220,38 @@ async def test_a_cut_by_reset_ends_both_ends_and_refuses_dials(net: Rig) -> None
         assert net.passed("n1", "n2") == 0
         await rules.heal()
         assert net.ask("n1", "n2")["answer"] == net.ask("n2", "n1")["answer"] == "hello"
+
+
+async def test_a_load_that_fails_is_reported_and_made_up_for(net: Rig) -> None:
+    """The other nodes are loaded nevertheless. (An engine runs no program in a paused container.)"""
+    api, paused = net.lab.client.api, net.lab.net("n2")
+    async with net.rules() as rules:
+        api.pause(paused)
+        try:
+            with pytest.raises(FloodmarkError, match=f"in {paused}: .*paused"):
+                await rules.cut({"n1": ["n3"], "n2": ["n3"]}, reset=False)
+            assert net.passed("n3", "n1") == 0
+            (why,) = await rules.mend()
+        finally:
+            api.unpause(paused)
+        assert why.startswith("the network of n2 cannot be healed: the Docker engine could not run sh")
+        assert net.passed("n3", "n1") == 20
+        with pytest.raises(FloodmarkError, match="is invalid: loss is 0 to 1"):
+            await rules.degrade({"n2": ["n1"]}, {"loss": 1.5})
+        await rules.cut({"n2": ["n1"]}, reset=False)
+        assert (net.passed("n1", "n2"), net.passed("n3", "n2")) == (0, 20)
+
+
+async def test_a_cut_is_made_although_its_caller_is_cancelled(net: Rig) -> None:
+    """Otherwise it would undo the mend that follows."""
+    async with net.rules() as rules:
+        cut = asyncio.create_task(rules.cut({"n2": ["n1"]}, reset=False))
+        while not net.lab._open_calls:
+            await asyncio.sleep(0)
+        cut.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cut
+        assert net.passed("n1", "n2") == 0
 
 
 async def test_clients_are_reset(net: Rig) -> None:

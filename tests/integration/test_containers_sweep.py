@@ -12,16 +12,7 @@ from run_processes import wait_until
 from floodmark.harness.cluster.broker_cluster import Place
 from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.containers.engine_client import connect
-from floodmark.harness.cluster.containers.engine_resources import (
-    LABEL,
-    LABEL_ROLE,
-    LABEL_RUN,
-    EngineResources,
-    Remains,
-    dead,
-    remains,
-    sweep,
-)
+from floodmark.harness.cluster.containers.engine_resources import EngineResources, Remains, remains, sweep
 from floodmark.harness.cluster.reference import power_loss
 
 pytestmark = pytest.mark.docker
@@ -96,18 +87,3 @@ def test_two_sweeps_at_once_are_no_error(tmp_path: Path) -> None:
     assert {outcome.get(run) for outcome in outcomes} == {None}
     wait_until("all to be removed, by whomever", lambda: left(run) == {})
     assert run in hooked
-
-
-def test_what_has_no_keeper_yet_is_given_time(tmp_path: Path) -> None:
-    """A network of a run that is only beginning, with the engine's time. Later, it is dead."""
-    client = connect()
-    labels = {LABEL: "1", LABEL_RUN: "beginning", LABEL_ROLE: "network"}
-    network = client.networks.create("floodmark-beginning", labels=labels)
-    try:
-        there = remains(client, f"{LABEL_RUN}=beginning")["beginning"]
-        assert there.networks == [network.id]
-        assert not dead(there, there.newest_s + 1)
-        assert dead(there, there.newest_s + 61)
-    finally:
-        network.remove()
-        client.close()

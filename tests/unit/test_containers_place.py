@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from floodmark.harness.cluster.broker_cluster import System
-from floodmark.harness.cluster.containers.engine_resources import PastFault
+from floodmark.harness.cluster.containers.engine_resources import PastFault, Remains, dead
 from floodmark.harness.cluster.containers.place import ContainersPlace
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.reference import power_loss
@@ -115,6 +115,14 @@ def test_without_keeper_net_or_event_stream_everything_is_lost(place: Containers
         asyncio.run(place.spawn("n1"))
     with pytest.raises(FloodmarkError, match=r"cannot pause n1: .* counts as dead"):
         asyncio.run(place.pause("n1"))
+
+
+def test_a_run_without_a_keeper_is_given_time() -> None:
+    """It may be only beginning; one whose keeper has ended is dead."""
+    begins = Remains(networks=["one"], newest_s=100.0)
+    assert [dead(begins, 101.0), dead(begins, 161.0)] == [False, True]
+    assert dead(Remains(begun=True, newest_s=100.0), 101.0)
+    assert not dead(Remains(begun=True, alive=True, newest_s=100.0), 161.0)
 
 
 def test_during_teardown_no_exit_is_a_death(place: ContainersPlace) -> None:

@@ -1,11 +1,14 @@
-"""`cluster up` in one process with requests from another: they are carried out, and nothing survives its
-end."""
+"""`cluster up` in one process with requests from another: what is possible is offered and carried out, every
+line is answered, and nothing survives its end."""
 
 import asyncio
 import json
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from cluster_up import Up, cluster_up
@@ -13,9 +16,11 @@ from command_line import floodmark
 from confluent_kafka import Producer
 from run_processes import wait_until_gone
 
+from floodmark.harness import catalog
 from floodmark.harness.cluster.broker_requests import create_topics, once
 from floodmark.harness.commands import cluster as commands
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import Cluster
 
 pytestmark = pytest.mark.cluster
 
@@ -24,7 +29,7 @@ WAIT_S = 120.0
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """For the tests in their order: each leaves both brokers running, and the third ends the cluster."""
+    """For the tests in their order: each leaves both brokers running, and the last ends the cluster."""
     with cluster_up(tmp_path_factory.mktemp("cluster"), "--nodes", "2", "--links", "proxied") as one:
         yield one
     wait_until_gone(one.folder)
@@ -34,6 +39,43 @@ def state(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]
     assert commands.state(folder, as_json=True) == 0
     data: dict[str, object] = json.loads(capsys.readouterr().out)
     return data
+
+
+def test_only_possible_faults_are_offered(up: Up, tmp_path: Path) -> None:
+    """And what its clients can do. Direct links cannot be cut."""
+    screen = up.screen.read_text()
+    assert """From another terminal: floodmark cluster state
+                       floodmark cluster kill|start|stop|pause|resume|expire|power-cut NODE...
+                       floodmark cluster cut NODE... | heal
+Clients can list""" in screen
+    assert "There are no consumer groups" in screen
+    direct = catalog.cluster("local", tmp_path, 3, rules="kip-320", bugs=(), config={}, links="direct")
+    assert "cluster cut" not in commands.hints(direct)
+    kafka = SimpleNamespace(system={"name": "kafka", "version": "4.3.1"}, lacks={}, abilities=())
+    offered = commands.hints(cast(Cluster, kafka))
+    assert "This is Apache Kafka 4.3.1" in offered
+    assert "kill" not in offered
+    assert "consumer groups" not in offered
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    (b"{", "truncated"), (b"", "truncated"), (b"\xff", "malformed"), (b"[" * 900, "Expected `object`"),
+    (b'"' + b"x" * 3000 + b'"', "Expected `object`"), (b"7", "Expected `object`"),
+    (b"{}", "missing required field `id`"), (b'{"id": 1}', "missing required field `do`"),
+    (b'{"id": 1, "do": 5}', "Expected `str`, got `int` - at `$.do`"),
+    (b'{"id": 1, "do": "kill", "nodes": "n1"}', "Expected `array`, got `str` - at `$.nodes`"),
+    (b'{"id": 1, "do": "kill", "nodes": [5]}', "at `$.nodes[0]`"),
+    (b'{"id": 1, "do": "nemesis", "schedule": {}}', "Expected `array`, got `object` - at `$.schedule`"),
+    (b'{"id": 1, "do": "struck"}', "no nemesis has begun"),
+    (b'{"id": 1, "do": "cut", "nodes": []}', "a cut needs two sides"),
+])
+def test_a_malformed_line_is_answered_and_the_next_one_served(up: Up, line: bytes, message: str) -> None:
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as lines:
+        connection.connect(commands.find_cluster(up.folder)[1])
+        connection.sendall(line + b'\n{"id": 6, "do": "cut", "nodes": ["n7"]}\n')
+        first, last = (json.loads(lines.readline()) for _ in range(2))
+    assert (message in first["error"], first["usage"]) == (True, True), first
+    assert last == {"id": 6, "error": "no node 'n7': there are n1, n2, controller, clients", "usage": True}
 
 
 def test_a_power_cut_reports_what_was_lost(

@@ -16,17 +16,8 @@ import pytest
 pytestmark = pytest.mark.docker
 
 ENGINE = Path(__file__).resolve().parents[2] / "docker" / "engine.sh"
-NAMESPACES = [
-    "unshare",
-    "--net",
-    "--mount",
-    "--propagation",
-    "private",
-    "--pid",
-    "--fork",
-    "--kill-child",
-    "--mount-proc",
-]
+NAMESPACES = ["--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
+              "--mount-proc"]
 # The beginning of every script below: an engine of its own, a rule that is not Docker's, and a look around.
 BEGIN = """
 set -u
@@ -68,13 +59,13 @@ def plain(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def inside(folder: Path, script: str) -> str:
-    """The script's output. It runs in namespaces of its own, where `engine.sh` is on the path. All processes
-    that it starts end with it."""
+    """The script's output, and "same" if the network is as before. It runs in namespaces of its own, where
+    `engine.sh` is on the path. All processes that it starts end with it."""
     if os.geteuid() != 0 or not all(shutil.which(each) for each in ("dockerd", "unshare", "iptables")):
         pytest.skip("an engine is started here only by root, with dockerd, unshare and iptables")
     with (folder / "stderr").open("w") as stderr:
         ran = subprocess.run(
-            ["unshare", *NAMESPACES, "bash", "-c", BEGIN + script], cwd=folder,
+            ["unshare", *NAMESPACES, "bash", "-c", f"{BEGIN}{script}{SAME}"], cwd=folder,
             env={**os.environ, "PATH": f"{ENGINE.parent}:{os.environ['PATH']}"}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=180, check=False)
     assert ran.returncode == 0, ran.stdout + (folder / "stderr").read_text()
@@ -113,9 +104,7 @@ def test_words_it_does_not_know(words: tuple[str, ...]) -> None:
 
 def test_an_engine_is_started_shared_and_stopped(folder: Path) -> None:
     """The last user stops it; a second engine at another address is refused; the network is as before."""
-    output = inside(
-        folder,
-        """
+    output = inside(folder, """
         engine.sh run -- sh -c 'touch up; until [ -e go ]; do sleep 0.1; done; exit 5' & first=$!
         until_true [ -e up ]
         docker network create left-behind >/dev/null && docker volume create left-behind >/dev/null
@@ -125,9 +114,7 @@ def test_an_engine_is_started_shared_and_stopped(folder: Path) -> None:
         wait $first; echo first $?
         wait $second; echo second $?
         gone && echo gone
-        """
-        + SAME,
-    )
+        """)
 
     lines = output.splitlines()
     assert lines[0] == "up"
@@ -138,9 +125,7 @@ def test_an_engine_is_started_shared_and_stopped(folder: Path) -> None:
 
 def test_a_signal_ends_the_command_and_the_engine(folder: Path) -> None:
     """The command gets the signal and may tidy up; the exit code is the shell's for it."""
-    output = inside(
-        folder,
-        """
+    output = inside(folder, """
         for signal in TERM INT; do
           echo "trap 'echo tidy; exit 1' $signal; touch up; while :; do sleep 0.1; done" >command
           env --default-signal=INT engine.sh run -- bash command & run=$!
@@ -148,25 +133,19 @@ def test_a_signal_ends_the_command_and_the_engine(folder: Path) -> None:
           kill -$signal $run; wait $run; echo $signal $?
           gone && echo gone
         done
-        """
-        + SAME,
-    )
+        """)
 
     assert output.split("\n")[:-1] == ["tidy", "TERM 143", "gone", "tidy", "INT 130", "gone", "same"]
 
 
 def test_killed_it_leaves_no_engine(folder: Path) -> None:
     """SIGKILL to the script alone: the guard ends the engine."""
-    output = inside(
-        folder,
-        """
+    output = inside(folder, """
         engine.sh run -- sh -c 'touch up; exec sleep 60' & run=$!
         until_true [ -e up ]
         kill -KILL $run
         until_true gone && echo gone
-        """
-        + SAME,
-    )
+        """)
 
     assert output.split("\n")[:-1] == ["gone", "same"]
 
@@ -174,19 +153,17 @@ def test_killed_it_leaves_no_engine(folder: Path) -> None:
 def test_after_everything_was_killed_the_next_run_is_clean(folder: Path) -> None:
     """Script, guard and daemons killed at once: the next run starts, and restores the state before the
     first."""
-    output = inside(
-        folder,
-        """
+    output = inside(folder, """
         engine.sh run -- sh -c 'touch up; exec sleep 60' & run=$!
         until_true [ -e up ]
-        kill -KILL $run $(pgrep 'engine.sh|dockerd|containerd|sleep')
+        all="$run $(pgrep 'engine.sh|dockerd|containerd|sleep')"
+        kill -STOP $all  # or the guard might see the lock, before it is killed itself
+        kill -KILL $all
         until_true sh -c '! docker info'
         [ -e engine/before ] && ip link show docker0 >/dev/null && echo remains
         engine.sh run -- docker info -f '{{.DockerRootDir}}'; echo code $?
         gone && echo gone
-        """
-        + SAME,
-    )
+        """)
 
     lines = output.split("\n")[:-1]
     assert lines == ["remains", str(folder / "engine" / "root"), "code 0", "gone", "same"]

@@ -167,13 +167,6 @@ def isr(look: View, key: int = 0) -> set[str]:
 
 
 @contextmanager
-def stage_of_one(folder: Path, specs: Sequence[PartitionSpec], **config: str) -> Iterator[Stage]:
-    """One broker that is up; at the end nothing of the run is left, no loop device either."""
-    with begun(Stage(folder / "run", 1, **config), specs) as stage:
-        yield stage
-
-
-@contextmanager
 def begun(stage: "Stage", specs: Sequence[PartitionSpec]) -> Iterator["Stage"]:
     """The stage when its brokers are up; at the end nothing of the run is left on the engine."""
     run = stage.place.disks._lab.run

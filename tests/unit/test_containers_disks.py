@@ -1,7 +1,6 @@
 """The disks of containers, as far as no engine is needed: copies, damage, counts and edits of files."""
 
 import io
-import os
 import shutil
 import tarfile
 from pathlib import Path
@@ -16,12 +15,10 @@ from floodmark.harness.cluster.containers.disks import edits
 from floodmark.harness.cluster.log_extents import corrupt, log_extents, records_between, truncated
 from floodmark.harness.cluster.reference import power_loss
 
-SEGMENT = f"log-0/{0:020d}.log"
-
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
-    """Five batches of two records, three of them fsynced, in one segment; the broker is killed."""
+    """Five batches of two records, three of them fsynced, in one segment; the broker was killed."""
     one = Disk(tmp_path)
     one.log.append([batch(2 * number, 2) for number in range(3)])
     one.log.flush()
@@ -51,6 +48,7 @@ def test_the_fault_program_and_the_harness_count_alike(
 
 
 def test_with_many_segments_the_last_one_gives_the_leo(tmp_path: Path, shutdown: ModuleType) -> None:
+    """A durability file that covers everything lists nothing."""
     one = Disk(tmp_path, segment_bytes=2 * SIZE)
     one.log.append([batch(offset) for offset in range(5)])
     one.kill()
@@ -58,12 +56,8 @@ def test_with_many_segments_the_last_one_gives_the_leo(tmp_path: Path, shutdown:
     assert len(one.segments()) == 3
     assert shutdown.log_extents(one.log_dir, power_loss.fsynced(one.durable)) == {"log-0": (5, 5 * SIZE, 4)}
     assert log_extents(one.log_dir) == {"log-0": (5, 5 * SIZE)}
-
-
-def test_a_durability_file_that_covers_everything_lists_nothing(disk: Disk) -> None:
-    power_loss.mark_all_durable(disk.durable)
-
-    assert power_loss.fsynced(disk.durable) is None
+    power_loss.mark_all_durable(one.durable)
+    assert power_loss.fsynced(one.durable) is None
 
 
 def test_lost_records_are_those_missing_from_the_second_listing() -> None:
@@ -74,26 +68,7 @@ def test_lost_records_are_those_missing_from_the_second_listing() -> None:
     assert (lost.kept, lost.records) == ({"a-0": 6, "b-0": 4}, {"a-0": 4, "c-0": 2})
 
 
-# -- damage -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["corrupt", "truncated"])
-def test_damage_loses_the_last_batch_and_no_other(disk: Disk, kind: str) -> None:
-    found = {"corrupt": corrupt, "truncated": truncated}[kind](disk.log_dir)
-    assert found is not None
-
-    path = disk.log_dir / found.file
-    if found.byte is None:
-        os.truncate(path, found.position)
-    else:
-        with path.open("r+b") as file:
-            file.seek(found.position)
-            file.write(bytes([found.byte]))
-
-    assert (found.partition, found.file, found.lost_records) == ("log-0", SEGMENT, 2)
-    assert 4 * SIZE < found.position < 5 * SIZE
-    disk.start()
-    assert disk.log.leo == 8, "the broker itself must notice"
+# -- damage (its loss, on an engine: tests/integration/test_containers_broker.py) -------------------------
 
 
 def test_damage_is_done_where_there_are_records(tmp_path: Path) -> None:
@@ -109,10 +84,11 @@ def test_damage_is_done_where_there_are_records(tmp_path: Path) -> None:
     (one.log_dir / "a-0" / f"{0:020d}.log").touch()
     (one.folder / f"{2:020d}.log").touch()
 
-    found = truncated(one.log_dir)
-
-    assert found is not None
-    assert (found.partition, found.file) == ("log-0", SEGMENT)
+    for damage in (truncated, corrupt):
+        found = damage(one.log_dir)
+        assert found is not None
+        assert (found.partition, found.file, found.lost_records) == ("log-0", f"log-0/{0:020d}.log", 1)
+        assert SIZE < found.position < 2 * SIZE
 
 
 # -- files truncated on a copy, then on the disk ----------------------------------------------------------
@@ -150,30 +126,17 @@ def listing(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("piece", [1, 511, 1 << 20])
-def test_an_archive_is_unpacked_whatever_its_pieces(tmp_path: Path, piece: int) -> None:
-    content = bytes(range(256)) * 9
-    data = archive_of(("data", None), ("data/log-0", None), ("data/log-0/one", content), ("data/meta", b""))
-
-    pieces = (data[at:at + piece] for at in range(0, len(data), piece))
-
-    disks.unpack(pieces, tmp_path, without="!")
-
-    assert listing(tmp_path) == {"log-0/one": content, "meta": b""}
-
-
-def test_an_archive_writes_nothing_but_files_below_its_folder(tmp_path: Path) -> None:
-    target = tmp_path / "copy"
+def test_an_archive_writes_nothing_but_files_below_its_folder(tmp_path: Path, piece: int) -> None:
+    """Whatever its pieces; one that is cut off is an error."""
+    target, content = tmp_path / "copy", bytes(range(256)) * 9
     target.mkdir()
-    data = archive_of(("data/../../evil", b"x"), ("/data/evil", b"x"), ("data/link", "/etc/passwd"),
-                  ("data/.floodmark-fill-1", b"x"), ("data/good", b"g"))
+    data = archive_of(
+        ("data", None), ("data/log-0", None), ("data/log-0/one", content), ("data/meta", b""),
+        ("data/../../evil", b"x"), ("/data/evil", b"x"), ("data/link", "/etc/passwd"),
+        ("data/.floodmark-fill-1", b"x"))
 
-    disks.unpack([data], target, without=".floodmark-")
+    disks.unpack((data[at:at + piece] for at in range(0, len(data), piece)), target, without=".floodmark-")
 
-    assert listing(tmp_path) == {"copy/good": b"g"}
-
-
-def test_an_archive_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
-    data = archive_of(("data/one", bytes(4000)))
-
+    assert listing(tmp_path) == {"copy/log-0/one": content, "copy/meta": b""}
     with pytest.raises(OSError, match="cannot be read"):
-        disks.unpack([data[:2000]], tmp_path, without="!")
+        disks.unpack([data[:2000]], target, without="!")

@@ -1,16 +1,17 @@
-"""What the exit of a container means, from the engine's events alone; no engine needed."""
+"""What the exit of a container means, from the engine's events alone; which runs are dead."""
 
 import asyncio
 import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
 from floodmark.harness.cluster.broker_cluster import System
-from floodmark.harness.cluster.containers.engine_resources import PastFault, Remains, dead
-from floodmark.harness.cluster.containers.place import ContainersPlace
+from floodmark.harness.cluster.containers.engine_resources import EngineResources, PastFault, Remains, dead
+from floodmark.harness.cluster.containers.place import Clocks, ContainersPlace
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.reference import power_loss
 from floodmark.harness.errors import FloodmarkError
@@ -71,31 +72,29 @@ def test_an_excused_exit_is_kept_with_its_reason(place: ContainersPlace) -> None
     assert place.last_words("n1") == "the end | the kernel killed it for lack of memory"
 
 
-@pytest.mark.parametrize(("logged", "ago_s", "excused"), [
-    ("ERROR java.io.IOException: No space left on device\n", 0, True),
-    ("ERROR java.io.IOException: No space left on device\n", 1, False),  # too long ago
-    ("ERROR an error of its own\n", 0, False),
+NO_SPACE = "ERROR java.io.IOException: No space left on device\n"
+
+
+@pytest.mark.parametrize(("logged", "by_kernel", "healed_s_ago", "excused_by"), [
+    (NO_SPACE, False, 0, ["disk full"]),
+    (NO_SPACE, False, 60, []),
+    ("ERROR an error of its own\n", False, 0, []),
+    ("", True, 0, ["memory limit"]),
+    ("", True, 60, []),
 ])
-def test_an_exit_by_a_full_disk_is_excused_after_the_heal(
-        place: ContainersPlace, logged: str, ago_s: float, excused: bool) -> None:
-    """Kafka logs the error, closes, and exits: the disk may have been healed in the meantime."""
-    place._lab.past_faults["n1", "memory limit"] = PastFault(sign=None, until_s=time.monotonic() + 30)
-    place._lab.past_faults["n1", "disk full"] = PastFault(
-        sign="No space left on device", until_s=time.monotonic() + 30 - 60 * ago_s)
+def test_an_exit_that_a_healed_fault_has_caused_is_excused_for_a_while(
+        place: ContainersPlace, logged: str, by_kernel: bool, healed_s_ago: int,
+        excused_by: list[str]) -> None:
+    """Kafka logs the error, closes, and exits; of the kernel's kill the engine may tell late."""
+    for name, sign in (("memory limit", None), ("disk full", "No space left on device")):
+        place._lab.past_faults["n1", name] = PastFault(
+            sign=sign, until_s=time.monotonic() + 30 - healed_s_ago)
     place.layout.log_of("n1").write_text(f"{logged}ERROR Shutdown broker because all log dirs have failed\n")
-    ended(place, place._lab.broker("n1"))
-    assert [(one.node, one.name) for one in place.faulted_exits] == ([("n1", "disk full")] if excused else [])
-    assert [one.name for one in place.deaths] == ([] if excused else ["n1"])
-
-
-@pytest.mark.parametrize("by_kernel", [True, False])
-def test_a_kill_by_the_memory_limit_may_be_reported_after_the_limit(
-        place: ContainersPlace, by_kernel: bool) -> None:
-    place._lab.past_faults["n1", "memory limit"] = PastFault(sign=None, until_s=time.monotonic() + 30)
     if by_kernel:
         of_kernel(place, "n1")
     ended(place, place._lab.broker("n1"))
-    assert [one.name for one in place.deaths] == ([] if by_kernel else ["n1"])
+    assert [one.name for one in place.faulted_exits] == excused_by
+    assert [one.name for one in place.deaths] == ([] if excused_by else ["n1"])
 
 
 @pytest.mark.parametrize("lost", ["keeper", "net", "stream"])
@@ -136,18 +135,18 @@ def test_during_teardown_no_exit_is_a_death(place: ContainersPlace) -> None:
 
 def test_a_part_that_cannot_be_mended_keeps_no_other_fault(
         place: ContainersPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail() -> list[str]:
-        raise FloodmarkError("the engine has no such container: n1")
-
-    freed: list[str] = []
-
-    async def free() -> list[str]:
-        freed.append("n2")
-        return []
-
+    fail = AsyncMock(side_effect=FloodmarkError("the engine has no such container: n1"))
+    others = AsyncMock(return_value=[])
     monkeypatch.setattr(place.clocks, "mend", fail)
-    monkeypatch.setattr(place.limits, "mend", free)
-    for part in (place.network, place.disks):
-        monkeypatch.setattr(part, "mend", free)
+    for part in (place.limits, place.network, place.disks):
+        monkeypatch.setattr(part, "mend", others)
     assert asyncio.run(place.mend()) == ["the engine has no such container: n1"]
-    assert len(freed) == 3
+    assert others.await_count == 3
+
+
+def test_a_cluster_without_the_library_says_so(tmp_path: Path) -> None:
+    clocks = Clocks(EngineResources(tmp_path, ("n1",), clocks=False))
+
+    with pytest.raises(FloodmarkError, match="n1 cannot be shifted: the cluster has no libfaketime"):
+        asyncio.run(clocks.bump("n1", 5))
+    assert asyncio.run(clocks.mend()) == []

@@ -140,40 +140,6 @@ def test_ctrl_c_leaves_reports_that_say_so(tmp_path: Path) -> None:
     wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
 
 
-@pytest.mark.parametrize(
-    ("plan", "words", "says"),
-    [
-        ("for = '1min'\n[[nemesis]]\nnemesis = 'crash'\nintervall = 2", (),
-         "plan.toml:4: [[nemesis]] does not know 'intervall'; valid: nemesis, scenario, interval"),
-        ("for = '1min'\nduration = 10", ("--for", "5s"), "5.0 s has no room for one run of 10 s: give the"),
-        ("for = '1min'\nduration = 90", (), "1 min has no room for one run of 1 min 30 s"),
-        ("", (), "the campaign's time is missing: give --for 20min"),
-        ("for = '1min'\n[[nemesis]]\nnemesis = 'cras'", (), "cannot be run: no nemesis 'cras'"),
-        ("for = '1min'\n[[nemesis]]\nscenario = 'nothing'", (), "no scenario 'nothing'"),
-        ("for = '1min'\n[[nemesis]]\nscenario = 'Z06'", (), "Z06 is 2 scenarios, and one is needed: "),
-        ("for = '1min'\n[[system]]\nbugs = ['nothing']", (), "cannot be run"),
-        ("for = '1min'", ("--for", "soon"), "'soon' is not a time"),
-    ],
-)
-def test_a_plan_that_is_off_starts_nothing(
-    tmp_path: Path, plan: str, words: tuple[str, ...], says: str
-) -> None:
-    """More mistakes: tests/golden/plans.txt."""
-    (tmp_path / "plan.toml").write_text(plan)
-    answer = floodmark("campaign", "run", tmp_path / "plan.toml", *words, "--out", tmp_path / "night")
-    assert (answer.code, says in answer.err) == (2, True), answer.err
-    assert not (tmp_path / "night").exists()
-
-
-def test_a_ledger_of_a_newer_version_starts_nothing(tmp_path: Path) -> None:
-    (tmp_path / "plan.toml").write_text("for = '1min'")
-    (tmp_path / "ledger.json").write_text('{"format": 2}')
-    answer = floodmark("campaign", "run", tmp_path / "plan.toml", "--out", tmp_path / "night")
-    assert (answer.code, "a newer version of floodmark wrote it" in answer.err) == (4, True), answer.err
-    assert not (tmp_path / "night").exists()
-    assert (tmp_path / "ledger.json").read_text() == '{"format": 2}'
-
-
 def test_a_ledger_of_a_newer_version_keeps_a_campaign_from_going_on_and_spoils_nothing(
     tmp_path: Path
 ) -> None:
@@ -187,18 +153,6 @@ def test_a_ledger_of_a_newer_version_keeps_a_campaign_from_going_on_and_spoils_n
         assert words in answer.err + answer.out
     assert (tmp_path / "ledger.json").read_text() == '{"format": 2}'
     assert state_of(folder).runs() == state.runs()
-
-
-def test_a_preset_is_printed_to_be_copied(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(floodmark("campaign", "plan", "smoke").out)
-    assert "kip-320" in (tmp_path / "mine.toml").read_text()
-    assert floodmark("campaign", "plan", "daily").code == 2
-
-
-def test_what_is_no_campaign_is_not_resumed(tmp_path: Path) -> None:
-    assert floodmark("campaign", "resume", tmp_path / "none").code == 2
-    answer = floodmark("campaign", "resume", tmp_path)
-    assert (answer.code, "it has no campaign.json" in answer.err) == (4, True)
 
 
 TUESDAY = """

@@ -155,13 +155,6 @@ def test_runs_far_away_have_the_same_figures_and_keep_them(tmp_path: Path) -> No
     assert (refused.code, f"name its runs, {far}/monday/runs/*" in refused.err) == (2, True)
 
 
-def test_what_is_not_there_is_not_asked_for(tmp_path: Path) -> None:
-    answer = floodmark("campaign", "stats", tmp_path / "none")
-    assert (answer.code, answer.err.count("does not exist")) == (2, 1)
-    empty = floodmark("campaign", "stats", night(tmp_path / "empty", "2026-11-23"))
-    assert (empty.code, "there is no judged run in" in empty.err) == (4, True)
-
-
 def test_a_stranger_s_words_do_no_harm(tmp_path: Path) -> None:
     run = killed_for(2)
     run.about = {"rules": "\x1b[31mkip", "nemesis": "a\nb"}

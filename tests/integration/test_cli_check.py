@@ -284,22 +284,3 @@ def test_a_verdict_that_cannot_be_written_fails_the_harness_and_hides_nothing(ju
     assert "cannot write" in answer.err
     assert "torn: failed in the harness (judged valid)" in answer.out
     assert answer.last == str(judged.folder / "torn")
-
-
-# -- usage --------------------------------------------------------------------------------------------------
-
-
-def test_a_path_that_does_not_exist_is_usage_and_judges_nothing(judged: Judged, tmp_path: Path) -> None:
-    fresh = golden(tmp_path, VALID)
-    answer = floodmark("check", fresh, tmp_path / "nowhere")
-    assert answer.code == 2
-    assert f"{tmp_path / 'nowhere'} does not exist" in answer.err
-    assert not (fresh / "verdict.json").exists()
-
-
-def test_a_name_to_allow_that_no_finding_has_is_usage(judged: Judged) -> None:
-    """It would never match, and no one would notice."""
-    answer = floodmark("check", judged.folder / INVALID, "--allow", "lost-writes")
-    assert answer.code == 2
-    assert "no finding is called 'lost-writes'" in answer.err
-    assert "the closest valid name: lost-write" in answer.err

@@ -168,19 +168,6 @@ def test_an_imported_run_can_be_shown(judged: Judged) -> None:
 # -- without the judge --------------------------------------------------------------------------------------
 
 
-def test_bad_edn_is_a_wrong_call_with_file_line_and_column(tmp_path: Path) -> None:
-    text = HISTORIES["clean"][0].splitlines()
-    text[4] = text[4].replace("]}", "}")
-    (tmp_path / "history.edn").write_text("\n".join(text))
-
-    answer = floodmark("import", "jepsen", tmp_path / "history.edn", "--out", tmp_path / "run")
-
-    assert (answer.code, answer.out) == (2, "")
-    place = f"{tmp_path}/history.edn:5:{len(text[4])}: "
-    assert answer.err.splitlines()[-1] == f"floodmark: {place}}} closes the [ of line 5"
-    assert [path.name for path in tmp_path.iterdir()] == ["history.edn"]
-
-
 def test_what_was_left_out_is_said(tmp_path: Path) -> None:
     text = HISTORIES["clean"][0].replace(":f :poll,", ":poll-ms 100, :f :poll,")
     (tmp_path / "history.edn").write_text(text)

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import GOLDEN, edit_run, floodmark, golden, verdict
+from command_line import GOLDEN, floodmark, golden, verdict
 
 from floodmark.harness.commands.scenario import demo_acts, plan_of
 from floodmark.harness.pipeline import record
@@ -36,22 +36,6 @@ def test_a_loss_is_had_again_from_its_folder(tmp_path: Path) -> None:
         assert about[name] == made[name], name
     assert verdict(again)["valid"] is False
     assert (report["shown"], report["of"], report["finding"]["name"]) == (1, 1, "lost-write")
-
-
-def test_what_cannot_be_had_again_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    """A run written by hand has no load; unknown rules have no cluster; exit 4, nothing is made."""
-    answer = floodmark("reproduce", golden(tmp_path, "a-kill-loses-the-tail"), "--out", tmp_path / "out")
-    assert answer.code == 4
-    assert "lacks concurrency, rate, duration_s" in answer.err
-    odd = edit_run(golden(tmp_path, "a-kill-loses-the-tail", called="odd"), concurrency=0, rate=None,
-                   duration_s=1, rules="kip-966")
-    answer = floodmark("reproduce", odd, "--out", tmp_path / "out")
-    assert (answer.code, "has no rules 'kip-966'" in answer.err) == (4, True)
-    assert floodmark("reproduce", tmp_path / "nothing").code == 2
-    edit_run(odd, rules="kip-320")
-    answer = floodmark("reproduce", odd, "--finding", "diverged", "--out", tmp_path / "out")
-    assert (answer.code, f"--finding diverged: {odd} was not judged yet" in answer.err) == (2, True), answer
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.spark

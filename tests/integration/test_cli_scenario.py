@@ -67,41 +67,10 @@ def test_a_scenario_is_shown_by_name_or_number(name: str) -> None:
     assert [word for word in words if word not in answer.out] == []
 
 
-def test_a_name_that_no_scenario_has_lists_those_there_are() -> None:
-    for words_ in (("show", "Z99"), ("run", "Z99")):
-        answer = floodmark("scenario", *words_)
-        assert answer.code == 2
-        assert "no scenario 'Z99'" in answer.err
-        assert "double-failover (Z02)" in answer.err
-    answer = floodmark("scenario", "show", "double-failovr")
-    assert "the closest valid name: double-failover (Z02);" in answer.err
-
-
 def test_a_send_that_no_promise_covers_is_told(tmp_path: Path) -> None:
     answer = floodmark("scenario", "show", own(tmp_path, OWN.replace("send 0..3", "send 0..3 acks 1")))
     assert "line 6, send 0..3 acks 1: recorded as info" in answer.out
     assert "recorded as info" not in floodmark("scenario", "show", own(tmp_path)).out
-
-
-def test_what_is_to_be_played_must_be_said_and_be_there(tmp_path: Path) -> None:
-    assert floodmark("scenario", "run").code == 2
-    assert floodmark("scenario", "run", "Z02", "--all").code == 2
-    answer = floodmark("scenario", "run", own(tmp_path), "--rules", "kip-101")
-    assert answer.code == 2
-    assert "there are: high-watermark, kip-320" in answer.err
-    full = floodmark("scenario", "run", "Z02", "--out", tmp_path)
-    assert (full.code, "is not empty" in full.err) == (2, True)
-
-
-def test_a_file_that_is_none_is_refused_with_file_and_line(tmp_path: Path) -> None:
-    """Exit 2: the file is wrong, and nothing has been started."""
-    file = own(tmp_path, OWN.replace("power_cut n1", "powercut n1"))
-    for command in ("show", "run"):
-        answer = floodmark("scenario", command, file)
-        assert answer.code == 2
-        assert f"{file}:7: the verb is 'powercut'; valid:" in answer.err
-        assert "power_cut" in answer.err
-    assert floodmark("scenario", "show", tmp_path / "nowhere.toml").code == 2
 
 
 @pytest.mark.spark
@@ -167,18 +136,6 @@ def test_a_killed_leader_that_is_waited_out_is_reported_with_what_replaces_it(tm
     assert "n2: follows n1 in epoch 0, LEO 3, HW " in why
     assert "likely      n1 is down and still leads partition 0: a leader is replaced when its session" in why
     assert "ends, and this one's has not: `expire n1`" in why
-
-
-def test_a_key_that_no_broker_knows_is_usage_before_anything_is_played(tmp_path: Path) -> None:
-    """Also values that do not fit together, in the broker's words; with file and row."""
-    for config, why in (('"min.insync.replica" = 1', "no broker knows this key; the closest valid key"),
-                        ('"replica.lag.time.max.ms" = 10', "may not be above replica.lag.time.max.ms (10)")):
-        file = own(tmp_path, OWN.replace("[cluster]", f"[config]\n{config}\n[cluster]"))
-        answer = floodmark("scenario", "run", file, "--out", tmp_path / "out")
-        assert answer.code == 2
-        assert f"{file}: on kip-320: " in answer.err
-        assert why in answer.err
-        assert not (tmp_path / "out").exists()
 
 
 # -- the pages -------------------------------------------------------------------------------------------

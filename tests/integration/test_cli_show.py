@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow
@@ -56,53 +57,33 @@ def test_a_run_at_a_glance(overwritten: Path) -> None:
     assert answer.last == str(overwritten)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"format":1}', '{"format":1,"valid":true,"findings":[{}]}'])
-def test_a_verdict_that_is_none_is_reported(tmp_path: Path, text: str) -> None:
-    folder = golden(tmp_path, SEVERAL)
-    (folder / "verdict.json").write_text(text)
-    answer = floodmark("show", folder)
-    assert answer.code == 4
-    assert "judge again: floodmark check" in answer.err
-
-
 UNSEEN = {"names": ["unseen"], "reason": "no final reads"}
-SAID: list[tuple[str, tuple[object, ...], int, tuple[str, ...]]] = [
-    # a run, the words behind its folder, the exit code, what is said
-    (SEVERAL, (), 0, (f"{SEVERAL}: not judged yet", "floodmark check /")),
-    (SEVERAL, ("--finding", "lost-write"), 4, ("was not judged yet: floodmark check",)),
-    ("the-harness-was-killed", (), 0, ("the harness was killed",)),
-    ("a-member-is-behind", ("--offset", 2), 0, ("<- not in n3",)),
-    (PARTED, ("--offset", 4711), 0, ("no replica's dump has offset 4711",)),
-    (SEVERAL, ("--offset", 1), 2, ("--offset needs --partition; this run has: 0, 1",)),
-    (SEVERAL, ("--partition", 7, "--offset", 1), 2, ("no partition 7; this run has: 0, 1",)),
-    (SEVERAL, ("--partition", 1), 2, ("--partition needs --offset",)),
-    (SEVERAL, ("--partition", -1, "--offset", 1), 2, ("Invalid value for '--partition'",)),
-    ("permitted", ("--finding", "lost-write"), 0, (
+SAID: list[tuple[str, tuple[object, ...], tuple[str, ...]]] = [
+    # a run, the words behind its folder, what is said
+    (SEVERAL, (), (f"{SEVERAL}: not judged yet", "floodmark check /")),
+    ("the-harness-was-killed", (), ("the harness was killed",)),
+    ("a-member-is-behind", ("--offset", 2), ("<- not in n3",)),
+    (PARTED, ("--offset", 4711), ("no replica's dump has offset 4711",)),
+    ("permitted", ("--finding", "lost-write"), (
         "permitted by fault budget", "whose fault: nobody's: more copies lost their data")),
-    ("lost", ("--finding", "diverged"), 2, ("has no finding 'diverged'; it has: lost-write",)),
-    ("lost", ("--finding", "lost"), 2, ("no finding is called 'lost'; valid names: G0",)),
-    ("lost", ("--finding", "lost-writes"), 2, (
-        "no finding is called 'lost-writes'; the closest valid name: lost-write",)),
-    ("lost", ("--finding", "lost-write", "--offset", 3), 2, ("--finding and --offset exclude each other",)),
-    ("stuck", ("--finding", "stuck"), 0, ("settling: no probe of partition 0 was acked in 30 s",)),
-    ("stuck", ("--finding", "unseen"), 0, ("unseen: cannot tell whether there is any: no final reads",)),
+    ("stuck", ("--finding", "stuck"), ("settling: no probe of partition 0 was acked in 30 s",)),
+    ("stuck", ("--finding", "unseen"), ("unseen: cannot tell whether there is any: no final reads",)),
 ]
 JUDGED = {  # of which run, and with which verdict
-    "lost": (OVERWRITTEN, finding("lost-write", LOST), ()),
     "permitted": (OVERWRITTEN, finding("lost-write", LOST, by="fault budget"), ()),
     "stuck": (STUCK, finding("stuck", {"partition": 0, "how": "no_ack"}), (UNSEEN,)),
 }
 
 
-@pytest.mark.parametrize(("name", "words", "code", "said"), SAID)
+@pytest.mark.parametrize(("name", "words", "said"), SAID)
 def test_what_is_said_of_a_run(
-        tmp_path: Path, name: str, words: tuple[object, ...], code: int, said: tuple[str, ...]) -> None:
+        tmp_path: Path, name: str, words: tuple[object, ...], said: tuple[str, ...]) -> None:
     run, found, unknown = JUDGED.get(name, (name, None, ()))
     folder = golden(tmp_path, run)
     if found is not None:
         judged(folder, found, unknown=unknown)
     answer = floodmark("show", folder, *words)
-    assert (answer.code, [one for one in said if one not in answer.out + answer.err]) == (code, []), answer
+    assert (answer.code, [one for one in said if one not in answer.out]) == (0, []), answer
 
 
 def test_a_node_that_died_is_shown_with_the_end_of_its_log(tmp_path: Path) -> None:
@@ -121,13 +102,6 @@ def test_without_a_folder_the_latest_run_is_shown(
     (tmp_path / "histories" / "runs").mkdir(parents=True)
     (tmp_path / "histories" / "runs" / "latest").symlink_to(overwritten)
     assert floodmark("show").out.startswith(f"{OVERWRITTEN}: INVALID\n")
-
-
-@pytest.mark.parametrize(("name", "code"), [("nowhere", 2), ("empty", 4), ("file", 4)])
-def test_what_is_no_run_is_reported(tmp_path: Path, name: str, code: int) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").write_text("")
-    assert floodmark("show", tmp_path / name).code == code
 
 
 def test_a_bad_line_is_reported_by_file_and_line_and_the_rest_is_shown(overwritten: Path) -> None:
@@ -188,22 +162,6 @@ def test_a_finding_of_the_logs_alone_shows_them_side_by_side_once(tmp_path: Path
     assert "2. diverged it is." in out
 
 
-def test_a_campaigns_folder_is_shown_by_report(tmp_path: Path) -> None:
-    (tmp_path / "campaign.json").write_text("{}")
-    answer = floodmark("show", tmp_path)
-    assert answer.code == 2
-    assert f"is a campaign's folder: floodmark report {tmp_path} shows it" in answer.err
-
-
-@pytest.mark.parametrize("command", ["show", "report", "reproduce"])
-def test_a_folder_of_runs_names_one_of_them(tmp_path: Path, command: str) -> None:
-    """Such as the folder that `scenario run` prints."""
-    golden(tmp_path, PARTED)
-    answer = floodmark(command, tmp_path)
-    assert "no run.json" in answer.err
-    assert f"; name one of the 1 inside it, such as {tmp_path}/" in answer.err
-
-
 # -- the logs -----------------------------------------------------------------------------------------------
 
 
@@ -257,27 +215,13 @@ def test_a_dump_that_is_missing_is_reported_and_the_others_are_shown(tmp_path: P
 # -- explain ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(EXPLANATIONS))
-def test_every_finding_is_explained(name: str) -> None:
-    """What it means, its near miss, the law that it breaks, what permits it."""
-    answer = floodmark("explain", name)
-    assert answer.code == 0
-    heads = ["means", "near miss", "the law", "permitted"]
-    assert [word for word in heads if f"\n  {word}" in answer.out] == heads
-
-
-@pytest.mark.parametrize(("name", "heads"), [
-    *((f"S{number}", ["thought", "in fact"]) for number in range(1, 21)),
-    *((cause, ["permits", "not with", "fact S"]) for cause in PERMISSIONS)])
-def test_facts_and_what_permits_a_finding_are_explained_too(name: str, heads: list[str]) -> None:
-    """Because reports name them."""
-    answer = floodmark("explain", name)
-    assert answer.code == 0
-    assert [word for word in heads if f"\n  {word}" in answer.out] == heads
-
-
-def test_a_name_that_no_finding_has_is_usage_and_tells_the_closest_or_all() -> None:
-    answer, far = floodmark("explain", "lost-wirte"), floodmark("explain", "zzz")
-    assert (answer.code, far.code) == (2, 2)
-    assert "the closest valid name: lost-write;" in answer.err
-    assert all(name in far.err for name in EXPLANATIONS)
+@pytest.mark.parametrize(("names", "heads"), [
+    (sorted(EXPLANATIONS), ["means", "near miss", "the law", "permitted"]),
+    ([f"S{number}" for number in range(1, 21)], ["thought", "in fact"]),
+    (PERMISSIONS, ["permits", "not with", "fact S"]),
+])
+def test_findings_facts_and_what_permits_are_explained(names: Iterable[str], heads: list[str]) -> None:
+    """All names that a report has."""
+    for name in names:
+        answer = floodmark("explain", name)
+        assert (answer.code, [word for word in heads if f"\n  {word}" in answer.out]) == (0, heads), name

@@ -1,251 +1,129 @@
-"""Answers to wrong words on the command line: exit 2, what is wrong, and which words are right."""
+"""Calls that cannot be carried out: wrong words are refused at once, and no failure is a traceback.
+
+golden/refusals.txt has a call a line, and below it the exit code and the sentence.
+"""
 
 import json
 import os
-import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from command_line import floodmark, golden
+from command_line import edit_run, floodmark, golden
+from golden_text import answered_as_written
+from judged_runs import judged
+from nights import CRASH, HUNG, night, written
 
-from floodmark.harness import catalog
+from floodmark.harness.campaign.ledger import Ledger, Night, save
 from floodmark.harness.cli import main
 from floodmark.harness.commands import error_exits
-from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.registered import CLUSTER, WORKLOAD
-from floodmark.harness.spec import RULES
-from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE
+from floodmark.harness.verdict import EXIT_HARNESS
 
-COMMANDS = ("run", "check", "show", "demo", "explain", "cluster", "scenario", "reproduce", "rejudge")
+SHOWN = 240  # characters of a sentence: it may go on with all valid words
+OWN = '''
+name = "own"
+zoo = "Z27"
+title = "one node loses power"
+story = "What one copy alone held is gone."
+steps = """
+send 0..3
+power_cut n1 keep 2
+start n1
+wait healthy
+"""
+[[run]]
+rules = "kip-320"
+permitted = ["lost-write"]
+[[run]]
+rules = "high-watermark"
+control = true
+'''
+FILES = {
+    "mine": "!", "full/mine": "!", "empty/work/n1.log": "", "up/work/n1.log": "", "empty.json": "[]",
+    "lacking/campaign.json": '{"format": 2}', "plan.toml": "for = '1min'",
+    "history.edn": "{:process :nemesis, :type :info, :time 1, :f :wipe, :value nil}\n" * 2,
+    "own.toml": OWN, "powercut.toml": OWN.replace("power_cut", "powercut"),
+    "key.toml": f'{OWN}[config]\n"min.insync.replica" = 1',
+    "lag.toml": f'{OWN}[config]\n"replica.lag.time.max.ms" = 10',
+    "old/campaign.json": '{"format": 1}',
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with runs (judged, or not to be had again), campaigns (one is over, others are
+    none), plans, scenarios, a history, a link and a pipe."""
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "night", night((CRASH, "valid", ())), Ledger(), plan="for = '1h'")
+    written(tmp_path / "empty-night", night(), Ledger(), plan="")
+    for name, text in FILES.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+    judged(tmp_path, "double-failover").rename("judged")
+    for name in ("run", "runs/one"):
+        golden(tmp_path, "two-partitions-two-elections", called=name)
+    for name, rules in (("odd", "kip-966"), ("unjudged", "kip-320")):
+        edit_run(golden(tmp_path, "a-kill-loses-the-tail", called=name),
+                 concurrency=0, rate=None, duration_s=1, rules=rules)
+    marks = Ledger(nights={"b": Night(began="2026", version="1", commit=None, runs={})})
+    save(tmp_path / "marks.json", marks.with_finding(HUNG, "b", 1))
+    (tmp_path / "link").symlink_to("mine")
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    """All that is there; locks may be new."""
+    return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")
+            if not path.name.endswith("lock")}
+
+
+def answer(call: str) -> str:
+    """Of `floodmark CALL`, or `echo TEXT > FILE && CALL`."""
+    *echo, words = call.replace(r"\udcff", "\udcff").split(" && ")
+    before = dict[Path, bytes | None]()
+    for _, text, _, name in map(shlex.split, echo):
+        file = Path(name)
+        before[file] = file.read_bytes() if file.exists() else None
+        file.write_text(text.replace(r"\n", "\n"))
+    there = files(Path.cwd())
+    said = floodmark(*shlex.split(words))
+    assert (said.out, files(Path.cwd()) == there) == ("", True), call
+    for file, old in before.items():
+        file.unlink() if old is None else file.write_bytes(old)
+    sentence = " ".join(said.err.replace(str(Path.cwd()), ".").split())
+    sentence = sentence.rpartition("Error: ")[2].removeprefix("floodmark: ")
+    return f"! {said.code} {sentence[:SHOWN]}{' ...' * (len(sentence) > SHOWN)}"
+
+
+def test_each_call_is_refused_and_changes_nothing(here: Path, request: pytest.FixtureRequest) -> None:
+    answered_as_written("refusals.txt", answer, request)
 
 
 def test_help_names_every_command_and_the_exit_codes() -> None:
     answer = floodmark("--help")
     assert answer.code == 0
-    assert all(f"  {command} " in answer.out for command in COMMANDS)
+    assert all(f"  {command} " in answer.out for command in main.commands)
     assert "0 valid, 1 invalid, 2 usage, 3 unknown, 4 the harness" in answer.out
-
-
-@pytest.mark.parametrize("words", [(name,) for name in sorted(main.commands)] + [
-    ("cluster", name) for name in ("up", "state", "kill", "cut", "heal")], ids=" ".join)
-def test_each_command_has_its_help(words: tuple[str, ...]) -> None:
-    assert floodmark(*words, "--help").code == 0
-
-
-@pytest.mark.parametrize(("words", "valid"), [
-    (("--rules", "kip-999"), RULES),
-    (("--workload", "bank"), catalog.own_names(WORKLOAD)),
-    (("--cluster", "cloud"), catalog.own_names(CLUSTER)),
-    (("--links", "wet"), ("direct", "proxied")),
-    (("--acks", "2"), ("all", "1", "0")),
-    (("--nemesis", "crash,gremlin"), (*catalog.NEMESES, "all", "none")),
-])
-def test_a_name_that_nothing_has_is_usage_and_lists_those_there_are(
-        tmp_path: Path, words: tuple[str, ...], valid: tuple[str, ...]) -> None:
-    answer = floodmark("run", "--out", tmp_path / "run", *words)
-    assert answer.code == 2
-    assert all(name in answer.err for name in valid)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(("words", "message"), [
-    (("--nodes", "0"), "--nodes"),
-    (("--duration", "0"), "--duration"),
-    (("--duration", "20 sheep"), "'20 sheep' is not a time: write 90s, 20min, 4h or 1h30min"),
-    (("--duration", "9" * 400), "is more than a year"),
-    (("--duration", "9000h"), "'9000h' is more than a year"),
-    (("--rate", "-1"), "--rate"),
-    (("--rate", "2e9"), "not in the range 0<x<=1000000000.0"),  # as a reproduction has it
-    (("--concurrency", "10001"), "not in the range 0<=x<=10000"),
-    (("--partitions", "10001"), "not in the range 1<=x<=10000"),
-    (("--nodes", "2", "--replication-factor", "3"), "replication factor 3 needs as many nodes; there are 2"),
-    (("-c", "min.insync.replicas"), "-c takes KEY=VALUE, not 'min.insync.replicas'"),
-    (("-c", "=2"), "-c takes KEY=VALUE, not '='"),
-    (("-c", "min.insync.replicas=two"), "-c min.insync.replicas takes a positive integer, not 'two'"),
-    (("-c", "node.id=7"), "-c node.id=... cannot be set"),
-    (("-c", "min.insync.replica=1"), "no broker knows this key; the closest valid key: min.insync.replicas"),
-    (("-c", "foo=bar"), "-c foo: no broker knows this key; valid keys: auto.create.topics.enable"),
-    (("-c", "cleanup.policy=compact"), "-c cleanup.policy: no broker knows this key"),
-    (("-c", "linger.ms=5"), "-c linger.ms: no broker knows this key"),
-    (("-c", "replica.lag.time.max.ms=soon"), "replica.lag.time.max.ms takes a positive integer, not 'soon'"),
-    (("-c", "message.max.bytes=9999999999"), "-c message.max.bytes takes at most 2147483647"),
-    (("-c", "replica.lag.time.max.ms=100"),
-     "replica.fetch.wait.max.ms (500) may not be above replica.lag.time.max.ms (100)"),
-    (("-c", "floodmark.switches=no-such"), "no switch 'no-such'; there are: "),
-    (("--bug", "no-such-bug"), "no bug 'no-such-bug'; there are: "),
-    (("--links", "direct", "--nemesis", "crash,cut"), "--nemesis cut needs links that can be cut"),
-    (("--schedule", "nowhere.json"), "nowhere.json"),
-    (("--allow", "lost"), "no finding is called 'lost'"),
-    (("--nemsis", "crash"), "No such option"),
-])
-def test_a_value_that_cannot_be_is_usage(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
-    answer = floodmark("run", "--out", tmp_path / "run", *words)
-    assert answer.code == 2
-    assert message in answer.err
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("command", ["run", "demo", "cluster up"])
-def test_a_folder_that_is_not_empty_is_usage_and_left_alone(tmp_path: Path, command: str) -> None:
-    """Whatever is in it, a run of ours or not."""
-    folder = golden(tmp_path, "two-partitions-two-elections")
-    before = sorted(path.name for path in folder.iterdir())
-    answer = floodmark(*command.split(), "--out", folder)
-    assert answer.code == 2
-    assert f"{folder} is not empty" in answer.err
-    assert sorted(path.name for path in folder.iterdir()) == before
-
-
-@pytest.mark.parametrize(("text", "message"), [
-    ("[{", "does not parse"),
-    ('{"f":"kill"}', "should be an array"),
-    ('[{"f":"kill","nodes":["n1"]},{"f":"tickle"}]', 'entry 1: f: is "tickle"; valid: '),
-    ('[{"f":"kill"}]', "entry 0 (kill): has no `nodes`"),
-    ('[{"f":"kill","nodes":["n9"]}]', "entry 0 (kill): nodes"),
-    ('[{"f":"send","sends":[{"partition":9,"value":1}]}]', "entry 0 (send)"),
-    ('[{"f":"wait","moment":{"at":"noon"}}]', "entry 0 (wait): moment"),
-])
-def test_a_schedule_that_is_none_is_reported_by_its_place(tmp_path: Path, text: str, message: str) -> None:
-    """The file, the entry, and what is wrong; the valid words if there is a list."""
-    file = tmp_path / "schedule.json"
-    file.write_text(text)
-    answer = floodmark("run", "--out", tmp_path / "run", "--schedule", file)
-    assert answer.code == 2
-    assert str(file) in answer.err
-    assert message in answer.err
-
-
-@pytest.mark.parametrize("words", [("--nemesis", "crash"), ("--interval", "2"), ("--overspend",)], ids=str)
-def test_a_schedule_and_what_draws_one_are_usage(tmp_path: Path, words: tuple[str, ...]) -> None:
-    (tmp_path / "schedule.json").write_text("[]")
-    answer = floodmark("run", "--out", tmp_path / "run", "--schedule", tmp_path / "schedule.json", *words)
-    assert answer.code == 2
-    assert f"--schedule and {words[0]} exclude each other: leave one out" in answer.err
-
-
-# -- numbers, and files to write ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("words", "option"), [
-    (("run", "--seed", 1 << 63), "--seed"), (("run", "--rate", "nan"), "--rate"),
-    (("run", "--interval", "inf"), "--interval"), (("run", "--interval", "nan"), "--interval"),
-    (("campaign", "run", "--preset", "simulated", "--seed", -(1 << 63)), "--seed"),
-    (("campaign", "run", "--preset", "simulated", "--runs", 10**30), "--runs"),
-], ids=str)
-def test_a_number_that_no_file_of_a_run_can_have_is_usage(
-        tmp_path: Path, words: tuple[object, ...], option: str) -> None:
-    answer = floodmark(*words, "--out", tmp_path / "run")
-    assert answer.code == 2
-    assert re.search(f"{option} is .*, should be a number of 64 bits", answer.err), answer.err
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(("words", "option"), [
-    (("import", "jepsen", "a\udcff.edn"), "file"),
-    (("import", "jepsen", "a.edn", "--out", "\udcff"), "--out"),
-    (("run", "--schedule", "\udcff.json"), "--schedule"), (("reproduce", "\udcff"), "folder"),
-    (("campaign", "run", "--preset", "simulated", "--ledger", "\udcff"), "--ledger"),
-    (("campaign", "mark", "x", "--note", "\udcff"), "--note"), (("cluster", "kill", "n1", "\udcff"), "nodes"),
-])
-def test_a_word_that_no_file_of_ours_can_have_is_usage(words: tuple[str, ...], option: str) -> None:
-    answer = floodmark(*words)
-    assert (answer.code, answer.out) == (2, "")
-    assert re.search(rf"{option} is '.*\\udcff.*', which is no UTF-8", answer.err), answer.err
-
-
-@pytest.mark.parametrize("words", [
-    "check FOLDER --json", "check FOLDER --junit", "check FOLDER --markdown", "rejudge FOLDER --json",
-    "run --junit", "reproduce FOLDER --json", "query FOLDER select_1 --csv",
-    "query FOLDER select_1 --parquet",
-    "report FOLDER --out", "doctor --json", "campaign run --preset smoke --junit",
-    "campaign resume FOLDER --markdown", "campaign stats FOLDER --json"])
-def test_a_path_that_a_file_of_ours_must_not_replace_is_refused_at_once(tmp_path: Path, words: str) -> None:
-    """A folder, a pipe, a link (/dev/stdout is one, and root could replace it)."""
-    folder = golden(tmp_path, "double-failover", called="run")
-    (tmp_path / "mine").write_text("precious")
-    (tmp_path / "link").symlink_to(tmp_path / "mine")
-    os.mkfifo(tmp_path / "pipe")
-    for there in (tmp_path, tmp_path / "link", tmp_path / "pipe"):
-        answer = floodmark(*words.replace("FOLDER", str(folder)).split(), there)
-        assert (answer.code, f"{there} exists and is no plain file" in answer.err) == (2, True), answer
-    assert (tmp_path / "link").is_symlink()
-
-
-@pytest.mark.parametrize(("command", "option", "file"), [
-    ("check", "--json", "verdict.json"), ("report", "--out", "run.json"),
-    ("reproduce", "--json", "run.json")])
-def test_a_file_of_a_run_is_not_replaced(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, option: str, file: str) -> None:
-    """--json has another form than verdict.json, and who stands in the folder may think of its name."""
-    folder = golden(tmp_path, "double-failover")
-    (folder / "verdict.json").write_text("{}")
-    before = (folder / file).read_bytes()
-    monkeypatch.chdir(folder)
-    answer = floodmark(command, ".", option, file)
-    assert (answer.code, f"a file of the run or campaign in {folder}" in answer.err) == (2, True), answer
-    assert (folder / file).read_bytes() == before
-
-
-@pytest.mark.parametrize("words", ["query FOLDER select_1 --csv FILE --json FILE",
-                                   "check FOLDER --junit FILE --markdown ./FILE"])
-def test_two_options_that_name_one_file_are_usage(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    golden(tmp_path, "double-failover", called="FOLDER")
-    answer = floodmark(*words.split())
-    assert (answer.code, "each needs a file of its own" in answer.err) == (2, True), answer
-    assert not Path("FILE").exists()
-
-
-# -- without a cluster --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("words", [
-    ("state",), ("state", "--json"), ("kill", "n1"), ("start", "n1"), ("stop", "n1"), ("pause", "n1"),
-    ("resume", "n1"), ("expire", "n1"), ("cut", "n1"), ("heal",)], ids=" ".join)
-def test_a_cluster_that_is_not_up_is_reported(tmp_path: Path, words: tuple[str, ...]) -> None:
-    answer = floodmark("cluster", *words, "--folder", tmp_path)
-    assert answer.code == 4
-    assert f"no cluster is up in {tmp_path}" in answer.err
-
-
-def test_a_notice_of_a_cluster_that_says_nothing_is_none(tmp_path: Path) -> None:
-    (tmp_path / "work").mkdir()
-    for notice in ("{}", "[]", '{"socket": "s", "pid": null}'):
-        (tmp_path / "work" / "cluster.json").write_text(notice)
-        answer = floodmark("cluster", "state", "--folder", tmp_path)
-        assert (answer.code, f"no cluster is up in {tmp_path}" in answer.err) == (4, True), answer
-
-
-def test_a_cluster_whose_harness_has_gone_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "cluster.json").write_text(json.dumps({"socket": str(tmp_path / "s"), "pid": 4711}))
-    answer = floodmark("cluster", "state", "--folder", tmp_path)
-    assert answer.code == 4
-    assert "no longer up (it was process 4711)" in answer.err
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("error", "code", "message"), [
-    (UsageError("no such thing"), EXIT_USAGE, "floodmark: no such thing\n"),
-    (FloodmarkError("the disk is gone"), EXIT_HARNESS, "floodmark: the disk is gone\n"),
-    (PermissionError(13, "Permission denied", "/root/run"), EXIT_HARNESS,
-     "floodmark: /root/run: Permission denied\n"),
-    (OSError(28, "No space left on device"), EXIT_HARNESS, "floodmark: No space left on device\n"),
-    (KeyboardInterrupt(), EXIT_HARNESS, "floodmark: interrupted\n"),
+@pytest.mark.parametrize(("error", "message"), [
+    (PermissionError(13, "Permission denied", "/root/run"), "/root/run: Permission denied"),
+    (OSError(28, "No space left on device"), "No space left on device"),
+    (KeyboardInterrupt(), "interrupted"),
 ])
 def test_a_failure_is_one_sentence_and_never_invalid(
-        capsys: pytest.CaptureFixture[str], error: BaseException, code: int, message: str) -> None:
-
+        capsys: pytest.CaptureFixture[str], error: BaseException, message: str) -> None:
     def fails() -> int:
         raise error
 
-    assert error_exits.code_of(fails) == code
-    assert capsys.readouterr().err == message
+    assert error_exits.code_of(fails) == EXIT_HARNESS
+    assert capsys.readouterr().err == f"floodmark: {message}\n"
 
 
 def test_a_bug_of_our_own_says_so_and_keeps_its_traceback_in_a_file(
@@ -274,18 +152,39 @@ def test_a_reader_that_has_gone_is_no_traceback(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stderr) == (4, "")
 
 
-@pytest.mark.parametrize("home", [None, "/nowhere"])
-def test_without_java_nothing_is_run_and_nothing_is_called_invalid(tmp_path: Path, home: str | None) -> None:
+def test_without_java_nothing_is_run_and_nothing_is_called_invalid(tmp_path: Path) -> None:
     """`run` finds out before it starts a cluster, `check` before it starts Spark; both name the remedy."""
-    env = {key: value for key, value in os.environ.items() if key not in ("PATH", "JAVA_HOME")}
-    env |= {"PATH": str(tmp_path)} | ({"JAVA_HOME": home} if home else {})
+    env = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"} | {"PATH": str(tmp_path)}
     folder = golden(tmp_path, "a-kill-loses-the-tail")
-    for words in (["run", "--out", str(tmp_path / "run")], ["check", str(folder)]):
-        ran = subprocess.run([sys.executable, "-m", "floodmark.harness", *words], env=env,
+    for words, more, why in ((("run", "--out", tmp_path / "run"), {}, "no java on PATH"),
+                             (("check", folder), {"JAVA_HOME": "/nowhere"}, "JAVA_HOME is /nowhere")):
+        ran = subprocess.run([sys.executable, "-m", "floodmark.harness", *words], env=env | more,
                              capture_output=True, text=True, timeout=60, check=False)
-        assert ran.returncode == 4
+        assert (ran.returncode, ran.stdout) == (4, "")
         assert "needs Java 17 or newer" in ran.stderr
-        assert (f"JAVA_HOME is {home}" if home else "no java on PATH") in ran.stderr
-        assert ran.stdout == ""
+        assert why in ran.stderr
     assert not (tmp_path / "run").exists()
     assert not (folder / "verdict.json").exists()
+
+
+WITHOUT_DOCKER_PY = """
+import json, sys
+sys.modules |= dict.fromkeys(("docker", "testcontainers"))
+from click.testing import CliRunner
+from floodmark.harness.cli import main
+ran = [CliRunner().invoke(main, words.split(), prog_name="floodmark") for words in sys.argv[1:]]
+print(json.dumps([[one.exit_code, one.stderr] for one in ran]))
+"""
+
+
+def test_what_needs_containers_prints_what_to_install_and_the_rest_works() -> None:
+    """In a process without docker-py, the extra `containers`."""
+    calls = ("scenario list", "run --cluster containers --duration 1", "doctor --cluster containers",
+             "scenario run double-failover --cluster containers")
+    ran = subprocess.run([sys.executable, "-c", WITHOUT_DOCKER_PY, *calls],
+                         capture_output=True, text=True, timeout=60, check=True)
+    rest, *results = json.loads(ran.stdout)
+    assert rest == [0, ""]
+    for code, error in results:
+        assert (code, "pip install 'floodmark[containers]'" in error) == (4, True), error
+        assert "Traceback" not in error

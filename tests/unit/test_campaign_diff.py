@@ -51,31 +51,3 @@ def test_a_newly_stuck_cluster_that_is_marked_known_fails_no_diff(tmp_path: Path
     ledgers.save(tmp_path / "ledger.json", ledger)
     answer = floodmark("campaign", "diff", *folders)
     assert (answer.code, "new (known)" in answer.out) == (0, True)
-
-
-def test_a_ledger_that_is_named_and_not_there_is_usage(tmp_path: Path) -> None:
-    """Else what it has marked as known would be forgotten, or a misspelt name be obeyed."""
-    folder = night(tmp_path / "a", VALID)
-    for words in (("campaign", "diff", folder, folder), ("report", folder)):
-        answer = floodmark(*words, "--ledger", tmp_path / "leger.json")
-        assert (answer.code, "leger.json' does not exist" in answer.err) == (2, True), answer
-    assert not (folder / "index.html").exists()
-
-
-def test_a_campaign_json_that_lacks_its_keys_is_reported(tmp_path: Path) -> None:
-    folder = night(tmp_path / "a", VALID)
-    (folder / "campaign.json").write_text('{"format": 2}')
-    answer = floodmark("campaign", "resume", folder)
-    assert (answer.code, "campaign.json lacks bank, began, budget_s" in answer.err) == (4, True), answer
-    assert floodmark("campaign", "diff", folder, folder).code == 0  # with the ledger beside it
-
-
-@pytest.mark.parametrize("words", [(), ("--known", "x", "--not-known"), ("--known", ""),
-                                   ("--known", "", "--note", "x"), ("--note", "")])
-def test_a_mark_says_one_thing(tmp_path: Path, words: tuple[str, ...]) -> None:
-    ledger = Ledger(nights={"b": Night(began="2026", version="1", commit=None, runs={})})
-    ledgers.save(tmp_path / "ledger.json", ledger.with_finding(HUNG, "b", 1))
-    before = (tmp_path / "ledger.json").read_bytes()
-    answer = floodmark("campaign", "mark", HUNG.id, "--ledger", tmp_path / "ledger.json", *words)
-    assert (answer.code, "--not-known" in answer.err) == (2, True), answer
-    assert (tmp_path / "ledger.json").read_bytes() == before

@@ -61,27 +61,6 @@ def test_a_renamed_finding_keeps_its_entry(tmp_path: Path, monkeypatch: pytest.M
     assert after.entries[LOST.id].found == {"one": 3, "two": 5}
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b'{"format": 2}', "is of format 2, this floodmark reads 1: a newer version"),
-        (b'{"format": 1, "campaigns": {}}', "is not a ledger"),
-        (b"[]", "is not a ledger"),
-        (b'{"a": 1}', "is not a ledger"),
-        (b'<<<<<<< ours\n{"format": 1}', "is damaged (an unfinished merge?)"),
-    ],
-)
-def test_a_file_that_is_no_ledger_is_refused_and_left_unchanged(
-    tmp_path: Path, content: bytes, message: str
-) -> None:
-    path = tmp_path / "ledger.json"
-    path.write_bytes(content)
-    with pytest.raises(FloodmarkError) as caught:
-        load(path)
-    assert message in str(caught.value)
-    assert path.read_bytes() == content
-
-
 def test_the_temporary_file_of_a_killed_writer_is_removed_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "ledger[1].json"
     leftover, other = tmp_path / f".{path.name}.0123456789abcdef", tmp_path / f".{path.name}.mine"

@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -63,19 +63,6 @@ def test_a_preset_for_kafka_tests_that_version_alone(name: str) -> None:
     plan = read(preset_text(name, "3.9.2"), "x")
     assert {one.case.system for one in plan.cases} == {"kafka-3.9.2+kip-320"}
     assert floodmark("campaign", "plan", name, "--kafka", "3.9.2").out == preset_text(name, "3.9.2")
-
-
-@pytest.mark.parametrize(("words", "says"), [
-    (("run", "--preset", "zoo", "--kafka", "4.3.1"), "no preset 'zoo' for Apache Kafka; there are"),
-    (("run", "--preset", "smoke", "--kafka", "./kafka"), "--kafka ./kafka: a campaign takes a version"),
-    (("run", "plan.toml", "--kafka", "4.3.1"), "--kafka goes with --preset"),
-    (("plan", "smok"), "no preset 'smok'; there are: nightly, simulated, smoke, soak, zoo")])
-def test_a_preset_that_does_not_exist(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[str], says: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "plan.toml").touch()
-    answer = floodmark("campaign", *words)
-    assert (answer.code, says in answer.err) == (2, True), answer.err
 
 
 @pytest.mark.parametrize("name", presets())

@@ -152,20 +152,6 @@ def test_a_run_that_failed_in_the_harness_is_not_counted_for_its_system() -> Non
     assert judged_by_system(state.runs()) == {"kip-320": 2}
 
 
-@pytest.mark.parametrize(("lines", "message"), [
-    (b'{"event":"opened","time_s":1}\n{oops\n', "journal.jsonl:2: is not a line of a journal"),
-    (b'{"event":"judged","time_s":1,"run":7}\n', "journal.jsonl is not a journal of this version: KeyError"),
-    (b'{"event":"danced","time_s":1}\n', "journal.jsonl is not a journal of this version"),
-])
-def test_a_journal_of_another_version_is_an_error(tmp_path: Path, lines: bytes, message: str) -> None:
-    (tmp_path / JOURNAL).write_bytes(lines)
-    with pytest.raises(FloodmarkError, match=message):
-        state_of(tmp_path)
-    with pytest.raises(FloodmarkError, match=message):
-        writable_state(tmp_path, float)
-    assert not (tmp_path / DATABASE).exists()
-
-
 def test_a_database_that_is_none_or_of_another_version_is_an_error(tmp_path: Path) -> None:
     state = writable_state(tmp_path, float)
     state.begin(1, 1, CRASH, "runs/1")
@@ -184,12 +170,3 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         raise AssertionError("two at once")
     with alone(tmp_path):
         pass
-
-
-@pytest.mark.parametrize("folder", ["/home/me", "../other/runs/1", "runs/../..", ""])
-def test_a_run_that_is_not_in_the_campaigns_folder_is_refused(folder: str) -> None:
-    """Who goes on with a campaign deletes what its runs have left."""
-    state = empty_state()
-    state.begin(1, 1, CRASH, folder)
-    with pytest.raises(FloodmarkError, match="which is not inside the campaign's"):
-        state.runs()

@@ -72,18 +72,6 @@ def test_a_name_with_a_wildcard_in_it_is_itself(here: Path) -> None:
     assert chosen([RUNS / "[ab]"]) == (RUNS / "[ab]",)
 
 
-@pytest.mark.parametrize(("word", "message"), [
-    ("histories/runs/*.txt", "'histories/runs/[*].txt' matches no folder"),
-    ("histories/golden/*", "matches no folder"),
-    ("histories/runs/[", "does not exist|matches no folder"),
-    ("histories/runs/d", "histories/runs/d does not exist"),
-])
-def test_a_name_without_a_folder_is_a_usage_error(here: Path, word: str, message: str) -> None:
-    """Also beside a good one: a gate that judged nothing must not pass."""
-    with pytest.raises(UsageError, match=message):
-        chosen([RUNS / "a", Path(word)])
-
-
 def test_a_name_that_is_no_utf_8_is_a_usage_error(here: Path) -> None:
     (RUNS / "caf\udcff").mkdir()
     with pytest.raises(UsageError, match="no UTF-8"):
@@ -104,14 +92,6 @@ def test_folders_of_runs_are_entered(here: Path) -> None:
     assert everything == [str(RUNS / name) for name in sorted(["a", "b", "c", *runs])]
     assert [*map(str, chosen_runs([RUNS]))] == everything
     assert chosen_runs([RUNS / "plain", RUNS / "night", RUNS / "[np]*"])[0] == RUNS / "plain"
-
-
-@pytest.mark.parametrize("word", ["histories/runs/a", "histories/runs/[ab]", "histories/runs/notes.txt"])
-def test_a_folder_that_is_no_run_and_has_none_inside_is_a_usage_error(here: Path, word: str) -> None:
-    """Also beside a run."""
-    (RUNS / "b" / "run.json").touch()
-    with pytest.raises(UsageError, match=r"is no run folder: .* and there is no run inside it"):
-        chosen_runs([RUNS / "b", word])
 
 
 # -- runs that a campaign has shrunk ------------------------------------------------------------------------

@@ -75,24 +75,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    ("nowhere.edn", "nowhere.edn does not exist"), ("full", "is a folder: name the history.edn in it"),
-    ("history.edn --out full", "full is not empty"),
-    *((f"history.edn -c {word}", message) for word, message in (
-        ("acks=2", "acks=2"), ("linger.ms=5", "linger.ms"), ("retries=-1", "retries=-1"),
-        ("acks", "KEY=VALUE"), ("isolation.level=serializable", "serializable"),
-        ("enable.idempotence=yes", "yes"))),
-    ("history.edn --loses wipe --spares wipe", "--loses wipe and --spares wipe exclude each other"),
-    ("history.edn --loses wype",
-     "--loses or --spares wype: no act of the nemesis is called that; these are: wipe"),
-    ("history.edn --spares kill", "--loses or --spares kill: no act of the nemesis is called that"),
-])
-def test_a_wrong_call_is_usage_and_leaves_no_file(here: Path, words: str, message: str) -> None:
-    answer = floodmark("import", "jepsen", "--out", "run", *words.split())
-    assert (answer.code, answer.out, message in answer.err) == (2, "", True), answer.err
-    assert sorted(path.name for path in here.rglob("*")) == ["full", "history.edn", "mine"]
-
-
 @pytest.mark.parametrize("which", ["--loses", "--spares"])
 def test_an_act_that_is_named_is_there(here: Path, which: str) -> None:
     """And the folder for the run may be there, if it is empty."""

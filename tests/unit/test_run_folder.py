@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from command_line import floodmark
 
-from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.run import Run, create, default_folder, link_latest, open_run, write_pieces
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run import Run, create, default_folder, link_latest, write_pieces
 
 ABOUT = {"format": 1, "seed": 7}
 
@@ -22,14 +22,6 @@ def test_a_folder_that_is_absent_or_empty_gets_run_json_alone(tmp_path: Path, ex
     assert run.about() == ABOUT
     assert sorted(path.name for path in folder.parent.iterdir()) == ["run"]
     assert sorted(path.name for path in folder.iterdir()) == ["run.json"]
-
-
-def test_a_folder_that_is_not_empty_or_a_file_in_its_place_is_refused_and_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("mine")
-    for place in (tmp_path, tmp_path / "mine"):
-        with pytest.raises(UsageError, match="is not empty"):
-            create(place, ABOUT)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_run_json_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -50,19 +42,6 @@ def test_a_file_whose_writing_fails_stays_as_it_was(tmp_path: Path) -> None:
         write_pieces(path, half())
     assert path.read_bytes() == b"whole"
     assert [path.name for path in tmp_path.iterdir()] == ["n1.jsonl"]
-
-
-def test_a_missing_path_is_a_usage_error_and_a_folder_that_is_no_run_of_format_1_is_not(
-        tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="does not exist"):
-        open_run(tmp_path / "nowhere")
-    for text, why in ((None, "has no run"), ("{", "cannot read"), ("[]", "not of format 1"),
-                      ('{"format":2}', "not of format 1")):
-        if text is not None:
-            (tmp_path / "run.json").write_text(text)
-        with pytest.raises(FloodmarkError, match=why) as caught:
-            open_run(tmp_path)
-        assert not isinstance(caught.value, UsageError)
 
 
 def test_latest_points_at_the_last_run_named(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.logdir import UNREADABLE, LogState
-from floodmark.harness.phases.end_phases import Collected, collect, observes_of, uneven_replicas, what_moved
+from floodmark.harness.phases.end_phases import Collected, collect, observes_of
 from floodmark.harness.pipeline import record
 from floodmark.harness.protocols import (
     Clocks,
@@ -34,16 +34,11 @@ from floodmark.harness.protocols import (
 )
 from floodmark.harness.record_batches import MARK
 from floodmark.harness.run import Run
-from floodmark.harness.schedule.fields import Known
 from floodmark.harness.schedule.json_form import read
-from floodmark.harness.schedule.moments import HEALTHY, Entry, read_moment
-from floodmark.harness.schedule.states import read_state
-from floodmark.harness.schedule.views import UNKNOWN, ActiveFaults, Stage, View
+from floodmark.harness.schedule.moments import Entry, read_moment
+from floodmark.harness.schedule.views import UNKNOWN, View
 from floodmark.harness.spec import RunSpec
-from floodmark.nemesis.schedule_runner import describe_partition
 from floodmark.nemesis.strikes import Strikes, refuse_schedule, unavailable
-
-STAGE = Stage(replicas={0: SPEC.replicas}, faults=ActiveFaults())
 
 
 class Bare:
@@ -158,36 +153,6 @@ def test_a_schedule_that_can_be_carried_out_is_not_refused() -> None:
         "at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"})),), Limited())
 
 
-# -- views --------------------------------------------------------------------------------------------------
-
-
-def leo_and_hw_view(**known: Any) -> View:
-    """What Kafka's protocol shows: only LEO and HW of each replica."""
-    shown = {"leo": 6, "hw": 6, **known}
-    unknown = dict.fromkeys(
-        ("leader", "epoch", "log_start", "isr", "checkpointed_hw", "epochs", "clean", "proposing"), UNKNOWN)
-    return look(*(replica(node, **{**unknown, **shown}) for node in SPEC.replicas))
-
-
-def test_an_unknown_leo_prevents_settling_and_other_unknown_fields_do_not() -> None:
-    assert uneven_replicas(leo_and_hw_view(), [SPEC]) == []
-    assert uneven_replicas(leo_and_hw_view(leo=UNKNOWN), [SPEC])[0] == (
-        "the LEO and HW of partition 0 on n1 are not visible")
-    assert what_moved(leo_and_hw_view(), leo_and_hw_view(), [SPEC]) is None
-    moved = what_moved(leo_and_hw_view(), leo_and_hw_view(leo=7), [SPEC])
-    assert moved == "partition 0 changed on n1 while it was read"
-
-
-def test_an_unknown_field_fulfils_no_condition_and_is_not_none() -> None:
-    condition = read_state(
-        "state", {"partition": 0, "replica": "n2", "field": "leader", "is": "!=", "value": "n1"},
-        Known(nodes=None, partitions=None))
-    assert not condition.holds(leo_and_hw_view(), STAGE)
-    assert condition.holds(look(replica("n2", leader=None)), STAGE)
-    assert HEALTHY.state.holds(leo_and_hw_view(), STAGE)
-    assert "  n2: LEO 6, HW 6" in list(describe_partition(0, leo_and_hw_view(), STAGE, acks=0))
-
-
 # -- the end of a run ---------------------------------------------------------------------------------------
 
 
@@ -209,7 +174,7 @@ class SilentAtTheEnd(KeepsLogsInMemory):
 
 
 @pytest.mark.parametrize(("cluster", "problems", "moved"), [
-    (CanKillPauseElect(leo_and_hw_view()), (), None),  # no logs, and no freezing
+    (CanKillPauseElect(look(*(replica(node, leader=UNKNOWN) for node in SPEC.replicas))), (), None),
     (CannotStop(look()), ("the cluster could not be stopped: the engine does not answer",), None),
     (SilentAtTheEnd(look()), (), "the cluster could not be observed after it was read: nobody answers"),
     (KeepsLogsInMemory(look(), look(epoch=3)), (),
@@ -224,10 +189,8 @@ def test_what_was_read_is_kept_and_what_went_wrong_or_moved_is_reported(
     assert any(run.logs_folder.glob("*.jsonl")) == (run.replicas_path.read_bytes() != b"") == keeps_logs
 
 
-@pytest.mark.parametrize(("epochs_of_producer", "resent"), [((0, 1), (7,)), ((1, 1), ())])
-def test_what_a_producer_repeated_itself_is_found_in_the_logs(
-    tmp_path: Path, epochs_of_producer: Sequence[int], resent: tuple[int, ...]
-) -> None:
+def test_what_a_producer_repeated_itself_is_found_in_the_logs(tmp_path: Path) -> None:
+    """Which batches are repeats: test_logdir.py."""
     class KeepsLogFolders(Bare):
         async def log_dir(self, node: str) -> Path:
             return tmp_path
@@ -236,26 +199,22 @@ def test_what_a_producer_repeated_itself_is_found_in_the_logs(
     log.parent.mkdir()
     log.write_bytes(b"".join(
         batch(0, [b"7"], producer=9, producer_epoch=epoch, headers=[(MARK.decode(), b"0" * 16)])
-        for epoch in epochs_of_producer))
+        for epoch in (0, 1)))
 
-    assert collect_from(tmp_path, KeepsLogFolders(leo_and_hw_view()))[0].resent == resent
+    assert collect_from(tmp_path, KeepsLogFolders(look()))[0].resent == (7,)
 
 
-@pytest.mark.parametrize(("resent", "in_run_json"), [
-    ((7, 8), {"idempotence": False, "retries": 1, "resent": [7, 8]}),
-    ((), {"idempotence": False, "retries": 0, "resent": None}),
-])
 def test_producers_that_repeated_something_are_not_idempotent_by_run_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resent: tuple[int, ...], in_run_json: dict[str, Any]
-) -> None:
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def collect_with_repeats(*asked: Any) -> Collected:
-        return replace(await collect(*asked), resent=resent)
+        return replace(await collect(*asked), resent=(7, 8))
 
     monkeypatch.setattr(runner, "collect", collect_with_repeats)
     record(planned(RunSpec(cluster="simulated", rate=100.0, duration=0.5, seed=3, out=tmp_path / "run")))
     about = orjson.loads((tmp_path / "run" / "run.json").read_bytes())
 
-    assert {**about["guarantees"], "resent": about.get("resent")}.items() >= in_run_json.items()
+    assert about["resent"] == [7, 8]
+    assert about["guarantees"].items() >= {"idempotence": False, "retries": 1}.items()
 
 
 @pytest.mark.parametrize("unreadable", [False, True])

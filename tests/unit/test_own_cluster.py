@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Coroutine
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,6 +48,7 @@ from floodmark.harness.protocols import (
     ability,
     why_not,
 )
+from floodmark.harness.schedule.views import UNKNOWN
 from floodmark.harness.spec import RunPlan, RunSpec
 
 PASSWORD = "the-secret-of-the-house"
@@ -266,6 +268,16 @@ def test_the_highest_epoch_wins_and_among_equals_the_leaders_own_metadata() -> N
                                ({"n1": old}, "u", None)):
         latest = _latest(seen, (topic, 0), {1: "n1", 2: "n2", 3: "n3"})
         assert latest == (found and found.partitions["t", 0])
+
+
+@pytest.mark.parametrize(("hw", "isr", "leo"), [(6, (1, 2), 6), (5, (1, 2), UNKNOWN), (6, (1,), UNKNOWN)])
+def test_a_leo_that_is_not_shown_is_the_leaders_if_it_is_in_the_isr_and_all_is_committed(
+        tmp_path: Path, hw: int, isr: tuple[int, ...], leo: object) -> None:
+    cluster, answer = OwnCluster(FOUND, tmp_path, prefix="p-"), metadata(1, 4, isr)
+    cluster.partitions = (replace(SPEC, replicas=("n1", "n2")),)
+    seen = cluster._replicas({"n1": answer, "n2": answer}, {0: answer.partitions["t", 0]},
+                             {("n1", 0): (6, hw)}, {1: "n1", 2: "n2"})
+    assert (seen["n1", 0].leo, seen["n2", 0].leo) == (6, leo)
 
 
 # -- requests ---------------------------------------------------------------------------------------------

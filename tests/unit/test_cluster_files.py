@@ -2,7 +2,7 @@
 sockets' answers."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,32 +13,16 @@ from laid_out import Counting, told
 from floodmark.harness.cluster.broker_cluster import healthy
 from floodmark.harness.cluster.containers import place as containers_place
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.layout import Layout, Ports, ids_of, lay_out, node_names
+from floodmark.harness.cluster.layout import Layout, ids_of, lay_out, node_names
 from floodmark.harness.cluster.reference import control_sockets, system
 from floodmark.harness.commands.cluster import state_text
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 NODES = node_names(3)
 IDS = ids_of(NODES)
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)
-
-
-@pytest.fixture
-def ports() -> Iterator[Ports]:
-    ports = Ports()
-    yield ports
-    ports.close()
-
-
-def write(layout: Layout, bugs: Sequence[str] = ()) -> None:
-    chosen = system.broker_settings({}, nodes=3)
-    system.write_properties(layout, chosen, rules="kip-320", bugs=bugs)
-
-
-def read(layout: Layout, name: str) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in layout.properties_of(name).read_text().splitlines())
 
 
 NAMES = (*NODES, CONTROLLER)
@@ -49,18 +33,6 @@ class Addresses:
 
     def address(self, name: str) -> str:
         return "198.19.7.1" if name == CLIENTS else f"198.19.7.{11 + NAMES.index(name)}"
-
-
-def local(folder: Path, *, proxied: bool = False, first_port: int | None = None, **more: Any) -> Layout:
-    return lay_out(folder, IDS, proxied=proxied, first_port=first_port, **more)
-
-
-def in_containers(folder: Path, *, first_port: int | None = None, trace: bool = True, **more: Any) -> Layout:
-    return containers_place.lay_out(
-        cast(EngineResources, Addresses()), folder, IDS, first_port=first_port, trace=trace, **more)
-
-
-LAYOUTS: dict[str, Callable[..., Layout]] = {"local": local, "containers": in_containers}
 
 
 def test_the_users_values_win_and_other_keys_pass() -> None:
@@ -97,40 +69,21 @@ def test_what_the_processes_of_a_cluster_are_told(tmp_path: Path, request: pytes
     nobody does: each has its own link to each. Inside of containers are their own addresses and paths, and
     outside published ports: a control socket serves the engine's machine alone, which comes from the gateway.
     The settings are shown once."""
-    lay: dict[str, tuple[Callable[..., Layout], dict[str, Any]]] = {
-        "direct": (local, {}), "proxied": (local, {"proxied": True, "first_port": 8001}),
-        "containers": (in_containers, {"first_port": 7001})}
+    folder = tmp_path / "run"
+    lay: dict[str, Callable[[Counting], Layout]] = {
+        "direct": lambda ports: lay_out(folder, IDS, proxied=False, ports=ports, first_port=None),
+        "proxied": lambda ports: lay_out(folder, IDS, proxied=True, ports=ports, first_port=8001),
+        "containers": lambda ports: containers_place.lay_out(
+            cast(EngineResources, Addresses()), folder, IDS, ports=ports, first_port=7001, trace=True)}
     settings = {f"{key}={value}" for key, value in system.broker_settings({}, nodes=3).items()}
     lines = sorted(settings)
-    for title, (make, options) in lay.items():
-        layout = make(tmp_path / "run", ports=Counting(), **options)
-        write(layout, bugs=["a", "b"])
+    for title, make in lay.items():
+        layout = make(Counting())
+        chosen = system.broker_settings({}, nodes=3)
+        system.write_properties(layout, chosen, rules="kip-320", bugs=["a", "b"])
         lines += told(title, layout, settings)
-    assert [*(tmp_path / "run" / "nodes" / "n1").iterdir()] == []  # Kafka's own, without one of the harness
+    assert [*(folder / "nodes" / "n1").iterdir()] == []  # Kafka's own, without one of the harness
     as_written("cluster_files.txt", "\n".join([*lines, ""]).replace(str(tmp_path), ""), request)
-
-
-@pytest.mark.parametrize("place", LAYOUTS)
-def test_every_process_writes_a_trace_outside_its_log_directory_unless_switched_off(
-    tmp_path: Path, ports: Ports, place: str
-) -> None:
-    """A power cut or a wiped disk spares it."""
-    layout = LAYOUTS[place](tmp_path, ports=ports)
-    raw = control_sockets.raw_traces(layout, [PartitionSpec(key=4, topic="log", partition=1, replicas=NODES)])
-    assert raw is not None
-    assert raw.files == {name: tmp_path / "work" / f"{name}.trace" for name in NAMES}
-    assert (raw.keys, raw.names) == ({("log", 1): 4}, {1: "n1", 2: "n2", 3: "n3", 100: CONTROLLER})
-
-    untraced = LAYOUTS[place](tmp_path / "2", ports=ports, trace=False)
-    write(untraced)
-    assert "floodmark.trace" not in read(untraced, "n1")
-    assert control_sockets.raw_traces(untraced, []) is None
-
-
-@pytest.mark.parametrize("place", LAYOUTS)
-def test_a_port_that_is_taken_is_named(tmp_path: Path, ports: Ports, place: str) -> None:
-    with pytest.raises(FloodmarkError, match=f"port {(taken := ports.choose())} is taken"):
-        LAYOUTS[place](tmp_path, ports=Ports(), first_port=taken)
 
 
 def controller(**changes: Any) -> dict[str, Any]:
@@ -191,13 +144,3 @@ def test_the_table_shows_a_broker_without_an_answer_as_silent() -> None:
         "log-0 n1 3 n1 (ELR n2) n1 12 11 3 leads",
         "n2 - - - (silent)",
     ]
-
-
-def test_names_of_a_run_contain_its_number(tmp_path: Path) -> None:
-    """Two runs have different numbers."""
-    one, other = EngineResources(tmp_path, NODES), EngineResources(tmp_path, NODES)
-    assert one.run != other.run
-    for name in (one.net("n1"), one.broker("n1"), one.volume("n1"), one.keeper, one.network):
-        assert one.run in name
-    with pytest.raises(FloodmarkError, match="not started"):
-        one.address(CLIENTS)

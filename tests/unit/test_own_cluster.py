@@ -251,7 +251,7 @@ def test_a_clock_that_was_set_meanwhile_gives_no_bound_and_bounds_of_two_times_a
                   for stamp in (1_700_000_000_000, 1_700_000_009_000)]) is None
     assert ahead([]) is None
     first, second = Ahead(least_ns=1, most_ns=5), Ahead(least_ns=-3, most_ns=2)
-    assert joined(first, second) == Ahead(least_ns=-3, most_ns=5)
+    assert joined(first, second) == joined(second, first) == Ahead(least_ns=-3, most_ns=5)
     assert error_ns({"n1": first}) == 0
 
 

@@ -1,23 +1,19 @@
-"""Apache Kafka in containers: each fault there that processes on loopback cannot have, and a run.
-
-Waits are for conditions: a busy machine is slow and no failure.
-"""
+"""Apache Kafka in containers: what a look shows, a full disk, a freeze, and runs from images."""
 
 import asyncio
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cluster_stage import NODES, SPECS, Stage, begun, connect
+from cluster_stage import NODES, SPECS, Stage, begun, connect, isr
 from command_line import floodmark
 from real_kafka import skip_without, software_of
 
 from floodmark.harness.cluster.containers import images
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
-from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, View
+from floodmark.harness.schedule.views import View
 
 pytestmark = [pytest.mark.docker, pytest.mark.kafka]
 NEW, OLD = "4.3.1", "3.9.2"
@@ -34,10 +30,6 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield stage
 
 
-def in_isr(node: str) -> Any:
-    return lambda look: node in look.partitions[0].isr
-
-
 async def test_it_is_seen_as_it_is_on_loopback(stage: Stage) -> None:
     """LEO, HW and log start come by the wire; a running broker's epochs are only in its files: unknown."""
     await stage.all_in_sync()
@@ -51,66 +43,30 @@ async def test_it_is_seen_as_it_is_on_loopback(stage: Stage) -> None:
     assert not {"leo", "hw", "log_start", "clean", "checkpointed_hw"} & stage.cluster.not_shown
 
 
-async def test_cuts_are_by_direction_and_clients_cut_are_not_the_harness(stage: Stage) -> None:
-    """A node that hears nobody leaves the ISR; the harness reaches a broker that clients do not reach."""
-    await stage.as_in_the_beginning()
-    one = stage.cluster
-    await one.place.cut({"n3": ["n1", "n2", CONTROLLER]})
-    await stage.seen(lambda look: not in_isr("n3")(look), "n3, which hears nobody, to leave the ISR")
-    await one.place.heal()
-    await stage.all_in_sync()
-    await one.place.cut({"n1": [CLIENTS], CLIENTS: ["n1"]})
-    look = await stage.all_in_sync()
-    assert ("n1", 0) in look.replicas, "clients do not reach it, and the harness does"
-    await one.place.heal()
-    await stage.write(1)
-
-
-async def test_the_power_cut_is_the_disks(stage: Stage) -> None:
-    """Unsynced records are lost, and are fetched again from the other replicas."""
-    await stage.as_in_the_beginning()
-    await stage.write(20)
-    leo = (await stage.all_in_sync()).replicas["n1", 0].leo
-    value = await stage.cluster.power_cut("n1")
-    assert value["how"] == "disk"
-    assert value["lost_records"] > 0
-    assert value["keep"][0] < leo
-    await stage.cluster.start_node("n1")
-    await stage.seen(lambda look: ("n1", 0) in look.replicas and look.replicas["n1", 0].leo == leo,
-                     "n1 to have it all again")
-    await stage.all_in_sync()
-
-
 def test_a_full_disk_ends_it_and_that_is_no_death_of_its_own(stage: Stage) -> None:
     async def story() -> None:
         await stage.as_in_the_beginning()
         volumes = stage.place.disks
         await volumes.harm("n3", "full")
-        await stage.seen(lambda look: not in_isr("n3")(look) or "n3" not in look.running, "n3 to fail")
+        await stage.seen(lambda look: "n3" not in isr(look) or "n3" not in look.running, "n3 to fail")
         await volumes.repair("n3")
         assert await stage.cluster.mend() == []
         await stage.all_in_sync()
         assert stage.cluster.died() == []
 
-    with_writes(stage, story())
-
-
-def with_writes(stage: Stage, story: Any) -> None:
-    """While clients write: a broker that writes nothing does not find its disk full."""
+    async def write_on() -> None:
+        while True:
+            await stage.write(50)
 
     async def both() -> None:
-        writing = asyncio.ensure_future(_write_on(stage))
+        """A broker that writes nothing does not find its disk full."""
+        writing = asyncio.ensure_future(write_on())
         try:
-            await story
+            await story()
         finally:
             writing.cancel()
 
     stage.play(both())
-
-
-async def _write_on(stage: Stage) -> None:
-    while True:
-        await stage.write(50)
 
 
 def test_frozen_what_is_seen_is_what_the_logs_hold(stage: Stage) -> None:

@@ -26,8 +26,7 @@ class Slow:
     """A client of kazoo that connects when it may, and answers nothing."""
 
     def __init__(self, may_connect: threading.Event) -> None:
-        self.connecting, self.open = threading.Event(), False
-        self._may_connect = may_connect
+        self.connecting, self.open, self._may_connect = threading.Event(), False, may_connect
 
     def start(self, timeout: float) -> None:
         self.connecting.set()
@@ -53,12 +52,7 @@ def may_connect() -> threading.Event:
 def made(may_connect: threading.Event, monkeypatch: pytest.MonkeyPatch) -> list[Slow]:
     """The clients of kazoo so far."""
     made: list[Slow] = []
-
-    def client(hosts: str, **options: Any) -> Slow:
-        made.append(Slow(may_connect))
-        return made[-1]
-
-    monkeypatch.setattr(zookeeper, "_client", client)
+    monkeypatch.setattr(zookeeper, "_client", lambda *_, **__: made.append(Slow(may_connect)) or made[-1])
     return made
 
 
@@ -110,7 +104,8 @@ async def test_a_session_is_ended_though_zookeeper_was_silent_once(
             raise ConnectionLoss
     monkeypatch.setattr(zookeeper, "_close_session", close_session)
     client = ZooKeeperClient(("127.0.0.1", 1))
-    monkeypatch.setattr(client, "_connected", lambda: Registration(owner=7))
+    registration = SimpleNamespace(get=lambda timeout: (b"", SimpleNamespace(ephemeralOwner=7)))
+    monkeypatch.setattr(client, "_connected", lambda: Mock(get_async=lambda path: registration))
     if silent == 1:
         assert await client.expire(1)
     else:
@@ -118,20 +113,6 @@ async def test_a_session_is_ended_though_zookeeper_was_silent_once(
             await client.expire(1)
     await client.close()
     assert asked == [7] * (2 if silent == 1 else zookeeper.EXPIRE_TRIES)
-
-
-class Registration:
-    """A client of kazoo and its answer about a broker: registered by a session."""
-
-    def __init__(self, owner: int) -> None:
-        self.ephemeralOwner = owner
-
-    def get_async(self, path: str) -> "Registration":
-        assert path == "/brokers/ids/1"
-        return self
-
-    def get(self, timeout: float) -> tuple[bytes, "Registration"]:
-        return b"", self
 
 
 async def until(condition: Callable[[], bool]) -> None:

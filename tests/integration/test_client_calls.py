@@ -61,10 +61,10 @@ def test_a_deleted_topic_is_not_shown(up: Up, capsys: pytest.CaptureFixture[str]
         return {one["topic"] for one in json.loads(capsys.readouterr().out)["partitions"]}
 
     with closing(Confluent(up.bootstrap, "kept")) as kept, closing(Confluent(up.bootstrap, "gone")) as gone:
-        kept.create()
-        gone.create()
+        kept.calls["create a topic"](kept)
+        gone.calls["create a topic"](gone)
         assert shown() >= {"kept", "gone"}
-        gone.delete()
+        gone.calls["delete the topic"](gone)
     assert "kept" in shown()
     assert "gone" not in shown()
 
@@ -72,7 +72,7 @@ def test_a_deleted_topic_is_not_shown(up: Up, capsys: pytest.CaptureFixture[str]
 def test_what_is_refused_is_logged(up: Up) -> None:
     """Once for each client, in the log of the broker that refused it; and before that on the first screen."""
     with closing(Confluent(up.bootstrap, "refused")) as client:
-        client.create()
+        client.calls["create a topic"](client)
         for _ in range(4):  # each broker would coordinate: of three, one is asked twice
             assert is_refused(client, **{"client.id": "asked-once", "group.id": "one"})
     logs = [up.log(node) for node in ("n1", "n2", "n3")]

@@ -1,8 +1,9 @@
 """The ordinary calls of confluent-kafka."""
 
 import time
+from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from client_calls import NO_GROUPS, time_of
 from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition, __version__
@@ -27,17 +28,39 @@ ALL_ACLS = AclBindingFilter(
     ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
 
 
+def result(asked: Any) -> Any:
+    """Of a future, or of the one future of what was asked for."""
+    (future,) = asked.values() if isinstance(asked, dict) else (asked,)
+    return future.result(WAIT_S)
+
+
 class Confluent:
     name, version = "confluent-kafka", __version__
     # librdkafka's names; the first is of an API that no broker offers.
     names = MappingProxyType({"UNSUPPORTED_VERSION": "_UNSUPPORTED_FEATURE",
                               "UNKNOWN_TOPIC_OR_PARTITION": "UNKNOWN_TOPIC_OR_PART"})
     more = (
-        ("list topics (Producer)", "ok", lambda client: Producer(client.common).list_topics(timeout=WAIT_S)),
-        ("list topics (Consumer)", "ok", lambda client: client.consumer().list_topics(timeout=WAIT_S)),
+        ("list topics (Producer)", "ok", lambda its: Producer(its.common).list_topics(timeout=WAIT_S)),
+        ("list topics (Consumer)", "ok", lambda its: its.consumer().list_topics(timeout=WAIT_S)),
         ("subscribe (group.protocol=consumer)", "_FATAL",
-         lambda client: client.subscribe(**{"group.protocol": "consumer"})),
+         lambda its: its.subscribe(**{"group.protocol": "consumer"})),
     )
+    calls: ClassVar[dict[str, Callable[["Confluent"], Any]]] = {
+        "list topics": lambda its: its.admin.list_topics(timeout=WAIT_S),
+        "describe the cluster": lambda its: result(its.admin.describe_cluster()),
+        "create a topic": lambda its: result(its.admin.create_topics([NewTopic(its.topic, 1, 3)])),
+        "describe it": lambda its: result(its.admin.describe_topics(TopicCollection([its.topic]))),
+        "add partitions": lambda its: result(its.admin.create_partitions([NewPartitions(its.topic, 2)])),
+        "list groups": lambda its: its.admin.list_consumer_groups().result(WAIT_S).valid,
+        "subscribe": lambda its: its.subscribe(),
+        "commit": lambda its: its.consumer().commit(
+            offsets=[TopicPartition(its.topic, 0, 1)], asynchronous=False),
+        "begin with transactions": lambda its: Producer(
+            {**its.common, "transactional.id": its.topic}).init_transactions(WAIT_S),
+        "delete records": lambda its: result(its.admin.delete_records([TopicPartition(its.topic, 0, 1)])),
+        "describe ACLs": lambda its: result(its.admin.describe_acls(ALL_ACLS)),
+        "delete the topic": lambda its: result(its.admin.delete_topics([its.topic])),
+    }
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.common = {"bootstrap.servers": bootstrap, "log_level": 0}
@@ -54,40 +77,14 @@ class Confluent:
             return str(error.args[0].name())
         raise error
 
-    @staticmethod
-    def result(asked: Any) -> Any:
-        """Of a future, or of the one future of what was asked for."""
-        (future,) = asked.values() if isinstance(asked, dict) else (asked,)
-        return future.result(WAIT_S)
-
-    def topics(self) -> set[str]:
-        found = self.admin.list_topics(timeout=WAIT_S)
-        assert found.brokers.keys() == {1, 2, 3}
-        return set(found.topics)
-
-    def describe_cluster(self) -> None:
-        self.result(self.admin.describe_cluster())
-
-    def create(self) -> None:
-        self.result(self.admin.create_topics([NewTopic(self.topic, 1, 3)]))
-
-    def delete(self) -> None:
-        self.result(self.admin.delete_topics([self.topic]))
-
-    def describe(self) -> None:
-        self.result(self.admin.describe_topics(TopicCollection([self.topic])))
-
-    def grow(self, count: int) -> None:
-        self.result(self.admin.create_partitions([NewPartitions(self.topic, count)]))
-
     def configs(self, kind: str) -> dict[str, str]:
         asked = ConfigResource(KINDS[kind], self.topic if kind == "topic" else "1")
-        found = self.result(self.admin.describe_configs([asked]))
+        found = result(self.admin.describe_configs([asked]))
         return {name: entry.value for name, entry in found.items()}
 
     def alter(self, key: str, value: str) -> None:
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-        self.result(self.admin.incremental_alter_configs([
+        result(self.admin.incremental_alter_configs([
             ConfigResource(KINDS["topic"], self.topic, incremental_configs=[entry])]))
 
     # -- records -------------------------------------------------------------------------------------------
@@ -145,31 +142,12 @@ class Confluent:
     def ends(self) -> list[int]:
         specs = (OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp(),
                  OffsetSpec.for_timestamp(5))
-        return [self.result(self.admin.list_offsets({self.partition: spec})).offset for spec in specs]
-
-    # -- what the broker does not offer ---------------------------------------------------------------------
-
-    def groups(self) -> list[Any]:
-        return list(self.admin.list_consumer_groups().result(WAIT_S).valid)
+        return [result(self.admin.list_offsets({self.partition: spec})).offset for spec in specs]
 
     def subscribe(self, **config: object) -> None:
         consumer = self.consumer(**config)
         consumer.subscribe([self.topic])
         self.polled(consumer, 1)
-
-    def commit(self) -> None:
-        consumer = self.consumer()
-        consumer.assign([TopicPartition(self.topic, 0, 0)])
-        consumer.commit(offsets=[TopicPartition(self.topic, 0, 1)], asynchronous=False)
-
-    def transactions(self) -> None:
-        Producer({**self.common, "transactional.id": self.topic}).init_transactions(WAIT_S)
-
-    def delete_records(self) -> None:
-        self.result(self.admin.delete_records([TopicPartition(self.topic, 0, 1)]))
-
-    def acls(self) -> None:
-        self.result(self.admin.describe_acls(ALL_ACLS))
 
 
 def is_refused(client: Confluent, **config: object) -> bool:

@@ -2,9 +2,9 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from client_calls import time_of
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, __version__
@@ -32,7 +32,22 @@ ALL_ACLS = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY,
 class KafkaPython:
     name, version = "kafka-python", __version__
     names: Mapping[str, str] = MappingProxyType({})
-    more = (("alter them (AlterConfigs)", "ok", lambda client: client.alter_as_before()),)
+    more = (("alter them (AlterConfigs)", "ok", lambda its: its.alter_as_before()),)
+    calls: ClassVar[dict[str, Callable[["KafkaPython"], Any]]] = {
+        "list topics": lambda its: its.admin.list_topics(),
+        "describe the cluster": lambda its: its.admin.describe_cluster(),
+        "create a topic": lambda its: its.admin.create_topics(
+            {its.topic: {"num_partitions": 1, "replication_factor": 3}}),
+        "describe it": lambda its: its.describe(),
+        "add partitions": lambda its: its.admin.create_partitions({its.topic: 2}),
+        "list groups": lambda its: its.admin.list_groups(),
+        "subscribe": lambda its: its.subscribe(),
+        "commit": lambda its: its.commit(),
+        "begin with transactions": lambda its: its.transactions(),
+        "delete records": lambda its: its.admin.delete_records({its.partition: 1}),
+        "describe ACLs": lambda its: its.admin.describe_acls(ALL_ACLS),
+        "delete the topic": lambda its: its.admin.delete_topics([its.topic]),
+    }
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.servers = bootstrap.split(",")
@@ -49,25 +64,10 @@ class KafkaPython:
             return error_name(error.errno)
         raise error
 
-    def topics(self) -> list[str]:
-        return list(self.admin.list_topics())
-
-    def describe_cluster(self) -> None:
-        self.admin.describe_cluster()
-
-    def create(self) -> None:
-        self.admin.create_topics({self.topic: {"num_partitions": 1, "replication_factor": 3}})
-
-    def delete(self) -> None:
-        self.admin.delete_topics([self.topic])
-
     def describe(self) -> None:
         (found,) = self.admin.describe_topics([self.topic])
         if found["error_code"]:
             raise for_code(found["error_code"])
-
-    def grow(self, count: int) -> None:
-        self.admin.create_partitions({self.topic: count})
 
     def configs(self, kind: str) -> dict[str, str]:
         name = self.topic if kind == "topic" else "1"
@@ -86,7 +86,7 @@ class KafkaPython:
     def alter_as_before(self) -> None:
         """By AlterConfigs, on a topic of its own."""
         self.topic += "-altered"
-        self.create()
+        self.calls["create a topic"](self)
         self.alter("flush.messages", "9", incremental=False)
         assert self.configs("topic")["flush.messages"] == "9"
 
@@ -141,9 +141,6 @@ class KafkaPython:
 
     # -- what the broker does not offer ---------------------------------------------------------------------
 
-    def groups(self) -> list[Any]:
-        return list(self.admin.list_groups())
-
     def subscribe(self) -> None:
         with self.consumer(self.topic, group="calls") as consumer:
             next(consumer)
@@ -157,9 +154,3 @@ class KafkaPython:
     def transactions(self) -> None:
         with self.producer(transactional_id=self.topic) as producer:
             producer.init_transactions()
-
-    def delete_records(self) -> None:
-        self.admin.delete_records({self.partition: 1})
-
-    def acls(self) -> None:
-        self.admin.describe_acls(ALL_ACLS)

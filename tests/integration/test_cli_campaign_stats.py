@@ -9,7 +9,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 from command_line import floodmark
-from timed_runs import TimedRun
+from stories import in_seconds
 
 from floodmark.checkers import stats
 from floodmark.checkers.spark import session
@@ -19,11 +19,13 @@ from floodmark.harness.spec import RunSpec
 pytestmark = pytest.mark.spark
 
 
-def killed_for(gap_s: float) -> TimedRun:
+CRASHED = '{"rules": "kip-320", "nemesis": "crash", "seed": 7}'
+
+
+def killed_for(folder: Path, gap_s: float, about: str = CRASHED) -> Path:
     """A run with a kill of n1 for a second at 10 s, and no ack from then on for so long."""
-    run = TimedRun().sent(1, 9, 10).sent(1, 10, 10 + gap_s).sent(1, 30, 31)
-    run.about = {"rules": "kip-320", "nemesis": "crash", "seed": 7}
-    return run.fault("kill", 10, 10, "n1").fault("start", 11, 11, "n1")
+    return in_seconds(
+        folder, f"about {about}", f"1 9-10; 1 10-{10 + gap_s}; 1 30-31; kill n1 10; start n1 11")
 
 
 def figures(path: Path, *folders: Path | str, code: int = 0) -> dict[str, Any]:
@@ -43,15 +45,15 @@ def night(folder: Path, began: str, *gaps_s: float) -> Path:
         name = f"runs/{number:05d}"
         state.begin(number, 7, RunSpec(rules="kip-320"), name)
         if gap_s is not None:
-            killed_for(gap_s).write(folder / name)
+            killed_for(folder / name, gap_s)
             state.end_run(number, {})
             state.judge(number, {"kind": "valid"}, None)
     return folder
 
 
 def test_a_damaged_folder_is_named_and_the_others_count(tmp_path: Path) -> None:
-    good = [killed_for(gap_s).write(tmp_path / f"gap-{gap_s}") for gap_s in (2, 4, 9)]
-    torn = killed_for(3).write(tmp_path / "torn")
+    good = [killed_for(tmp_path / f"gap-{gap_s}", gap_s) for gap_s in (2, 4, 9)]
+    torn = killed_for(tmp_path / "torn", 3)
     (torn / "run.json").write_text("{")
     answer = floodmark("campaign", "stats", good[0], torn, *good[1:], tmp_path)
     assert answer.code == 4
@@ -67,9 +69,9 @@ def test_a_damaged_folder_is_named_and_the_others_count(tmp_path: Path) -> None:
 
 
 def test_the_second_question_reads_what_the_first_has_kept(tmp_path: Path) -> None:
-    run = killed_for(4).write(tmp_path / "run")
+    run = killed_for(tmp_path / "run", 4)
     first = figures(tmp_path / "first.json", run)
-    killed_for(6).write(tmp_path / "other")
+    killed_for(tmp_path / "other", 6)
     (tmp_path / "other" / "history.jsonl").replace(run / "history.jsonl")
     assert figures(tmp_path / "second.json", run) == first
     for name in ("history.jsonl", "trace.jsonl", "replicas.jsonl"):
@@ -80,14 +82,14 @@ def test_the_second_question_reads_what_the_first_has_kept(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("damage", ["another version", "cut short"])
 def test_what_is_kept_in_another_form_is_made_anew(tmp_path: Path, damage: str) -> None:
-    run = killed_for(4).write(tmp_path / "run")
+    run = killed_for(tmp_path / "run", 4)
     first = figures(tmp_path / "first.json", run)
     kept = run / "measures.parquet"
     if damage == "cut short":
         kept.write_bytes(kept.read_bytes()[:-20])
     else:
         pq.write_table(pq.read_table(kept).replace_schema_metadata({"floodmark.measures": "0"}), kept)
-    killed_for(6).write(tmp_path / "other")
+    killed_for(tmp_path / "other", 6)
     (tmp_path / "other" / "history.jsonl").replace(run / "history.jsonl")
     second = figures(tmp_path / "second.json", run)
     assert (first["faults"][0]["gap_s"], second["faults"][0]["gap_s"]) == (4.0, 6.0)
@@ -111,7 +113,7 @@ def test_nights_side_by_side_in_the_order_in_which_they_began(tmp_path: Path) ->
 
 
 def test_parquet_for_a_notebook(tmp_path: Path) -> None:
-    runs = [killed_for(gap_s).write(tmp_path / f"gap-{gap_s}") for gap_s in (2, 4)]
+    runs = [killed_for(tmp_path / f"gap-{gap_s}", gap_s) for gap_s in (2, 4)]
     assert floodmark("campaign", "stats", *runs, "--parquet", tmp_path / "out").code == 0
     faults = pq.read_table(tmp_path / "out" / "faults.parquet").to_pylist()
     assert [(row["run"], row["kind"], row["gap_s"]) for row in faults] == [
@@ -130,12 +132,12 @@ def test_runs_far_away_have_the_same_figures_and_keep_them(tmp_path: Path) -> No
     """By a file: address, and in a place that only Hadoop reads; a damaged run is named by its address."""
     root = tmp_path / "nights"
     for gap_s in (2, 4):
-        killed_for(gap_s).write(root / f"gap-{gap_s}")
+        killed_for(root / f"gap-{gap_s}", gap_s)
     near = figures(tmp_path / "near.json", *sorted(root.iterdir()))
     assert figures(tmp_path / "file.json", f"file://{root}/gap-*") == near
     for kept in root.glob("*/measures.parquet"):
         kept.unlink()
-    (killed_for(3).write(root / "torn") / "run.json").write_text("{")
+    (killed_for(root / "torn", 3) / "run.json").write_text("{")
     (root / "none").mkdir()
     conf = session.context()._jsc.hadoopConfiguration()
     conf.set("fs.viewfs.mounttable.stats.link./nights", f"file:{root}")
@@ -156,8 +158,7 @@ def test_runs_far_away_have_the_same_figures_and_keep_them(tmp_path: Path) -> No
 
 
 def test_a_stranger_s_words_do_no_harm(tmp_path: Path) -> None:
-    run = killed_for(2)
-    run.about = {"rules": "\x1b[31mkip", "nemesis": "a\nb"}
-    output = floodmark("campaign", "stats", run.write(tmp_path / "run")).out
+    run = killed_for(tmp_path / "run", 2, r'{"rules": "\u001b[31mkip", "nemesis": "a\nb"}')
+    output = floodmark("campaign", "stats", run).out
     assert "\x1b" not in output
     assert "\nb " not in output

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow
 import pytest
 from command_line import edit_lines, edit_run, floodmark, golden
+from folders import write_lines
 from pyarrow import parquet
 
 from floodmark.checkers.text.explain import EXPLANATIONS, PERMISSIONS
-from histories import write_lines
 
 OVERWRITTEN = "an-offset-is-given-twice"
 PARTED = "the-logs-part-below-the-high-watermark"

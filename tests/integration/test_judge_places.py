@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import real_like
 from command_line import GOLDEN, Answer, floodmark, golden
-from folders import Tale
 from pyspark.sql import SparkSession
+from stories import told
 
 from floodmark.checkers.judge import far_files, passes
 from floodmark.checkers.judge.layout import RunWork
@@ -34,17 +34,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in SAVED:
         golden(root, name)
     real_like.write(root / "run=7 [x] {y} %41 é", ops=2000, damage="lost")  # long enough to be filtered
-    Tale().acked(1, 2).write(root / "no-rows")
+    damaged = ("no-rows", "no-dump", "only-parquet", "torn", "garbled")
+    histories = [told(root / name, "1 acked 1 2") / "history.jsonl" for name in damaged]
     (root / "no-rows" / "replicas.jsonl").unlink()
-    Tale().acked(1, 2).write(root / "no-dump")
     (root / "no-dump" / "logs" / "n2.jsonl").unlink()
-    lines = Tale().acked(1, 2).write(root / "only-parquet") / "logs" / "n2.jsonl"
+    lines = root / "only-parquet" / "logs" / "n2.jsonl"
     write_parquet(lines)
     lines.unlink()
-    torn = Tale().acked(1, 2).write(root / "torn") / "history.jsonl"
+    *_, torn, garbled = histories
     torn.write_bytes(torn.read_bytes() + b'{"index":99,"ti')
-    garbled = Tale().acked(1, 2).write(root / "garbled") / "history.jsonl"
-    garbled.write_bytes(garbled.read_bytes().replace(b'"time": 1000', b'"time": "x"'))
+    garbled.write_bytes(garbled.read_bytes().replace(b'"time":1000', b'"time":"x"'))
     (root / "file").write_text("no folder")
     return root
 
@@ -187,8 +186,7 @@ def test_a_write_that_fails_leaves_the_last_as_it_was(runs: Path) -> None:
 
 
 def test_a_dump_that_spark_would_not_see_is_damaged_and_not_passed_over(runs: Path) -> None:
-    tale = Tale().acked(1, 2)
-    folder = tale.write(runs / "hidden")
+    folder = told(runs / "hidden", "1 acked 1 2")
     for file in folder.rglob("*.json*"):
         file.write_text(file.read_text().replace('"n2"', '"_n2"'))
     (folder / "logs" / "n2.jsonl").rename(folder / "logs" / "_n2.jsonl")

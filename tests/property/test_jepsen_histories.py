@@ -16,11 +16,12 @@ from typing import Any
 import here
 import random_runs
 import twin
+from folders import Line, RunFolder
 from how_many import cases
 from twin_compare import as_dict, spoken
 
 from floodmark.harness.commands.import_jepsen import import_history
-from histories import READER, Line, RunFolder, healthy
+from histories import READER, healthy
 
 JUDGED = cases(int(os.environ.get("FLOODMARK_SOAK", "150")), few=48)
 FIRST = int(os.environ.get("FLOODMARK_SEED", "0")) * 100_000

@@ -1,7 +1,7 @@
 """Makes small healthy run folders from a seed, some with transactions: it simulates a cluster without errors.
 
 Rules kept here: every choice comes from the Random that is passed; a folder is one that a correct cluster
-could leave, so a judge must find nothing in it; a RunFolder stays plain data until it is written.
+could leave, so a judge must find nothing in it.
 
 A transaction appends and reads step by step, with others between its steps; its outcome is decided at one
 moment, and partition by partition a marker (a record that is not ours) makes it visible; a consumer sees
@@ -11,102 +11,17 @@ partition by partition, as isolation permits, and no reader sees what was decide
 read_uncommitted consumers see everything at once.
 """
 
-import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any
 
-Line = dict[str, Any]
-NODES = ("n1", "n2", "n3")
+from folders import NODES, Line, RunFolder, settled_run
+
 PROBER, READER = 900, 901
 OPEN, COMMIT, ABORT = "open", "commit", "abort"
 FATES = ("ok", "fail", "info", "never")
-
-
-@dataclass(slots=True, kw_only=True)
-class RunFolder:
-    """A run folder as data. `files` replaces files or (None) leaves them out, after everything else is
-    written."""
-
-    run: Line
-    lines: list[Line]
-    dumps: dict[str, list[Line]]
-    rows: list[Line]
-    trace: list[Line] | None = None
-    files: dict[str, bytes | None] = field(default_factory=dict)
-
-    def write(self, path: Path) -> Path:
-        (path / "logs").mkdir(parents=True)
-        if self.run.get("history_lines") == -1:
-            self.run["history_lines"] = len(self.lines)
-        (path / "run.json").write_text(json.dumps(self.run))
-        write_lines(path / "history.jsonl", self.lines)
-        write_lines(path / "replicas.jsonl", self.rows)
-        for node, entries in self.dumps.items():
-            write_lines(path / "logs" / f"{node}.jsonl", entries)
-        if self.trace is not None:
-            write_lines(path / "trace.jsonl", self.trace)
-        for name, data in self.files.items():
-            if data is None:
-                (path / name).unlink()
-            else:
-                (path / name).write_bytes(data)
-        return path
-
-    @classmethod
-    def read(cls, path: Path) -> "RunFolder":
-        """A folder that was written, all of whose lines can be read."""
-        logs, trace = sorted((path / "logs").glob("*.jsonl")), path / "trace.jsonl"
-        return cls(
-            run=json.loads((path / "run.json").read_text()), lines=lines_of(path / "history.jsonl"),
-            dumps={log.stem: lines_of(log) for log in logs}, rows=lines_of(path / "replicas.jsonl"),
-            trace=lines_of(trace) if trace.exists() else None)
-
-    def log(self, node: str, partition: int) -> list[Line]:
-        """This node's entries of a partition (copies of the list, not of the entries)."""
-        return [entry for entry in self.dumps.get(node, []) if entry["partition"] == partition]
-
-    def set_log(self, node: str, partition: int, entries: list[Line]) -> None:
-        others = [entry for entry in self.dumps.get(node, []) if entry["partition"] != partition]
-        self.dumps[node] = sorted(others + [{**entry, "node": node} for entry in entries],
-                                  key=lambda entry: int(entry["partition"]))
-
-    def row(self, node: str, partition: int) -> Line:
-        return next(row for row in self.rows if (row["node"], row["partition"]) == (node, partition))
-
-    def leader(self, partition: int) -> str:
-        return str(self.run["leaders"][str(partition)]["leader"])
-
-    def add(self, process: int, kind: str, f: str, **fields: Any) -> Line:
-        """Adds a line at the end of the history."""
-        last = self.lines[-1]["time"] if self.lines else 0
-        head = {"index": len(self.lines), "time": last + 1000, "process": process, "type": kind, "f": f}
-        self.lines.append(head | fields)
-        return self.lines[-1]
-
-    def reads(self) -> Iterator[tuple[Line, Line]]:
-        """Each read with its line."""
-        for line in self.lines:
-            for read in line.get("reads") or []:
-                yield line, read
-
-    def fresh_process(self) -> int:
-        return 1 + max((line["process"] for line in self.lines), default=0)
-
-    def fresh_value(self) -> int:
-        return 1 + max((send["value"] for line in self.lines for send in line.get("sends") or []), default=0)
-
-
-def lines_of(path: Path) -> list[Line]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def write_lines(path: Path, lines: Sequence[Any], separators: tuple[str, str] = (",", ":")) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(line, separators=separators) + "\n" for line in lines))
 
 
 def checksum(partition: int, value: int | None, salt: int = 0) -> int:
@@ -496,19 +411,14 @@ def freeze(folder: RunFolder, random: Random, key: int, log: Log, *, settled: bo
 def run_json(partitions: Iterable[int], *, settled: bool = True) -> Line:
     """run.json of a correct cluster; the leaders are added, and history_lines by write()."""
     keys = sorted(partitions)
-    run: Line = {
-        "format": 1, "version": "0.1.0", "commit": "0" * 7, "seed": 1, "cluster": "local", "rules": "kip-320",
-        "workload": "log", "nodes": list(NODES), "schedule": [], "missed": [], "died": [], "residue": None,
-        "partitions": {str(key): {"topic": "log", "partition": key, "replicas": list(NODES),
-                                  "cleanup": "delete"} for key in keys},
-        "config": {node: {"min.insync.replicas": 2} for node in NODES},
-        "guarantees": {"acks": "all", "min_insync_replicas": 2, "replication_factor": 3,
-                       "unclean_leader_election": False, "idempotence": False, "retries": 0, "flush": "os",
-                       "isolation": "read_committed"},
-        "settled": settled, "leaders": {}, "history_lines": -1, "clock_error_ns": 0, "ended": "done",
-        "settle": {"timeout_s": 30, "processes": [PROBER], "no_leader": [], "no_ack": [],
-                   "isr_short": [] if settled else keys, "why": None if settled else "a follower is behind"},
+    run = settled_run(NODES, keys) | {
+        "version": "0.1.0", "commit": "0" * 7, "seed": 1, "cluster": "local", "rules": "kip-320",
+        "workload": "log", "config": {node: {"min.insync.replicas": 2} for node in NODES}, "leaders": {},
+        "history_lines": -1, "settled": settled,
     }
-    if settled:
-        run["final_reads"] = {"processes": [READER], "partitions": keys}
-    return run
+    run["settle"] |= {"processes": [PROBER], "isr_short": [] if settled else keys,
+                      "why": None if settled else "a follower is behind"}
+    for partition in run["partitions"].values():
+        partition["cleanup"] = "delete"
+    final = run.pop("final_reads")
+    return run | ({"final_reads": {**final, "processes": [READER]}} if settled else {})

@@ -17,10 +17,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import corpus
+from folders import NODES, Line, RunFolder
 from traces import traced
 
 from floodmark.checkers.laws.finding_names import FILES, LAWS
-from histories import NODES, READER, Line, RunFolder, checksum, healthy
+from histories import READER, checksum, healthy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

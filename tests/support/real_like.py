@@ -20,9 +20,10 @@ from random import Random
 from typing import Any, BinaryIO
 
 import orjson
+from folders import Line
 from real_like_cluster import NODES, Cluster
 
-from histories import Line, run_json
+from histories import run_json
 
 PRODUCERS, CONSUMERS = 8, 2  # clients that run at once, as with --concurrency 10
 PROBER, READER = 2_000_000, 3_000_000  # the first processes that probe, and that read in the end

@@ -40,7 +40,7 @@ def leader_of(key: int) -> str:
 
 
 def run_of(partitions: int, lines: int) -> dict[str, Any]:
-    run = settled_run(NODES, 1)
+    run = settled_run(NODES, [0])
     keys = range(partitions)
     return run | {
         "partitions": {

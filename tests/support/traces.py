@@ -12,11 +12,11 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from folders import RunFolder
 from how_many import cases
 from simulated_scenarios import ALL, plays
 
 from floodmark.harness.spec import RULES
-from histories import RunFolder
 
 CONTROLLER = "controller"
 CORRECT = [number for number, part in enumerate(ALL)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import write_lines
 from golden_text import as_written
 from how_many import cases
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +15,6 @@ from judged_runs import finding
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.report import verdict_text
-from histories import write_lines
 
 RUN_JSON: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n2"}},

@@ -2,24 +2,33 @@
 
 import re
 from pathlib import Path
+from random import Random
 
 import here
 import pytest
-from txn_tales import busy, mutual
+from stories import told
 
 from floodmark.checkers.laws import cycles
 from floodmark.checkers.laws import finding_names as names
+from histories import RunFolder, healthy
 
 
-def test_two_thousand_transactions_of_a_correct_cluster_have_no_finding(tmp_path: Path) -> None:
-    (verdict,) = here.judge([busy(3, 2_000).write(tmp_path / "run")])
+def busy(steps: int) -> RunFolder:
+    return healthy(Random(3), steps=steps, transacts=True)
 
-    assert (verdict.valid, verdict.findings) == (True, ())
+
+def test_thousands_of_transactions_of_a_correct_cluster_have_no_bug(tmp_path: Path) -> None:
+    """Records of two may lie between one another, which Kafka permits."""
+    (verdict,) = here.judge([busy(9_000).write(tmp_path / "run")])
+
+    assert (verdict.valid, {one.name for one in verdict.findings}) == (True, {names.G0})
 
 
 def test_a_run_with_too_many_edges_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a reason; its neighbour is judged."""
-    few, many = mutual().write(tmp_path / "few"), busy(3, 20).write(tmp_path / "many")
+    few = told(tmp_path / "few", "partitions 2; log 10 1:20; 1 invoke txn 10; 2 invoke txn 1:20",
+               "1 ok txn 10@0 reads 1:20@0; 2 ok txn 1:20@0 reads 10@0")
+    many = busy(90).write(tmp_path / "many")
     monkeypatch.setattr(cycles, "MOST_EDGES", 10)
 
     by_name, left_out = here.judge([few, many])

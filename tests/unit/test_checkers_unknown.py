@@ -6,9 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from folders import Tale
 from no_spark import NoSpark
-from traced_story import Story
+from stories import told
 
 from floodmark.checkers.judge.job import SparkJudge
 from floodmark.checkers.judge.layout import RunWork
@@ -42,16 +41,12 @@ def damaged_folders(root: Path) -> dict[str, Path]:
     """No run.json, another format, a run.json with wrong types, and directories in place of files."""
     bare = root / "bare"
     bare.mkdir()
-    older = Tale()
-    older.run["format"] = 0
-    strange = Tale().acked(1)
-    strange.run.update(nodes=5, settle=3)
-    heap = Tale().acked(1).write(root / "heap")
+    heap = told(root / "heap", "1 acked 1")
     for name in ("history.jsonl", "logs/n1.jsonl", "replicas.jsonl"):
         (heap / name).unlink()
         (heap / name).mkdir()
-    return {"bare": bare, "older": older.write(root / "older"), "strange": strange.write(root / "strange"),
-            "heap": heap}
+    return {"bare": bare, "older": told(root / "older", "run format=0"), "heap": heap,
+            "strange": told(root / "strange", "1 acked 1; run nodes=5 settle=3")}
 
 
 def parquet(root: Path) -> dict[str, Path]:
@@ -59,7 +54,7 @@ def parquet(root: Path) -> dict[str, Path]:
     which Parquet's reader in Java refuses; offsets as doubles; pages of zeros, alone and beside the lines; no
     values."""
     names = ("parquet", "no-parquet", "footer", "doubles", "zeroed", "beside", "valueless")
-    folders = {name: Tale().acked(1, 2).send(4, 5, at=[2]).write(root / name) for name in names}
+    folders = {name: told(root / name, "1 acked 1 2; 4 send 5@2") for name in names}
     for node in ("n1", "n2", "n3"):
         in_parquet(folders["parquet"], node)
     copies = {name: in_parquet(folders[name], alone=name != "beside") for name in names[1:]}
@@ -77,10 +72,8 @@ def parquet(root: Path) -> dict[str, Path]:
 
 def not_utf8(root: Path) -> dict[str, Path]:
     """Bytes that are not UTF-8, in a word that no check reads."""
-    story = Story().begin().produce().say("n1", "sneeze")
-    of_clients, of_brokers = Tale().acked(1).fault("kill", "n1"), Tale().acked(1)
-    of_brokers.trace = story.lines
-    folders = {"clients": of_clients.write(root / "clients"), "brokers": of_brokers.write(root / "brokers")}
+    folders = {"clients": told(root / "clients", "1 acked 1; fault kill n1"),
+               "brokers": told(root / "brokers", "1 acked 1; begin; produce 1; say n1 sneeze")}
     for file, word in ((folders["clients"] / "history.jsonl", b"kill"),
                        (folders["brokers"] / "trace.jsonl", b"sneeze")):
         text = file.read_bytes()
@@ -93,7 +86,7 @@ def not_utf8(root: Path) -> dict[str, Path]:
 def judged_in_one_call(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
     """All of these, and a readable one among them."""
     root = tmp_path_factory.mktemp("judged")
-    good = Tale().acked(1).send(2, 5, at=[1]).write(root / "good [1] *,{a}")
+    good = told(root / "good [1] *,{a}", "1 acked 1; 2 send 5@1")
     folders = {**damaged_folders(root), "good": good, **parquet(root), **not_utf8(root)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("floodmark.checkers.read.folder.PARQUET_FROM_BYTES", 0)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from command_line import floodmark
+from folders import write_lines
 from judged_runs import finding
 
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.model import Reading
 from floodmark.harness.report.run_summary import ruling
 from floodmark.harness.report.verdict_text import Outcome, markdown
-from histories import write_lines
 
 ABOUT: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n3"}},
@@ -124,6 +124,12 @@ def poll(index: int, *offsets: int) -> dict[str, Any]:
         {"partition": 0, "offset": offset, "value": 100 + offset} for offset in offsets])
 
 
+def put(folder: Path, files: dict[str, list[Any]]) -> None:
+    """Writes these lines; without any the file is gone."""
+    for name, rows in files.items():
+        write_lines(folder / name, rows) if rows else (folder / name).unlink()
+
+
 OTHER = {**LOST, "offset": 6, "value": 9}
 ONE, TWO = group("lost-write", LOST), group("lost-write", LOST, OTHER)
 MANY = group("lost-write", LOST, {**LOST, "offset": 9, "value": 9}, count=40)
@@ -168,8 +174,7 @@ POLLS = {"history.jsonl": [*HISTORY, poll(9, 3, 4), poll(10, 6, 7), poll(11, 4, 
 def test_consequences_of_one_event_are_grouped_and_others_are_not(
         folder: Path, grave: dict[str, Any], consequences: Sequence[dict[str, Any]],
         others: Sequence[dict[str, Any]], files: dict[str, list[Any]]) -> None:
-    for name, rows in files.items():
-        write_lines(folder / name, rows) if rows else (folder / name).unlink()
+    put(folder, files)
     for one in consequences:
         (event,) = events(folder, grave, one)
         assert sorted(event) == sorted([grave["name"], one["name"]]), one
@@ -195,47 +200,44 @@ def test_a_bug_is_not_grouped_with_a_permitted_finding(folder: Path) -> None:
 # -- five lines ---------------------------------------------------------------------------------------------
 
 
-def test_without_an_ack_the_summary_shows_the_read(folder: Path) -> None:
-    """And what permits a permitted loss, so that it is not taken for a bug."""
-    poll = {"reads": [{"partition": 0, "offset": 4, "value": 6}, {"partition": 0, "offset": 5, "value": 7}]}
-    write_lines(folder / "history.jsonl", [
-        HISTORY[1], op(2, 1.2, 3, "info", "send", **send(7)), op(3, 1.5, 4, "ok", "poll", **poll)])
-    seen = {"partition": 0, "offset": 5, "value": 7, "ops": [3], "event": 6}
-    (head, words), *_ = read(folder, group("saw-then-lost", seen)).summary
-    assert (head, words) == ("seen", "1.500 s process 4 read 7 at offset 5 of partition 0 (history.jsonl:4)")
-    heads = dict(read(folder, group("lost-write", LOST, by="fault budget")).summary)
-    assert heads["gone"].startswith("acked record 7, permitted by fault budget; offset 5: n3")
+def in_the_history(*more: dict[str, Any]) -> dict[str, list[Any]]:
+    return {"history.jsonl": [HISTORY[1], op(2, 1.2, 3, "info", "send", **send(7)), *more]}
 
 
-def test_a_leader_without_a_new_election_is_shown_too(folder: Path) -> None:
-    """It restarted without the record and leads on in its epoch."""
-    back = [line(2.0, "n1", "start", leo=5, clean=False),
-            line(2.1, "n1", "become_leader", leo=5, hw=5, isr=["n1"], start=0)]
-    write_lines(folder / "trace.jsonl", [*TRACE[:3], *back])
-    heads = dict(read(folder, group("lost-write", {**LOST, "event": 4}, {**LOST, "offset": 6})).summary)
-    assert heads["elected"] == (
-        "2.100 s n1 leads epoch 2 again, without it: its log ended at 5 (trace.jsonl:5)")
-    assert heads["truncated"] == "2.000 s n1 started with LEO 5 (trace.jsonl:4)"
-    assert heads["gone"].startswith("2 acked records; offset 5: n3 (the leader)")
+NO_LOGS = {f"logs/{node}.jsonl": [] for node in ABOUT["nodes"]}
+BACK = [line(2.0, "n1", "start", leo=5, clean=False),
+        line(2.1, "n1", "become_leader", leo=5, hw=5, isr=["n1"], start=0)]
 
 
-def test_the_ack_shown_is_that_of_the_record(folder: Path) -> None:
-    """A finding that names two acks is about the second."""
-    example = {"partition": 0, "offset": 5, "value": 8, "ops": [2, 7]}
-    heads = dict(read(folder, group("nonmonotonic-send", example)).summary)
-    assert heads["acked"] == "4.100 s 8 at offset 5 of partition 0, to process 4 (history.jsonl:8)"
-
-
-def test_without_any_log_the_findings_text_is_shown(folder: Path) -> None:
-    """For a loss proved by the final reads; where one log is left, that log is shown."""
-    for node in ("n1", "n2", "n3"):
-        heads = dict(read(folder, group("lost-write", LOST)).summary)
-        assert heads["gone"].startswith("acked record 7; offset 5: ")
-        (folder / "logs" / f"{node}.jsonl").unlink()
-    for text, gone in ((LOST["text"], LOST["text"]), ("It was acked, but the reads did not return it.",
-                                                      "acked record 7; the reads did not return it")):
-        lost = group("lost-write", {**LOST, "text": text})
-        assert dict(read(folder, lost).summary)["gone"] == gone
+@pytest.mark.parametrize(("files", "found", "heads"), [
+    # Without an ack the read is shown.
+    (in_the_history(op(3, 1.5, 4, "ok", "poll", reads=[
+        {"partition": 0, "offset": 4, "value": 6}, {"partition": 0, "offset": 5, "value": 7}])),
+     group("saw-then-lost", {"partition": 0, "offset": 5, "value": 7, "ops": [3], "event": 6}),
+     {"seen": "1.500 s process 4 read 7 at offset 5 of partition 0 (history.jsonl:4)"}),
+    # What permits a loss is said, so that it is not taken for a bug.
+    ({}, group("lost-write", LOST, by="fault budget"),
+     {"gone": "acked record 7, permitted by fault budget; offset 5: n3"}),
+    # A leader that restarted without the record leads on in its epoch, without a new election.
+    ({"trace.jsonl": [*TRACE[:3], *BACK]}, group("lost-write", {**LOST, "event": 4}, {**LOST, "offset": 6}),
+     {"elected": "2.100 s n1 leads epoch 2 again, without it: its log ended at 5 (trace.jsonl:5)",
+      "truncated": "2.000 s n1 started with LEO 5 (trace.jsonl:4)",
+      "gone": "2 acked records; offset 5: n3 (the leader)"}),
+    # A finding that names two acks is about the second.
+    ({}, group("nonmonotonic-send", {"partition": 0, "offset": 5, "value": 8, "ops": [2, 7]}),
+     {"acked": "4.100 s 8 at offset 5 of partition 0, to process 4 (history.jsonl:8)"}),
+    # Where one log is left, that log is shown; without any the finding's text, for a loss by the final reads.
+    ({"logs/n1.jsonl": [], "logs/n2.jsonl": []}, group("lost-write", LOST),
+     {"gone": "acked record 7; offset 5: "}),
+    (NO_LOGS, group("lost-write", LOST), {"gone": LOST["text"]}),
+    (NO_LOGS, group("lost-write", {**LOST, "text": "It was acked, but the reads did not return it."}),
+     {"gone": "acked record 7; the reads did not return it"}),
+])
+def test_the_summary_says_what_is_known(
+        folder: Path, files: dict[str, list[Any]], found: dict[str, Any], heads: dict[str, str]) -> None:
+    put(folder, files)
+    said = dict(read(folder, found).summary)
+    assert {head: said[head][:len(words)] for head, words in heads.items()} == heads
 
 
 def test_the_summary_is_on_the_page_too_and_nothing_is_repeated(folder: Path) -> None:
@@ -271,14 +273,6 @@ def test_what_only_the_trace_shows_is_in_the_trace(folder: Path) -> None:
         folder, group("stuck", {"partition": 1}))
     assert "no line of the history is about it; it is in the final logs" in shown(
         folder, group("malformed-log", {"partition": 1, "offset": 3}))
-
-
-def test_whose_fault_names_the_system(folder: Path) -> None:
-    lost = group("lost-write", LOST)
-    assert "the cluster's (rules kip-320): with acks=all" in shown(folder, lost)
-    kafka = {"name": "kafka", "version": "4.3.1", "form": "kraft"}
-    assert "the cluster's (Apache Kafka 4.3.1, KRaft, 3 brokers (some)): with acks=all" in shown(
-        folder, lost, rules=None, system=kafka)
 
 
 def test_values_of_other_types_are_no_reason_to_fail(folder: Path) -> None:

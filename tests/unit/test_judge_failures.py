@@ -11,10 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from command_line import floodmark
-from folders import Tale
 from no_spark import NoSpark
-from traced_story import Story
-from txn_tales import txn
+from stories import told
 
 from floodmark.checkers.judge import job, layout, many_runs, passes, verdicts
 from floodmark.checkers.judge.failures import failure_of
@@ -28,12 +26,8 @@ RUNS = ("good", "bad", "good-too")  # the folders of a call; on one of them the 
 
 def run_in(folder: Path) -> Path:
     """A valid run for which every stage has work: a trace, transactions, reads."""
-    tale = Tale().acked(1).assign(7, 0).poll(7, (0, 1)).ends(7, 1)
-    txn(tale, 5, (0, 1, 2), reads=[(0, 0, 1)])
-    tale.logged(2)
-    story = Story().begin().produce(2)
-    tale.trace = [{**line, "time": line["time"] // 1000} for line in story.lines]  # before the clients' ops
-    return tale.write(folder)
+    return told(folder, "7 assign 0 time=99000; 1 acked 1; 7 poll 1@0; 7 list_offsets 1",
+                "5 txn 2@1 reads 1@0; log 2; begin; produce 2")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import here
 import pyarrow as pa
 import pytest
-from corpus import Told
+from stories import told
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.laws.log import log
@@ -60,7 +60,7 @@ def test_no_other_table_is_listed() -> None:
 
 def found(path: Path, story: str, *families: Family) -> list[tuple[Any, ...]]:
     """Name, offset and how of what these families find in the folder of this story of the corpus."""
-    tables = here.tables_of([open_folder(Told([story]).write(path))])
+    tables = here.tables_of([open_folder(told(path, story))])
     with opened(tables) as unit:
         run_families(unit, families)
         rows = unit.rows("from claimed order by name").to_pylist()

@@ -24,12 +24,12 @@ import here
 import pyarrow as pa
 import pytest
 import real_like
+from folders import NODES, Line, RunFolder
 
 from floodmark.checkers import laws
 from floodmark.checkers.laws.families import FAMILIES
 from floodmark.checkers.laws.unit import Unit
 from floodmark.checkers.read.folder import open_folder
-from histories import NODES, Line, RunFolder
 
 FEW, MANY = 60, 240  # ops of each run
 TIMES, FLOOR = 1.4 * MANY / FEW, 40 * MANY  # work below the floor does not count

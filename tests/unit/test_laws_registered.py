@@ -9,7 +9,7 @@ import here
 import pytest
 from command_line import floodmark
 from distributions import brings, forget
-from folders import Tale
+from stories import told
 
 from floodmark.checkers.judge import layout
 from floodmark.checkers.judge.job import SparkJudge
@@ -69,27 +69,13 @@ def bringing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bring]
     forget(MODULE)
 
 
-def slow(tale: Tale, lines_between: int) -> Tale:
-    """A send whose ack comes so many lines later; a line takes 1,000 ns."""
-    sends = [{"partition": 0, "value": 2}]
-    tale.acked(1).line(3, "invoke", "send", sends=sends)
-    for _ in range(lines_between):
-        tale.fault("heal")
-    return tale.line(3, "ok", "send", sends=[{**sends[0], "offset": 1}]).logged(2)
-
-
-def lonely(tale: Tale, *others: str) -> Tale:
-    tale.run["leaders"]["0"]["isr"] = ["n1"]
-    return tale.acked(1).send(4, 5, at=[1]).logged(5, nodes=("n1", *others))
-
-
-TALES = {
-    "healthy": Tale().acked(1, 2, 3),
-    "late": slow(Tale(), 2),
-    "just in time": slow(Tale(), 1),
-    "lonely": lonely(Tale()),
-    "two of three": lonely(Tale(), "n3"),
-    "too much": Tale().acked(665, 666),
+TALES = {  # a line takes 1,000 ns
+    "healthy": "1 acked 1 2 3",
+    "late": "1 acked 1; 3 invoke send 2; fault heal; fault heal; 3 ok send 2@1; log 2",
+    "just in time": "1 acked 1; 3 invoke send 2; fault heal; 3 ok send 2@1; log 2",
+    "lonely": 'run leaders/0/isr=["n1"]; 1 acked 1; 4 send 5@1; log n1 1 5',
+    "two of three": 'run leaders/0/isr=["n1"]; 1 acked 1; 4 send 5@1; log n1 1 5; log n3 1 5',
+    "too much": "1 acked 665 666",
 }
 FOUND: Mapping[str, list[dict[str, Any]]] = {
     "late": [{"partition": 0, "offset": 1, "value": 2, "how": "acked late", "ops": [2, 5], "process": 3,
@@ -113,7 +99,7 @@ def check(verdicts: Mapping[str, Verdict]) -> None:
 
 def test_a_select_and_a_function_find(tmp_path: Path, bring: Bring) -> None:
     bring(CODE, CHECKS)
-    folders = [tale.write(tmp_path / name) for name, tale in TALES.items()]
+    folders = [told(tmp_path / name, tale) for name, tale in TALES.items()]
 
     check(dict(zip(TALES, here.judge(folders, FEW), strict=True)))
 
@@ -123,7 +109,7 @@ def test_spark_workers_run_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """From the workers' own environment: in this process nothing is installed. In bags too:
     tests/integration/test_registered.py."""
     names = "late", "lonely", "too much"
-    folders = [TALES[name].write(tmp_path / name) for name in names]
+    folders = [told(tmp_path / name, TALES[name]) for name in names]
     root = distribution(tmp_path / "site", CODE, CHECKS)
     monkeypatch.setitem(session.context().environment, "PYTHONPATH", str(root))
     monkeypatch.setattr(layout, "BIG_BYTES", -1)
@@ -150,7 +136,7 @@ def test_an_invalid_check_is_never_skipped(case: str, tmp_path: Path, bring: Bri
     code, why = UNFIT[case]
     bring(code, {"a": "A"})
 
-    (verdict,) = here.judge([Tale().acked(1).write(tmp_path / "run")], ALONE)
+    (verdict,) = here.judge([told(tmp_path / "run", "1 acked 1")], ALONE)
 
     assert (verdict.valid, verdict.findings, len(verdict.unknown)) == ("unknown", (), 1)
     assert verdict.unknown[0].reason.startswith(FAILED.format("a"))
@@ -168,7 +154,7 @@ def test_a_name_belongs_to_one_check(
     for name, distribution_name in zip(checks, ("somebodys", "others"), strict=False):
         bring("A = 'from sends limit 0'", {name: "A"}, name=distribution_name)
 
-    (verdict,) = here.judge([Tale().acked(1).write(tmp_path / "run")], ALONE)
+    (verdict,) = here.judge([told(tmp_path / "run", "1 acked 1")], ALONE)
 
     assert [why in one.reason for one in verdict.unknown] == [True]
 
@@ -176,7 +162,7 @@ def test_a_name_belongs_to_one_check(
 def test_the_permit_is_reported(tmp_path: Path, bring: Bring) -> None:
     bring("A = \"select run, value, 6 as permit from sends where type = 'ok'\"", {"a": "A"})
 
-    (verdict,) = here.judge([Tale().acked(1, 2).write(tmp_path / "run")], ALONE)
+    (verdict,) = here.judge([told(tmp_path / "run", "1 acked 1 2")], ALONE)
 
     findings = [(one.name, one.klass, one.permitted_by, one.count) for one in verdict.findings]
     assert (verdict.valid, findings) == (True, [("a", "permitted", "retries", 2)])
@@ -202,7 +188,7 @@ def test_explain_names_the_distribution(bring: Bring) -> None:
 def test_show_reports_it_even_if_it_is_not_installed(tmp_path: Path, bring: Bring) -> None:
     """The folder may be from another machine."""
     bring(CODE, CHECKS)
-    folder = TALES["lonely"].write(tmp_path / "run")
+    folder = told(tmp_path / "run", TALES["lonely"])
     (verdict,) = here.judge([folder], FEW)
     (folder / "verdict.json").write_text(json.dumps(as_json(verdict)))
 

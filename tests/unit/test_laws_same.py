@@ -11,12 +11,12 @@ import here
 import pyarrow as pa
 import pytest
 import real_like
-from txn_tales import busy
 
 from floodmark.checkers.laws import values as of_values
 from floodmark.checkers.laws.families import FAMILIES
 from floodmark.checkers.laws.unit import opened, run_families
 from floodmark.checkers.read.folder import open_folder
+from histories import healthy
 
 Tables = dict[str, pa.Table]
 
@@ -30,7 +30,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
              if any(not line.startswith(("unknown", "not made")) for line in case.expected)]
     folders = [*(case.write(root / str(number)) for number, case in enumerate(found[::8])),
                *(real_like.write(root / damage, ops=1000, damage=damage) for damage in real_like.DAMAGES),
-               *(busy(seed, 200).write(root / f"busy-{seed}") for seed in range(3))]
+               *(healthy(Random(seed), steps=900, transacts=True).write(root / f"busy-{seed}")
+                 for seed in range(3))]
     return here.tables_of([open_folder(path) for path in sorted(folders)])
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import here
 import pytest
 import real_like
-from folders import Tale
 from no_spark import NoSpark
-from txn_tales import began, ended
+from stories import told
 
 from floodmark.checkers.judge import layout, passes
 from floodmark.checkers.judge.layout import Layout, RunWork
@@ -62,16 +61,10 @@ def shuffled(folder: Path, *, without_first: bool) -> Path:
 def found_together(root: Path) -> Iterator[Path]:
     """What is found only with several units together: a cycle through two partitions; a value that was sent
     to two."""
-    cycle = Tale(partitions=2)
-    began(cycle, 5, (0, 0, 1))
-    began(cycle, 6, (1, 0, 2))
-    ended(cycle, 5, (0, 0, 1), reads=[(1, 0, 2)])
-    ended(cycle, 6, (1, 0, 2), reads=[(0, 0, 1)])
-    cycle.logged(1, partition=0).logged(2, partition=1)
-    twice = Tale(partitions=2).acked(1)
-    twice.send(2, 1, at=[0], partition=1)
-    for name, tale in (("cycle", cycle), ("twice", twice)):
-        yield tale.write(root / name)
+    cycle = ("5 invoke txn 1; 6 invoke txn 1:2", "5 ok txn 1@0 reads 1:2@0; 6 ok txn 1:2@0 reads 1@0",
+             "log 1 1:2")
+    for name, story in (("cycle", cycle), ("twice", ["1 acked 1; 2 send 1:1@0"])):
+        yield told(root / name, "partitions 2", *story)
         assert len(Layout.of([RunWork.of(0, open_folder(root / name))], cores=1).units[0]) == 2
 
 
@@ -79,7 +72,7 @@ def found_together(root: Path) -> Iterator[Path]:
 def judged(small_units: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
     """By the name of the folder, all in one call."""
     root = tmp_path_factory.mktemp("runs")
-    rowless = Tale().acked(1).write(root / "rowless") / "replicas.jsonl"
+    rowless = told(root / "rowless", "1 acked 1") / "replicas.jsonl"
     rowless.write_bytes(b"".join(rowless.read_bytes().splitlines(keepends=True)[:-1]))
     folders = [
         real_like.write(root / "traced", ops=100, trace=True, partitions=2),

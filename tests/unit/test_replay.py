@@ -96,7 +96,7 @@ def test_links_that_are_not_recorded_are_inferred_and_that_is_reported() -> None
     """A run with a cut had proxied links."""
     about = {name: value for name, value in ABOUT.items() if name != "links"}
     assert read_saved(about, "f").spec.links == "direct"
-    cut = read_saved({**about, "schedule": [{"f": "cut", "nodes": ["n1"]}]}, "f")
+    cut = read_saved({**about, "schedule": [{"f": "cut", "nodes": ["n1"]}, {"f": "heal"}]}, "f")
     assert cut.spec.links == "proxied"
     assert "proxied" in cut.inferred[0]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from command_line import edit_lines, edit_run, floodmark, verdict
 from judged_runs import judged, judged_names
-from timed_runs import TimedRun
+from stories import in_seconds, told
 
 from floodmark.checkers.stats.seen import Acked
 from floodmark.harness.campaign.plan import case_to_json
@@ -20,7 +20,7 @@ from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.report.model import TraceLine
 from floodmark.harness.report.run_page import write_report
 from floodmark.harness.report.story import acks_of, up_after
-from floodmark.harness.report.timeline import ReplicaLog
+from floodmark.harness.report.timeline import POINTS, ReplicaLog, Shown, thinned
 from floodmark.harness.spec import RunSpec
 
 LOST = "double-failover"
@@ -152,9 +152,9 @@ def test_a_damaged_folder_still_has_its_page(folder: Path) -> None:
     for name in ("history.jsonl", "trace.jsonl", "replicas.jsonl"):
         edit_lines(folder / name, lambda lines: ["{broken", "[1, 2]", *lines, '{"time": "x"}'])
     text = page(folder)
-    for told in ("invalid", "history.jsonl: 3 line(s) are not in format 1",
+    for said in ("invalid", "history.jsonl: 3 line(s) are not in format 1",
                  "trace.jsonl: 2 line(s) are no JSON objects"):
-        assert told in text
+        assert said in text
     for name in ("history.jsonl", "trace.jsonl"):
         edit_lines(folder / name, lambda lines: [
             *lines, *(lines[2].replace('"time":', f'"time":{time}, "was":')
@@ -163,13 +163,13 @@ def test_a_damaged_folder_still_has_its_page(folder: Path) -> None:
 
     shutil.rmtree(folder / "logs")
     assert "invalid" in page(folder)
-    for damage, told in (
+    for damage, said in (
             (lambda: edit_run(folder, partitions=[1, 2]), "`partitions` is no object"),
             (lambda: (folder / "run.json").write_text("{"), "cannot read"),
             ((folder / "history.jsonl").unlink, "there is no history.jsonl"),
             ((folder / "verdict.json").unlink, "was not judged yet")):
         damage()
-        assert told in page(folder)
+        assert said in page(folder)
 
 
 def test_without_dumps_no_log_is_drawn(folder: Path) -> None:
@@ -191,25 +191,21 @@ def test_without_dumps_no_log_is_drawn(folder: Path) -> None:
     assert "How it happened" not in text
 
 
-@pytest.mark.parametrize(("sends", "told"), [
-    ([(1, 1.1, "ok"), (2, 2.2, "ok")], []),
-    ([(1, 1.1, "ok"), (16, 16.2, "ok")], []),  # nobody tried
-    ([(16, 16.3, "ok"), (16.4, 17.9, "info"), (18, 19.5, "fail"), (20, 21.4, "ok"), (21.5, 21.6, "ok")],
+@pytest.mark.parametrize(("sends", "said"), [
+    ("1 1-1.1; 2 2-2.2", []),
+    ("1 1-1.1; 2 16-16.2", []),  # nobody tried
+    ("1 16-16.3; 2 16.4-17.9 info; 3 18-19.5 fail; 4 20-21.4; 5 21.5-21.6",
      ["no ack for 5.0 s (16.4 to 21.4 s)"]),
-    ([(1, 2.5, "info"), (2.6, 4.1, "info")], ["no ack for 3.1 s (1.0 to 4.1 s)"]),  # none at all
-    ([(1, 1.1, "ok"), (1.2, 1.9, "fail"), (2, 2.05, "ok")], []),
+    ("1 1-2.5 info; 2 2.6-4.1 info", ["no ack for 3.1 s (1.0 to 4.1 s)"]),  # none at all
+    ("1 1-1.1; 2 1.2-1.9 fail; 3 2-2.05", []),
     # Another process is acked meanwhile; and after the last ack somebody goes on trying.
-    ([(1, 1.9, "ok"), (1, 4, "fail"), (2.1, 2.7, "ok"), (4, 5.5, "info")],
-     ["no ack for 2.8 s (2.7 to 5.5 s)"]),
+    ("1 1-1.9; 2 1-4 fail; 3 2.1-2.7; 4 4-5.5 info", ["no ack for 2.8 s (2.7 to 5.5 s)"]),
 ])
 def test_the_drawing_of_the_run_tells_when_nobody_was_acked(
-        tmp_path: Path, sends: list[tuple[float, float, str]], told: list[str]) -> None:
-    run = TimedRun()
-    for process, (began_s, ended_s, kind) in enumerate(sends, start=1):
-        run.sent(process, began_s, ended_s, kind)
-    text = page(run.write(tmp_path / "run"))
-    assert [one["label"] for one in data(text)["rows"]["silences"]] == told
-    assert (f"none was acked: {', '.join(told)}." in text) is bool(told)
+        tmp_path: Path, sends: str, said: list[str]) -> None:
+    text = page(in_seconds(tmp_path / "run", sends))
+    assert [one["label"] for one in data(text)["rows"]["silences"]] == said
+    assert (f"none was acked: {', '.join(said)}." in text) is bool(said)
 
 
 def test_the_command_names_the_file_and_refuses_what_is_no_run(folder: Path, tmp_path: Path) -> None:
@@ -242,8 +238,20 @@ def test_a_log_is_replayed_and_truncated_records_are_kept_until_they_are_back() 
     assert (log.log, log.cut) == ([(0, 0, 4)], [(1, 3, 4)])  # offset 3 is there, but of another epoch
 
 
+def test_a_long_log_is_thinned_but_for_the_time_that_is_shown() -> None:
+    points = [(time, time % 7, 0) for time in range(9 * POINTS)]
+    kept = thinned(points, [Shown(partition=0, since_ns=900, until_ns=1_000)])
+    assert [point for point in kept if 900 <= point[0] <= 1_000] == points[900:1_001]
+    assert len(kept) < POINTS + 200
+
+
+def test_a_leader_that_restarts_leads_no_more(tmp_path: Path) -> None:
+    folder = told(tmp_path / "run", "1 acked 1; begin; produce 1; restart n1 time=50000000; take_role n1")
+    assert data(page(folder))["rows"]["reigns"][0]["to"] == 50.0
+
+
 def test_a_leader_of_the_beginning_lacks_no_record_that_came_later(tmp_path: Path) -> None:
-    for name, lacks in (("two-leaders-of-one-epoch", False), ("restart-cuts-follower", True)):
+    for name, lacks in (("two-leaders-of-one-epoch", False), ("elected-without-a-committed-record", True)):
         stories = data(page(judged(tmp_path, name)))["stories"]
         led = [step["text"] for story in stories for step in story["steps"]
                if "began to lead" in step["text"]]
@@ -277,12 +285,9 @@ def test_a_fault_that_the_run_mended_is_drawn_until_then(folder: Path) -> None:
 
 def test_availability_is_shown_as_measured(tmp_path: Path) -> None:
     """The kill of n1 from 10 to 14 s of golden/stats.txt; and a pause that nothing ends."""
-    run = TimedRun(partitions=2)
-    run.sent(1, 8, 9).sent(1, 9, 9.2).sent(1, 9.5, 12, "info").sent(2, 12, 13, "fail").sent(2, 13, 15)
-    run.sent(2, 15, 15.5).sent(3, 10, 10.1, partition=1).sent(3, 11, 16, partition=1)
-    run.fault("kill", 10, 10.5, "n1").fault("start", 13.8, 14, "n1").fault("pause", 15.8, 15.8, "n2")
-
-    text = page(run.write(tmp_path / "run"))
+    text = page(in_seconds(
+        tmp_path / "run", "partitions 2; 1 8-9; 1 9-9.2; 1 9.5-12 info; 2 12-13 fail; 2 13-15; 2 15-15.5",
+        "3 10-10.1 p1; 3 11-16 p1; kill n1 10-10.5; start n1 13.8-14; pause n2 15.8"))
 
     rows = [re.findall(r'<td data-head="[^"]*">([^<]*)</td>', row)
             for row in re.findall(r"<tr.*?</tr>", text) if "longest wait" in row]

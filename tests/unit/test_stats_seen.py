@@ -5,17 +5,15 @@ from pathlib import Path
 
 import pytest
 from command_line import edit_lines
-from timed_runs import TimedRun, ns
+from stories import in_seconds, ns
 
 from floodmark.checkers.stats.seen import seen
-
-RUN = (TimedRun(partitions=2).sent(1, 1, 3).sent(2, 2, 4, "fail", partition=1).sent(3, 2.5, 5, "info")
-       .polled(4, 2, 6).sent(1, 7, None).sent(5, 7.5, 9).fault("kill", 5, 5.5, "n1"))  # fmt: skip
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return RUN.write(tmp_path / "run")
+    return in_seconds(tmp_path / "run", "partitions 2; 1 1-3; 2 2-4 fail p1; 3 2.5-5 info; poll 4 2-6; 1 7-",
+                      "5 7.5-9; kill n1 5-5.5")
 
 
 def test_every_op_is_drawn_by_its_beginning(folder: Path) -> None:
@@ -28,7 +26,7 @@ def test_every_op_is_drawn_by_its_beginning(folder: Path) -> None:
         "what": [0, 1, 3, 2, 2, 0],  # ok, fail, an ok poll, info, without an answer, ok
         "records": [1, 0, 0, 0, 0, 1],
     }  # fmt: skip
-    assert drawn.last_ns == ns(9)
+    assert drawn.last_ns == ns("9")
     assert [row["kind"] for row in drawn.faults] == ["kill"]
     first = seen(folder, [], 2)  # above the limit only the first are drawn
     assert (first.ops, first.columns["began"], first.columns["what"]) == (6, [1_000_000, 1_000_000], [0, 1])
@@ -44,7 +42,7 @@ def test_acked_records_near_a_finding_have_their_times(folder: Path) -> None:
     edit_lines(folder / "history.jsonl", lambda lines: list(map(at_offset_7, lines)))
 
     assert seen(folder, [(0, 7, 8)], 100).acked == [
-        (0, 7, 1, ns(1), ns(3)), (0, 7, 5, ns(7.5), ns(9))]
+        (0, 7, 1, ns("1"), ns("3")), (0, 7, 5, ns("7.5"), ns("9"))]
     assert seen(folder, [(0, 0, 7), (1, 7, 8)], 100).acked == []
 
 

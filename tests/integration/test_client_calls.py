@@ -5,6 +5,7 @@ What they send survives the death of a leader.
 """
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -17,6 +18,7 @@ from clients_kafka_python import KafkaPython
 from cluster_up import Up, cluster_up
 from command_line import floodmark
 from confluent_kafka import Consumer, Producer, TopicPartition
+from real_kafka import skip_without
 
 from floodmark.harness.commands import cluster
 
@@ -42,13 +44,11 @@ def test_each_call_has_its_answer_at_once(up: Up, client: Any) -> None:
 
 @pytest.mark.java
 @pytest.mark.long
-@pytest.mark.skipif(bool(client_calls.missing()), reason=f"not there: {', '.join(client_calls.missing())}")
+@pytest.mark.skipif(shutil.which("javac") is None, reason="no javac is installed")
 def test_the_java_client(up: Up) -> None:
     """A client without librdkafka and without Python."""
-    try:
-        rows = client_calls.java_rows(up.bootstrap)
-    except client_calls.NoJars as error:
-        pytest.skip(str(error))
+    skip_without(client_calls.JAVA_CLIENT)
+    rows = client_calls.java_rows(up.bootstrap)
 
     assert client_calls.describe_wrong(rows) == ""
     assert len(rows) > 25

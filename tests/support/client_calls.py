@@ -8,7 +8,6 @@ what its library raises; `name_of` gives the name of such an error, or raises wh
 """
 
 import itertools
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from floodmark.harness.cluster.kafka.kafka_system import found
+
 OK = "ok"
 SOON_S = 20.0  # a client that asks again after a refusal goes on for half a minute or more
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -28,8 +29,7 @@ PAGE = Path(__file__).parents[2] / "docker" / "README.md"
 BEGIN, END = "<!-- clients: tests/support/client_calls.py writes these lines -->", "<!-- end of clients -->"
 LATE_MS = 1 << 50
 WAIT_S = 120.0
-JAVA = Path(__file__).parent / "java"
-NEEDED = ("java", "javac", "mvn")
+JAVA, JAVA_CLIENT = Path(__file__).with_name("ClientCalls.java"), "4.3.1"
 _numbers = itertools.count(1)
 
 
@@ -140,43 +140,16 @@ def rows_of(kind: Any, bootstrap: str) -> list[Row]:
     return rows
 
 
-# -- the Java client: a program of one file, with jars that Maven fetches once ------------------------------
-
-class NoJars(Exception):
-    """Maven could not fetch the client."""
-
-
-def missing() -> list[str]:
-    return [name for name in NEEDED if shutil.which(name) is None]
-
-
-def class_path() -> str:
-    """The jars, from Maven's cache or its repository. Raises NoJars if neither has them."""
-    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as file:
-        for how in (["-o"], []):
-            done = subprocess.run(
-                ["mvn", "-q", "-B", *how, "-f", str(JAVA / "pom.xml"), "dependency:build-classpath",
-                 f"-Dmdep.outputFile={file.name}"],
-                capture_output=True, text=True, check=False, timeout=WAIT_S,
-            )  # fmt: skip
-            jars = Path(file.name).read_text(encoding="utf-8").strip()
-            if not done.returncode and jars:
-                return jars
-    raise NoJars(f"Maven: {(done.stdout + done.stderr).strip()[-300:]}")
-
-
 def java_rows(bootstrap: str) -> list[Row]:
-    done = subprocess.run(
-        ["java", "-cp", class_path(), str(JAVA / "ClientCalls.java"), bootstrap, a_topic("java")],
-        capture_output=True, text=True, check=True, timeout=WAIT_S,
-    )  # fmt: skip
+    """Of the Java client, by a program of one file."""
+    kafka = found(JAVA_CLIENT)
+    done = subprocess.run([kafka.java, "-Dlog4j2.level=OFF", "-cp", kafka.classpath, JAVA, bootstrap,
+                           a_topic("java")],
+                          capture_output=True, text=True, check=True, timeout=WAIT_S)
     version, *lines = done.stdout.splitlines()
-    found = [line.split("\t") for line in lines]
-    return [
-        Row(client="Java kafka-clients", version=version, call=call, expected=expected, answer=answer,
-            seconds=float(seconds))
-        for call, expected, answer, seconds in found
-    ]  # fmt: skip
+    return [Row(client="Java kafka-clients", version=version, call=call, expected=expected, answer=answer,
+                seconds=float(seconds))
+            for call, expected, answer, seconds in (line.split("\t") for line in lines)]
 
 
 # -- tables -------------------------------------------------------------------------------------------------
@@ -206,7 +179,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as folder, cluster_up(Path(folder)) as up:
         rows = [row for kind in (Confluent, KafkaPython) for row in rows_of(kind, up.bootstrap)]
-        rows += [] if missing() else java_rows(up.bootstrap)
+        rows += java_rows(up.bootstrap)
     head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     tail = rest.partition(END)[2]
     PAGE.write_text(f"{head}{BEGIN}\n\n{table(rows)}\n\n{END}{tail}", encoding="utf-8")

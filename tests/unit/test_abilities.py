@@ -42,7 +42,7 @@ from floodmark.nemesis.strikes import Strikes, refuse_schedule, unavailable
 
 
 class Bare:
-    """Only what every cluster has; `looks` are the next views, the last one repeats."""
+    """Only what every cluster has; `looks` are the next views, the last one repeats; attributes override."""
 
     name = "bare"
     system: Mapping[str, Any] = {"name": "somebody's"}
@@ -53,9 +53,9 @@ class Bare:
     lacks: Mapping[type, str] = {}
     not_shown: frozenset[str] = frozenset()
 
-    def __init__(self, *looks: View) -> None:
+    def __init__(self, *looks: View, **attributes: object) -> None:
         self.looks = list(looks)
-        self.calls: list[str] = []
+        vars(self).update(attributes)
 
     async def start(self) -> None: ...
     async def create(self, partitions: Sequence[PartitionSpec]) -> None: ...
@@ -65,9 +65,7 @@ class Bare:
     async def mend(self) -> list[str]:
         return []
 
-    async def stop(self) -> None:
-        self.calls.append("stop")
-
+    async def stop(self) -> None: ...
     def died(self) -> list[str]:
         return []
 
@@ -84,9 +82,7 @@ class Bare:
 class CanKillPauseElect(Bare):
     """Its class can kill, pause and elect; `lacks` says what the system cannot."""
 
-    async def kill(self, node: str) -> None:
-        self.calls.append(f"kill {node}")
-
+    async def kill(self, node: str) -> None: ...
     async def start_node(self, node: str) -> None: ...
     async def stop_node(self, node: str) -> None: ...
     async def pause(self, node: str) -> None: ...
@@ -108,35 +104,26 @@ class KeepsLogsInMemory(Bare):
 # -- abilities ----------------------------------------------------------------------------------------------
 
 
+NO_SIGNALS = {Pauses: "signals are not ours to send"}
+
+
 def test_an_ability_in_lacks_is_missing_even_if_the_class_has_it() -> None:
-    class NoSignals(CanKillPauseElect):
-        lacks: Mapping[type, str] = {Pauses: "nobody may send signals to its processes"}
-
-    assert missing_members(NoSignals(), Pauses) == []
-    assert ability(NoSignals(), Pauses) is None
-    assert why_not(NoSignals(), Pauses) == "nobody may send signals to its processes"
-    assert isinstance(ability(NoSignals(), Kills), NoSignals)
-    assert why_not(Bare(), Clocks) == "the bare cluster has no such ability (Clocks)"
-    assert Strikes(NoSignals()).answers == {"kill", "start", "stop", "elect"}
-    assert unavailable(NoSignals()).keys() == FAULTS.keys() - {"kill", "start", "stop", "elect"}
-
-    class WithAbilityObject(Bare):
-        abilities: Sequence[object] = (object(), CanKillPauseElect())
-
-    assert isinstance(ability(WithAbilityObject(), Kills), CanKillPauseElect)
-
-
-# -- schedules ----------------------------------------------------------------------------------------------
+    one = CanKillPauseElect(lacks=NO_SIGNALS)
+    assert missing_members(one, Pauses) == []
+    assert (ability(one, Pauses), why_not(one, Pauses)) == (None, "signals are not ours to send")
+    assert ability(one, Kills) is one
+    assert why_not(one, Clocks) == "the bare cluster has no such ability (Clocks)"
+    assert Strikes(one).answers == {"kill", "start", "stop", "elect"}
+    assert unavailable(one).keys() == FAULTS.keys() - {"kill", "start", "stop", "elect"}
+    assert ability(Bare(abilities=(object(), one)), Kills) is one
 
 
 def test_a_schedule_that_cannot_be_carried_out_is_refused_naming_the_entry(
         request: pytest.FixtureRequest) -> None:
-    class Limited(CanKillPauseElect):
-        lacks: Mapping[type, str] = {Pauses: "signals are not ours to send"}
-        not_shown = frozenset({"checkpointed_hw", "epoch"})
+    limited = CanKillPauseElect(lacks=NO_SIGNALS, not_shown={"checkpointed_hw", "epoch"})
 
     def refuse(entry: dict[str, Any]) -> None:
-        refuse_schedule(read([{"f": "kill", "nodes": ["n1"]}, entry]), Limited())
+        refuse_schedule(read([{"f": "kill", "nodes": ["n1"]}, entry]), limited)
 
     refused_as_written("a schedule of a limited cluster", refuse, UsageError, request)
 
@@ -144,13 +131,11 @@ def test_a_schedule_that_cannot_be_carried_out_is_refused_naming_the_entry(
 def test_a_schedule_that_can_be_carried_out_is_not_refused() -> None:
     """The arguments of another distribution's fault are its own; the controller's view of a partition is
     shown by every system."""
-    class Limited(CanKillPauseElect):
-        not_shown = frozenset({"leo", "leader", "isr", "epoch"})
-
+    limited = CanKillPauseElect(not_shown={"leo", "leader", "isr", "epoch"})
     for args in ({"point": "L.acked"}, {"point": {"name": "mine"}}, {"leader": 5}, {"keep_share": "all"}):
-        refuse_schedule((Entry(f="their_fault", nodes=("n1",), args=args),), Limited())
+        refuse_schedule((Entry(f="their_fault", nodes=("n1",), args=args),), limited)
     refuse_schedule((Entry(f="kill", nodes=("n1",), moment=read_moment({
-        "at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"})),), Limited())
+        "at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"})),), limited)
 
 
 # -- the end of a run ---------------------------------------------------------------------------------------
@@ -217,46 +202,31 @@ def test_producers_that_repeated_something_are_not_idempotent_by_run_json(
     assert about["guarantees"].items() >= {"idempotence": False, "retries": 1}.items()
 
 
-@pytest.mark.parametrize("unreadable", [False, True])
-def test_logs_kept_in_memory_are_dumped_and_an_unreadable_checkpoint_is_named(
-        tmp_path: Path, unreadable: bool) -> None:
+def test_logs_kept_in_memory_are_dumped_and_an_unreadable_checkpoint_is_named(tmp_path: Path) -> None:
     """n3 is not running: its row is read from its own log. The leader epochs of n1 and n3 cannot be read."""
     class HasUnreadableEpochs(KeepsLogsInMemory):
         def log_state(self, node: str, partition: int) -> LogState:
             return replace(super().log_state(node, partition), epochs=UNREADABLE)
 
-    seen = look()
-    replicas = {key: state for key, state in seen.replicas.items() if key[0] != "n3"}
-    if unreadable:
-        replicas["n1", 0] = replace(replicas["n1", 0], epochs=UNREADABLE)
-    kind = HasUnreadableEpochs if unreadable else KeepsLogsInMemory
-    result, run = collect_from(tmp_path, kind(
-        replace(seen, running=frozenset({"n1", "n2"}), replicas=replicas)))
+    seen = look(replica("n1", epochs=UNREADABLE), replica("n2"))
+    result, run = collect_from(tmp_path, HasUnreadableEpochs(
+        replace(seen, running=frozenset({"n1", "n2"}))))
 
     rows = [orjson.loads(line) for line in run.replicas_path.read_bytes().splitlines()]
     assert result.problems == ()
     assert orjson.loads((run.logs_folder / "n3.jsonl").read_bytes())["value"] == 7
-    assert [(row["node"], row["leo"], row.get("running", True)) for row in rows] == [
-        ("n1", 6, True), ("n2", 6, True), ("n3", 1, False)]
-    assert [row.get("epochs_unreadable") for row in rows] == [unreadable or None, None, unreadable or None]
-    if unreadable:
-        assert [row["epoch"] for row in rows] == [
-            *(seen.replicas[node, 0].epoch for node in ("n1", "n2")), -1]
-        assert ["epochs" in row for row in rows] == [False, replicas["n2", 0].epochs is not UNKNOWN, False]
+    assert [(row["node"], row["leo"], row.get("running", True), row.get("epochs_unreadable"), row["epoch"],
+             row.get("epochs")) for row in rows] == [
+        ("n1", 6, True, True, 2, None), ("n2", 6, True, None, 2, [[0, 0], [2, 5]]),
+        ("n3", 1, False, True, -1, None)]
 
 
 def test_observes_of_a_cluster_says_what_it_cannot_show() -> None:
-    class ShowsNoIsr(Bare):
-        not_shown = frozenset({"isr"})
-
-    class LogsOfSomebodyElse(KeepsLogsInMemory):
-        lacks: Mapping[type, str] = {KeepsLogs: "they are somebody else's"}
-
+    others = {KeepsLogs: "they are somebody else's"}
     assert observes_of(KeepsLogsInMemory()) == {}
-    assert observes_of(ShowsNoIsr()) == {"observes": {"dumps": False, "replicas": False}}
-    assert observes_of(LogsOfSomebodyElse()) == {"observes": {"dumps": False, "replicas": True}}
-    assert ability(KeepsLogsInMemory(), Freezes) is None
-    assert ability(KeepsLogsInMemory(), ReadsLogs) is None
+    assert observes_of(Bare(not_shown={"isr"})) == {"observes": {"dumps": False, "replicas": False}}
+    assert observes_of(KeepsLogsInMemory(lacks=others)) == {"observes": {"dumps": False, "replicas": True}}
+    assert (ability(KeepsLogsInMemory(), Freezes), ability(KeepsLogsInMemory(), ReadsLogs)) == (None, None)
 
 
 # -- system and cluster -------------------------------------------------------------------------------------
@@ -265,12 +235,9 @@ def test_observes_of_a_cluster_says_what_it_cannot_show() -> None:
 def test_system_and_cluster_are_chosen_separately(tmp_path: Path) -> None:
     options: dict[str, Any] = {"rules": "kip-101", "bugs": (), "config": {}, "links": "direct"}
     local = catalog.cluster("local", tmp_path, 3, **options)
-
     assert (local.name, local.system) == (
         "local", {"name": "reference", "rules": "kip-101", "flushes_at_recovery": True})
     assert isinstance(ability(local, Freezes), ReferenceSystem)
     assert ability(local, KeepsLogs) is None
-    with pytest.raises(UsageError, match="no-such-folder is neither a version of Kafka nor a folder"):
-        catalog.cluster("local", tmp_path, 3, kafka="no-such-folder", **options)
     with pytest.raises(UsageError, match="Apache Kafka cannot be simulated"):
         catalog.cluster("simulated", tmp_path, 3, kafka="2.8.2", **options)

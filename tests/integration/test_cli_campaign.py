@@ -15,7 +15,6 @@ import orjson
 import pytest
 from command_line import floodmark, verdict
 from namesakes import planted
-from nights import CRASH, night, written
 from run_processes import marked, processes_of, wait_until
 
 from floodmark.harness.campaign import ledger as ledgers
@@ -138,21 +137,6 @@ def test_ctrl_c_leaves_reports_that_say_so(tmp_path: Path) -> None:
     assert [error.attrib["message"].split(";")[0] for error in suite.iter("error")] == ["interrupted"]
     assert "it did not finish: interrupted" in page.read_text()
     wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
-
-
-def test_a_ledger_of_a_newer_version_keeps_a_campaign_from_going_on_and_spoils_nothing(
-    tmp_path: Path
-) -> None:
-    state = night((CRASH, "valid", ()), why=None)
-    folder = written(tmp_path / "night", state, ledgers.Ledger(), plan="for = '1h'")
-    (tmp_path / "ledger.json").write_text('{"format": 2}')
-    answer = floodmark("campaign", "resume", folder)
-    assert answer.code == 4, answer
-    for words in ("a newer version of floodmark wrote it", f"with: floodmark campaign resume {folder}",
-                  "1 run: 1 valid"):
-        assert words in answer.err + answer.out
-    assert (tmp_path / "ledger.json").read_text() == '{"format": 2}'
-    assert state_of(folder).runs() == state.runs()
 
 
 TUESDAY = """

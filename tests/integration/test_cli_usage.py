@@ -41,7 +41,8 @@ rules = "high-watermark"
 control = true
 '''
 FILES = {
-    "mine": "!", "full/mine": "!", "empty/work/n1.log": "", "up/work/n1.log": "", "empty.json": "[]",
+    "mine": "!", "full/mine": "!", "caf\udcff/mine": "!", "empty.json": "[]",
+    "empty/work/n1.log": "", "up/work/n1.log": "",
     "lacking/campaign.json": '{"format": 2}', "plan.toml": "for = '1min'",
     "history.edn": "{:process :nemesis, :type :info, :time 1, :f :wipe, :value nil}\n" * 2,
     "own.toml": OWN, "powercut.toml": OWN.replace("power_cut", "powercut"),

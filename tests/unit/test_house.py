@@ -1,5 +1,5 @@
-"""The traps of a folder named docker/; setup.cfg lists every package, and exactly the distributions that are
-imported, where they are needed."""
+"""The traps of a folder named docker/; setup.cfg lists exactly the distributions that are imported, where
+they are needed. (test_installed.py: every package is in the wheel.)"""
 
 import configparser
 import re
@@ -29,39 +29,16 @@ def the_setup() -> configparser.ConfigParser:
     return words
 
 
-def test_import_docker_finds_docker_py() -> None:
-    """A namespace package, which a bare docker/ folder makes, has no file."""
-    assert docker.__file__ is not None
-
-
 def test_no_package_is_called_docker_or_is_under_tests() -> None:
-    """docker/__init__.py would shadow docker-py; a package under tests/ would shadow ours."""
+    """docker/__init__.py would shadow docker-py, and so would a bare folder, a namespace package; a package
+    under tests/ would shadow ours, a script in docker/ that is run by its path a dependency."""
+    assert docker.__file__ is not None
+    assert list((ROOT / "docker").glob("*.py")) == []
     assert not (ROOT / "docker" / "__init__.py").exists()
     assert list((ROOT / "tests").rglob("__init__.py")) == []
     assert [
         p for p in (ROOT / "tests").rglob("*") if p.is_dir() and p.name in {"docker", *PRODUCT, "broker"}
     ] == []
-
-
-def test_no_script_in_docker_shadows_a_dependency() -> None:
-    """A script run by its path puts its folder first on the module path."""
-    assert [p.name for p in (ROOT / "docker").glob("*.py")] == []
-
-
-def test_every_package_on_disk_is_installed(setup: configparser.ConfigParser) -> None:
-    """setup.cfg lists packages by hand: a new one that is not listed would be missing from the wheel."""
-    on_disk = {
-        str(init.parent.relative_to(ROOT)).replace("docker/", "").replace("/", ".")
-        for folder in PRODUCT for init in (ROOT / folder).rglob("__init__.py")}
-    listed = set(setup["options"]["packages"].split())
-    assert listed == {"floodmark", *(f"floodmark.{name}" for name in on_disk)}  # which has its __main__.py
-
-
-def test_harness_and_broker_have_one_version() -> None:
-    """They are installed together and share one control protocol."""
-    from floodmark import broker, harness
-
-    assert harness.__version__ == broker.__version__
 
 
 # -- what is imported ---------------------------------------------------------------------------------------

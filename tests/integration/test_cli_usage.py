@@ -48,7 +48,7 @@ FILES = {
     "own.toml": OWN, "powercut.toml": OWN.replace("power_cut", "powercut"),
     "key.toml": f'{OWN}[config]\n"min.insync.replica" = 1',
     "lag.toml": f'{OWN}[config]\n"replica.lag.time.max.ms" = 10',
-    "old/campaign.json": '{"format": 1}',
+    "old/campaign.json": '{"format": 1}', "jars/libs/kafka_2.13-2.8.2.jar": "",
 }
 
 

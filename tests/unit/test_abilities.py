@@ -239,5 +239,3 @@ def test_system_and_cluster_are_chosen_separately(tmp_path: Path) -> None:
         "local", {"name": "reference", "rules": "kip-101", "flushes_at_recovery": True})
     assert isinstance(ability(local, Freezes), ReferenceSystem)
     assert ability(local, KeepsLogs) is None
-    with pytest.raises(UsageError, match="Apache Kafka cannot be simulated"):
-        catalog.cluster("simulated", tmp_path, 3, kafka="2.8.2", **options)

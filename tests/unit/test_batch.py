@@ -4,24 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords
-from kafka.record.default_records import DefaultRecordBatchBuilder
-from kafka_batches import messages
+from kafka_batches import batch, messages
 
 from floodmark.harness import record_batches
 
 RUN = "0123456789abcdef"
 NOW_MS = 1_700_000_000_123
-Header = tuple[str, bytes | None]
-
-
-def foreign(records: list[tuple[bytes | None, bytes | None, list[Header]]], compression: int = 0) -> bytes:
-    """A batch as kafka-python writes it."""
-    builder = DefaultRecordBatchBuilder(
-        magic=2, compression_type=compression, is_transactional=0, producer_id=-1, producer_epoch=-1,
-        base_sequence=-1, batch_size=1 << 20)
-    for index, (key, value, headers) in enumerate(records):
-        builder.append(index, NOW_MS, key, value, headers)
-    return bytes(builder.build())
 
 
 def stamped(data: bytes, base_offset: int, epoch: int) -> bytes:
@@ -36,7 +24,8 @@ def test_a_batch_is_byte_for_byte_what_kafka_python_writes_and_is_read_back(
     """Except the leader epoch, which the leader sets (bytes 12 to 15). Also compressed, the same bytes each
     time, and without headers, by the values alone."""
     ours = record_batches.encode(values, RUN, NOW_MS)
-    theirs = foreign([(None, b"%d" % value, [("floodmark", RUN.encode())]) for value in values])
+    theirs = batch(0, [b"%d" % value for value in values], headers=[("floodmark", RUN.encode())],
+                   times=[NOW_MS] * len(values))
     assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
     packed = record_batches.encode(values, RUN, NOW_MS, compressed=True)
     assert packed == record_batches.encode(values, RUN, NOW_MS, compressed=True)
@@ -52,27 +41,6 @@ def test_a_batch_is_byte_for_byte_what_kafka_python_writes_and_is_read_back(
         assert [(record.offset, record.key) for record in read] == [
             (base + index, None) for index in range(len(values))]
     assert [record.headers for record in MemoryRecords(bare).next_batch() or ()] == [[] for _ in values]
-
-
-@pytest.mark.parametrize("record", [
-    (b"k", b"5", [("floodmark", RUN.encode())]),  # a key
-    (None, b"5", [("floodmark", b"another run")]),
-    (None, b"5", []),
-    (None, b"5", [("floodmark", RUN.encode()), ("more", b"")]),
-    (None, b"five", [("floodmark", RUN.encode())]),
-    (None, None, [("floodmark", RUN.encode())]),
-    (None, b"", [("floodmark", RUN.encode())]),
-])
-def test_a_record_that_only_resembles_ours_has_no_value(
-        record: tuple[bytes | None, bytes | None, list[Header]]) -> None:
-    [read] = record_batches.decode(foreign([record]), RUN)
-    assert read.values == ((0, None),)
-
-
-def test_a_compressed_batch_is_read_too() -> None:
-    data = foreign([(None, b"5", [("floodmark", RUN.encode())]), (None, b"6", [])], compression=1)
-    [read] = record_batches.decode(data, RUN)
-    assert read.values == ((0, 5), (1, None))
 
 
 def test_a_control_batch_takes_its_offsets_and_shows_no_record() -> None:
@@ -102,16 +70,6 @@ def test_damage_under_the_crc_and_a_wrong_count_are_corrupt() -> None:
 
 
 # -- message formats v0 and v1, which have no headers ------------------------------------------------------
-
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("compression", [0, 1])
-def test_messages_of_old_formats_are_read_by_their_values_alone(magic: int, compression: int) -> None:
-    values = [b"floodmark %s 7" % RUN.encode(), b"8", b"floodmark fedcba9876543210 9"]
-    data = messages(magic, 0, values, codec=compression)
-    read = list(record_batches.decode(data, RUN))
-    assert [pair for one in read for pair in one.values] == [(0, 7), (1, None), (2, None)]
-    assert {one.epoch for one in read} == {-1}
-
 
 def test_an_old_message_that_is_not_ours_cut_or_damaged() -> None:
     """One with a key is not; one that is cut is left out, and a damaged one is corrupt."""

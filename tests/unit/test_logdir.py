@@ -71,15 +71,6 @@ def whole_ones(log_dir: Path, **options: Any) -> list[tuple[int, bool]]:
     return [(row["offset"], row.get("crc_ok", True)) for row in rows(log_dir, **options)]
 
 
-def test_a_row_has_what_is_stored(tmp_path: Path) -> None:
-    """Offset and epoch from the batch header, the value by floodmark's record header, the CRC as stored."""
-    one = batch(5, [b"17"], epoch=2)
-    put(tmp_path, one, base=5)
-
-    assert rows(tmp_path) == [{"node": "n1", "partition": 3, "offset": 5, "epoch": 2, "value": 17,
-                               "crc": struct.unpack_from(">I", one, 17)[0]}]
-
-
 @pytest.mark.parametrize(("value", "headers", "key"), [
     (b"17", [], None),
     (b"17", [("floodmark", b"another run's id")], None),

@@ -35,18 +35,6 @@ def test_a_batch_of_another_codec_is_read_without_touching_its_records(compressi
     assert stamp_batch(found) is data  # correct already: nothing is copied
 
 
-def test_a_stamped_batch_keeps_its_crc_and_has_its_offset_and_epoch() -> None:
-    [found] = parse_batches(kafka_batches.batch(0, [b"a", b"b"]))
-
-    stamped = stamp_batch(replace(found, base_offset=1000, last_offset=1001, epoch=7))
-
-    [again] = parse_batches(stamped)
-    assert (again.base_offset, again.last_offset, again.epoch) == (1000, 1001, 7)
-    other = DefaultRecordBatch(memoryview(stamped))
-    assert other.validate_crc()
-    assert [record.offset for record in other] == [1000, 1001]
-
-
 def test_a_tail_cut_anywhere_is_left_out_of_a_fetch_and_refused_in_a_produce() -> None:
     """Every length between one whole batch and two."""
     first, second = batch(0, 2), batch(2, 3)

@@ -1,22 +1,17 @@
-"""Parts of a broker alone: purgatory, events, clock, elections on request, topics' configs, requests."""
+"""Parts of a broker alone: purgatory, events, clock, elections on request, topics' configs."""
 
 import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
-from disk import batch
 
 from floodmark.broker.protocol import errors, messages
-from floodmark.broker.protocol.messages import Elect, Fetch, Produce
-from floodmark.broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
+from floodmark.broker.protocol.messages import Elect
 from floodmark.broker.protocol.purgatory import DelayedFetchPurgatory
-from floodmark.broker.protocol.rules import KIP_320
-from floodmark.broker.server.broker_server import BrokerServer
 from floodmark.broker.server.config import Config, parse_config
 from floodmark.broker.server.controller_clock import ControllerClock
 from floodmark.broker.server.controller_server import parse_election
-from floodmark.broker.server.replica_manager import ReplicaListeners, ReplicaManager
 from floodmark.broker.server.topic_configs import (
     DEFAULT,
     STATIC,
@@ -26,10 +21,7 @@ from floodmark.broker.server.topic_configs import (
     describe_broker_configs,
     describe_topic_configs,
 )
-from floodmark.broker.storage.log_directory import LogDirectory
 from floodmark.broker.testing.control_socket import ControlError
-from floodmark.broker.wire.api_keys import METADATA
-from floodmark.broker.wire.codec import make, read_request_header, request_parts, write_request
 
 
 def configured(folder: Path, *more: str) -> Config:
@@ -134,66 +126,3 @@ def test_where_a_config_comes_from() -> None:
     assert brokers["message.max.bytes"].source == DEFAULT
     assert all(each.read_only for each in brokers.values())
     assert not [name for name in brokers if name.startswith("floodmark.")]
-
-
-# -- requests ---------------------------------------------------------------------------------------------
-
-
-def test_nothing_that_an_event_brings_comes_between_those_of_a_fetch(tmp_path: Path) -> None:
-    """A follower's fetch of two partitions acks a produce in the first, whose client at once sends the next
-    one: it would be appended unnoticed before the fetch waits."""
-    order: list[Any] = []
-    listeners = ReplicaListeners(
-        appended=lambda key, _: order.append(("appended", *key)), hw_moved=lambda _: None,
-        role_changed=lambda _: None, propose=lambda *_: None, resumed=lambda _: None)
-    manager = ReplicaManager(config=configured(tmp_path), rules=KIP_320, clean=True, listeners=listeners,
-                             files=LogDirectory.open(tmp_path, None))
-    parts = tuple(PartitionInfo(partition=index, leader=1, leader_epoch=0, isr=(1, 2), partition_epoch=0,
-                                replicas=(1, 2)) for index in (0, 1))
-    brokers = tuple(BrokerInfo(id=node, epoch=node, host="h", port=node, fenced=False) for node in (1, 2))
-    manager.apply_metadata(Metadata(version=1, brokers=brokers, topics={
-        "t": TopicInfo(name="t", id="5f" * 16, configs={}, partitions=parts)}))
-    first, second = (manager.partitions["t", index] for index in (0, 1))
-
-    class Client:
-        def complete(self, index: int, answer: Any) -> None:
-            order.append(f"acked {index}")
-            produce(index + 1)
-
-    class Follower:
-        def complete(self, index: int, answer: Any) -> None:
-            order.append(f"fetched {index}")
-
-    def produce(index: int) -> None:
-        manager.post(first, Produce(now_ms=0, token=(Client(), index), acks=-1, timeout_ms=60_000,
-                                    batches=(batch(0),)))
-
-    produce(0)
-    follower = Follower()
-    manager.post_together((hosted, Fetch(
-        now_ms=0, token=(follower, index), replica=2, broker_epoch=2, offset=offset, current_leader_epoch=0,
-        last_fetched_epoch=0)) for index, (hosted, offset) in enumerate(((first, 1), (second, 0))))
-    assert set(order[1:4]) == {"acked 0", "fetched 0", "fetched 1"}
-    assert order[4:] == [("appended", "t", 0)]
-
-
-@pytest.mark.parametrize(("version", "of_topic", "of_partition"), [
-    (0, errors.LEADER_NOT_AVAILABLE, errors.NOT_LEADER_OR_FOLLOWER),
-    (1, errors.UNKNOWN_TOPIC_OR_PARTITION, errors.UNKNOWN_TOPIC_OR_PARTITION),
-])
-def test_no_topic_is_unknown_before_the_first_metadata(
-    tmp_path: Path, version: int, of_topic: int, of_partition: int
-) -> None:
-    """A broker that has started while its controller is away knows no topic, and each may exist: both errors
-    are retriable, and the client asks another broker."""
-    server = BrokerServer(configured(tmp_path, "auto.create.topics.enable=false\n"))
-    server._metadata = Metadata(version=version, brokers=(), topics={})
-    cls, parts = request_parts(METADATA, 9)
-    frame = write_request(METADATA, 9, 1, "me", make(
-        cls, topics=(make(parts.MetadataRequestTopic, name="t"),), allow_auto_topic_creation=True,
-        include_cluster_authorized_operations=False, include_topic_authorized_operations=False))[4:]
-
-    answer = server._answer_metadata(frame, read_request_header(frame))
-
-    assert [int(topic.error_code) for topic in answer.topics] == [of_topic]
-    assert server._find_partition("t", 0) == (None, of_partition)

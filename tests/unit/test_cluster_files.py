@@ -16,7 +16,6 @@ from floodmark.harness.cluster.containers.engine_resources import EngineResource
 from floodmark.harness.cluster.layout import Layout, ids_of, lay_out, node_names
 from floodmark.harness.cluster.reference import control_sockets, system
 from floodmark.harness.commands.cluster import state_text
-from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
@@ -46,13 +45,6 @@ def test_the_users_values_win_and_other_keys_pass() -> None:
     assert "flush.messages" not in chosen
     alone = system.broker_settings({}, nodes=1)
     assert (alone["min.insync.replicas"], alone["default.replication.factor"]) == ("1", "1")
-
-
-@pytest.mark.parametrize("key", ["listeners", "node.id", "floodmark.rules", "log.dirs", "floodmark.trace"])
-def test_keys_that_differ_from_node_to_node_are_refused(key: str) -> None:
-    """They would be the same for all nodes."""
-    with pytest.raises(UsageError, match=key):
-        system.broker_settings({key: "x"}, nodes=3)
 
 
 def test_run_json_has_integers_booleans_and_strings() -> None:

@@ -4,7 +4,6 @@ records, refusals."""
 import asyncio
 import re
 import socket
-import struct
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,6 @@ from unittest.mock import AsyncMock
 import pytest
 from golden_text import GOLDEN, as_written
 from kafka.protocol.admin import ElectLeadersRequest
-from kafka_batches import batch
 from laid_out import Counting, told
 from looks import SPEC, look, replica
 
@@ -45,7 +43,7 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import system_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import Clocks, Expires, Failpoints, PartitionSpec, ability
-from floodmark.harness.record_batches import frame, uvarint
+from floodmark.harness.record_batches import frame
 from floodmark.harness.schedule.views import CONTROLLER, UNKNOWN
 from floodmark.harness.spec import RunSpec
 
@@ -53,6 +51,7 @@ KAFKA = Distribution(version="4.3.1", form="kraft", jars=(Path("/jars/a.jar"),),
 IDS = ids_of(("n1", "n2", "n3"))
 TWO = ids_of(("n1", "n2"))
 IMAGE = "apache/kafka:4.3.1"
+RECORDS = (GOLDEN / "kafka_lines" / "4.3.1-controller.records").read_bytes()
 MADE: dict[str, Any] = {"rules": "kip-320", "bugs": (), "config": {}}
 
 
@@ -254,24 +253,18 @@ def test_faults_that_kraft_does_not_support_are_listed_with_the_reason(found: No
 
 # -- features ----------------------------------------------------------------------------------------------
 
-def feature(name: bytes, level: int) -> bytes:
-    """A record of the controller's: frame, key, version, name, level, no tagged fields."""
-    return b"\x01\x0c\x00" + uvarint(len(name) + 1) + name + struct.pack(">h", level) + b"\x00"
-
-
-@pytest.mark.parametrize("folder", ["", "__cluster_metadata-0"])  # up to 4.3, and from 4.4 on
+@pytest.mark.parametrize("folder", ["", METADATA])  # up to 4.3, and from 4.4 on
 def test_the_features_of_a_formatted_folder_are_read(folder: str, tmp_path: Path) -> None:
-    written = batch(0, [feature(b"metadata.version", 29), feature(b"kraft.version", 1)])
-    (tmp_path / folder).mkdir(exist_ok=True)
-    (tmp_path / folder / "00000000000000000000-0000000000.checkpoint").write_bytes(written)
+    """Of records that a controller wrote."""
+    checkpoint = tmp_path / folder / "00000000000000000000-0000000000.checkpoint"
+    checkpoint.parent.mkdir(exist_ok=True)
+    checkpoint.write_bytes(RECORDS)
+    assert formatted_features(tmp_path).items() > {"metadata.version": 30, ELR: 1}.items()
 
-    assert formatted_features(tmp_path) == {"metadata.version": 29, "kraft.version": 1}
-    bad = tmp_path / folder / "00000000000000000000-0000000000.checkpoint"
-    bad.write_bytes(b"\x00" * 8 + struct.pack(">i", 60) + b"\x00" * 4 + b"\x02" + b"\x07" * 55)
-    with pytest.raises(FloodmarkError, match=re.escape(f"{bad}, which Kafka's format wrote, cannot be read")):
+    checkpoint.write_bytes(bytes(8) + (60).to_bytes(4) + bytes(4) + b"\x02" + b"\x07" * 55)
+    why = re.escape(f"{checkpoint}, which Kafka's format wrote, cannot be read")
+    with pytest.raises(FloodmarkError, match=why):
         formatted_features(tmp_path)
-    bad.unlink()
-    assert formatted_features(tmp_path) == {}
 
 
 def test_features_other_than_requested_are_refused_by_name() -> None:
@@ -282,9 +275,6 @@ def test_features_other_than_requested_are_refused_by_name() -> None:
 
 
 # -- the controller's log: of a saved one, by parts ---------------------------------------------------------
-
-RECORDS = (GOLDEN / "kafka_lines" / "4.3.1-controller.records").read_bytes()
-
 
 def controllers_log(folder: Path, **segments: bytes) -> MetadataLog:
     """segments: by their first offset."""

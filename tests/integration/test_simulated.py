@@ -63,15 +63,41 @@ def test_one_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     assert played(6, tmp_path / "other", "1")["history.jsonl"] != first["history.jsonl"]
 
 
-def test_a_broker_that_clients_cannot_reach_starts_again(tmp_path: Path) -> None:
-    """A cut from the clients by resets is none from the harness, which asks over connections of its own."""
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_broker_that_clients_cannot_reach_starts_again(tmp_path: Path, reset: bool) -> None:
+    """A cut from the clients is none from the harness, which asks over connections of its own."""
     strikes = json_form.read([
         {"f": "kill", "nodes": ["n2"]},
-        {"f": "cut", "kind": "clients", "grudge": {"clients": ["n2"], "n2": ["clients"]}, "reset": True},
+        {"f": "cut", "kind": "clients", "grudge": {"clients": ["n2"], "n2": ["clients"]}, "reset": reset},
         {"f": "start", "nodes": ["n2"]}, {"f": "heal"}])
     plan = planned(RunSpec(cluster="simulated", duration=2.0, seed=7, out=tmp_path / "run"), strikes)
 
     assert asyncio.run(carry_out(plan, lambda _: None)).ended == "done"
+
+
+def test_what_a_silent_cut_holds_back_arrives_in_order_at_the_heal() -> None:
+    got: list[bytes] = []
+
+    class Notes(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            got.append(data)
+
+    async def story() -> list[list[bytes]]:
+        network, harness = simulation.network, simulation.scheduler.harness
+        network.listen(Process(simulation.scheduler, "n1"), Notes, ("n1", 1))
+        transport, _ = await network.connect(harness, asyncio.Protocol, ("n1", 1))
+        network.cut([(harness.name, "n1")], reset=False)
+        for number in range(20):
+            transport.write(b"%d" % number)
+        await asyncio.sleep(1)
+        before = [*got]
+        network.heal()
+        await asyncio.sleep(1)
+        return [before, got]
+
+    simulation = Simulation()
+
+    assert asyncio.run(simulation.simulate(1, story)) == [[], [b"%d" % number for number in range(20)]]
 
 
 STRAY: dict[str, Callable[[], object]] = {

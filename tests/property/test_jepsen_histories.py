@@ -34,7 +34,7 @@ BLIND = 0.03  # share of a partition's reads in which some have no offset
 
 
 def history(seed: int) -> RunFolder:
-    return healthy(Random(seed), steps=200, trace=False, transacts=bool(seed % 2),
+    return healthy(Random(seed), steps=200, transacts=bool(seed % 2),
                    moves="seek" if seed // 2 % 3 else "subscribe")
 
 

@@ -1,17 +1,12 @@
-"""`make soak`: judges random run folders by the ten thousand, and compares with the twin and with laws.
+"""`make soak`: judges random run folders by the ten thousand, as soaking.py says.
 
     python tests/soak/soak.py --histories 20000 --mutated 100000 --seed 1      all of it (tests/support is
                                                                                on PYTHONPATH)
     python tests/soak/soak.py --only mutated --from 41000 --mutated 500        some of it, or on from there
 
-    histories   random small runs, legal and damaged: judge and twin agree, name by name
-    mistyped    the same, one value of one line of another type, or gone: judge and twin agree, name by name
-    mutated     the files of runs, flipped, cut, glued, mistyped: no traceback, no hang, no false valid, no
-                false alarm; what a mutation may do to a verdict is in soak_laws.py
     partitions  one run of a million partitions, one of them damaged: time and memory
 
-Campaign, seed and number determine a folder. Wrong folders are kept and named, all others are deleted. Exit
-code 1 if anything is wrong.
+Exit code 1 if anything is wrong.
 """
 
 import argparse
@@ -20,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from soak_batches import Soak, memory_mb
 from soak_wide import wide
+from soaking import Soak, memory
 
 from floodmark.checkers.spark.session import context
 
@@ -46,7 +41,7 @@ def main() -> int:
     began, tallies = time.monotonic(), []
     context()
     with tempfile.TemporaryDirectory(prefix="floodmark-soak-") as work:
-        soak = Soak(Path(work), kept, seed=options.seed, batch=options.batch)
+        soak = Soak(work=Path(work), kept=kept, seed=options.seed, batch=options.batch)
         for campaign in CAMPAIGNS:
             if campaign in options.only.split(","):
                 tallies.append(soak.run(campaign, options.first, getattr(options, campaign)))
@@ -55,8 +50,6 @@ def main() -> int:
     print(f"seed {options.seed}, batches of {options.batch}, {time.monotonic() - began:,.0f} s")
     for tally in tallies:
         print(tally.line())
-        if tally.campaign == "mutated":
-            print(", ".join(f"{count:,} {kind}" for kind, count in sorted(tally.kinds.items())))
     folders = [folder for tally in tallies for folder in tally.kept]
     print(*(f"kept: {folder}" for folder in folders), sep="\n")
     return 1 if folders or failed else 0
@@ -70,8 +63,7 @@ def many_partitions(work: Path, partitions: int) -> bool:
     (verdict,) = SparkJudge().judge([folder])
     found = [(one.name, one.klass, one.count) for one in verdict.findings]
     good = found == [("lost-write", "bug", 1)] and not verdict.unknown
-    memory = ", ".join(f"{name} {megabytes:,} MB" for name, megabytes in memory_mb().items())
-    print(f"partitions: {partitions:,} in {time.monotonic() - began:,.0f} s, {memory}: "
+    print(f"partitions: {partitions:,} in {time.monotonic() - began:,.0f} s, {memory()}: "
           f"{'nothing wrong' if good else f'WRONG {found} {verdict.unknown[:3]}'}", flush=True)
     return good
 

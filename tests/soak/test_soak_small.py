@@ -1,40 +1,30 @@
-"""A small soak: random runs and their mutations keep the laws of soak_laws.py, and these laws can fail."""
+"""A small soak: judge and twin agree on random runs, whatever is wrong with their files."""
 
-import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from soak_batches import Soak
 from soak_wide import wide
+from soaking import Asked, Soak, files_of, make, wrong
+from twin_compare import as_dict, spoken
 
 from floodmark.checkers.judge.job import SparkJudge
-from floodmark.harness.verdict import Verdict
+from floodmark.harness.verdict import Finding, Unknown, Verdict
 
 pytestmark = pytest.mark.spark
 SEED = os.environ.get("FLOODMARK_SEED", "1")
-MISTYPED = int(os.environ.get("FLOODMARK_SOAK_MISTYPED", "20"))
-MUTATED = int(os.environ.get("FLOODMARK_SOAK_MUTATED", "80"))
+COUNTS = {"mistyped": int(os.environ.get("FLOODMARK_SOAK_MISTYPED", "20")),
+          "mutated": int(os.environ.get("FLOODMARK_SOAK_MUTATED", "80"))}
 PARTITIONS = int(os.environ.get("FLOODMARK_SOAK_PARTITIONS", "25000"))
 
 
-def test_a_few_mutated_folders(tmp_path: Path) -> None:
-    """The laws of soak_laws.py, in one call."""
-    soak = Soak(tmp_path / "work", tmp_path / "kept", seed=SEED, batch=MUTATED, inline=True)
-    tally = soak.run("mutated", 0, MUTATED)
+@pytest.mark.parametrize("campaign", COUNTS)
+def test_a_few_damaged_folders(campaign: str, tmp_path: Path) -> None:
+    count = COUNTS[campaign]
+    soak = Soak(work=tmp_path / "work", kept=tmp_path / "kept", seed=SEED, batch=count, alone=True)
+    tally = soak.run(campaign, 0, count)
 
-    assert tally.folders == MUTATED
-    assert set(tally.kinds) >= {"base", "harmless", "unreadable", "tampering"}
-    assert not tally.wrongs, tally.kept
-
-
-def test_a_few_mistyped_runs(tmp_path: Path) -> None:
-    """Judge and twin agree on every finding, but that the judge may leave more open. In one call."""
-    soak = Soak(tmp_path / "work", tmp_path / "kept", seed=SEED, batch=MISTYPED, inline=True)
-    tally = soak.run("mistyped", 0, MISTYPED)
-
-    assert tally.folders == MISTYPED
+    assert tally.folders == count
     assert not tally.wrongs, tally.kept
 
 
@@ -47,48 +37,37 @@ def test_very_many_partitions(tmp_path: Path) -> None:
     assert (verdict.valid, verdict.unknown) == (False, ())
 
 
-def test_a_wrong_verdict_is_seen() -> None:
-    """The laws can fail: a healthy folder called broken, a broken one called valid."""
-    from soak_laws import beside_twin, broken, broken_base
+LOST = Finding(name="lost-write", klass="bug", permitted_by=None, count=1)
+HEALTHY, ILL = Verdict(valid=True), Verdict(valid=False, findings=(LOST,))
+OPEN = Verdict(valid="unknown", unknown=(Unknown(names=("lost-write",), reason="a line is missing"),))
+FAILED = Verdict(valid="unknown", unknown=(Unknown(names=("unfit",), reason="the judge failed: x"),))
 
-    from floodmark.harness.verdict import Finding, Unknown
 
-    lost = Finding(name="lost-write", klass="bug", permitted_by=None, count=1)
-    healthy, ill = Verdict(valid=True), Verdict(valid=False, findings=(lost,))
-    failed = Verdict(valid="unknown", unknown=(Unknown(names=("unfit",), reason="the judge failed: x"),))
-    files = {"run.json": json.dumps({"guarantees": {"unclean_leader_election": False}}).encode()}
+@pytest.mark.parametrize(("verdict", "twins", "legal", "loosely", "breaches"), [
+    (ILL, ILL, False, False, []),
+    (ILL, HEALTHY, False, False, ["difference"]),
+    (ILL, HEALTHY, False, True, ["false alarm"]),
+    (HEALTHY, ILL, False, True, ["false valid", "false valid"]),
+    (OPEN, ILL, False, False, ["difference"]),
+    (OPEN, ILL, False, True, []),
+    (HEALTHY, OPEN, False, True, ["false valid"]),
+    (ILL, ILL, True, False, ["false alarm"]),
+    (FAILED, FAILED, False, False, ["traceback"]),
+    (ILL, None, False, True, ["false alarm"]),
+    (OPEN, None, False, True, []),
+])
+def test_a_wrong_verdict_is_seen(verdict: Verdict, twins: Verdict | None, legal: bool, loosely: bool,
+                                 breaches: list[str]) -> None:
+    """twins: the twin's verdict; None: it cannot read run.json, which a damage changed in a healthy run."""
+    asked = Asked(number=0, path=Path(), story="", legal=legal, loosely=loosely,
+                  wanted="the twin failed" if twins is None else spoken(as_dict(twins)),
+                  before=spoken(as_dict(HEALTHY)) if twins is None else None)
 
-    def laws(kind: str, name: str, base: Verdict, verdict: Verdict) -> list[str]:
-        return [breach.partition(":")[0] for breach in broken(kind, name, files, base, verdict)]
+    assert [one.partition(":")[0] for one in wrong(asked, verdict)] == breaches
 
-    assert laws("unreadable", "logs/n1.jsonl", healthy, ill) == ["false alarm"]
-    assert laws("unreadable", "history.jsonl", healthy, healthy) == ["false valid"]
-    assert laws("quiet", "history.jsonl", healthy, healthy) == []
-    assert laws("harmless", "history.jsonl", healthy, ill) == ["not as it was"]
-    assert laws("tampering", "history.jsonl", healthy, ill) == []
-    assert laws("tampering", "history.jsonl", healthy, failed) == ["traceback"]
-    late = Finding(name="realtime-order", klass="bug", permitted_by=None, count=1)
-    order = Verdict(valid=False, findings=(late,))
-    unknown = Verdict(valid="unknown")
-    assert laws("unreadable", "logs/n1.jsonl", order, unknown) == ["false outranks unknown"]
-    unseen = Verdict(valid=False, findings=(Finding(name="unseen", klass="bug", permitted_by=None, count=1),))
-    assert laws("unreadable", "logs/n1.jsonl", unseen, ill) == []  # the final reads replace the log
-    assert laws("unreadable", "logs/n1.jsonl", ill, unseen) == ["false alarm"]
-    for reason, breaks in (("logs/n1.jsonl:3: 1 line is no entry", []), ("not settled", ["false alarm"])):
-        torn = Verdict(valid="unknown", unknown=(Unknown(names=("unseen",), reason=reason),))
-        assert laws("unreadable", "logs/n1.jsonl", torn, ill) == breaks
-    short = Finding(name="leader-incomplete", klass="bug", permitted_by=None, count=1)
-    excused = (replace(short, klass="permitted", permitted_by="fault budget"),)
-    perhaps = Verdict(valid="unknown", findings=excused,
-                      unknown=(Unknown(names=(short.name,), reason="a line of the nemesis is broken"),))
-    blamed = Verdict(valid=False, findings=(short,))
-    assert laws("unreadable", "history.jsonl", blamed, perhaps) == []  # that line may have been the excuse
-    surely = replace(perhaps, unknown=())
-    assert laws("unreadable", "history.jsonl", blamed, surely) == ["false outranks unknown"]
-    assert list(broken_base(frozenset({"lost-write"}), healthy)) != []
-    assert list(broken_base(frozenset(), ill)) != []
-    assert list(broken_base(frozenset({"lost-write"}), ill)) == []
-    valid, lossy = (True, [], []), (False, [("lost-write", "bug", "", 1)], [])
-    pairs = (valid, lossy), (lossy, valid), (lossy, lossy)
-    assert [len(list(beside_twin(*both))) for both in pairs] == [1, 2, 0]
-    assert not list(beside_twin(lossy, ("unknown", [], ["lost-write"])))
+
+def test_a_number_determines_a_folder(tmp_path: Path) -> None:
+    """Whoever asks, and in whatever order."""
+    here, there = (make("mutated", SEED, tmp_path / place, 3) for place in ("here", "there"))
+
+    assert (here.story, files_of(here.path)) == (there.story, files_of(there.path))

@@ -24,8 +24,8 @@ OPEN, COMMIT, ABORT = "open", "commit", "abort"
 FATES = ("ok", "fail", "info", "never")
 
 
-def checksum(partition: int, value: int | None, salt: int = 0) -> int:
-    return zlib.crc32(f"{partition}/{value}/{salt}".encode())
+def checksum(partition: int, value: int | None) -> int:
+    return zlib.crc32(f"{partition}/{value}".encode())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +68,6 @@ class Life:
         self.random, self.transacts, self.uncommitted, self.moves = random, transacts, uncommitted, moves
         self.time = 0
         self.lines: list[Line] = []
-        self.trace: list[Line] = []
         self.logs = {key: Log(leader=random.choice(NODES)) for key in range(partitions)}
         self.next_value = 1
         self.next_process = 0
@@ -113,9 +112,6 @@ class Life:
         log.leader = leader
         end = len(log.entries)
         log.boundaries = [pair for pair in log.boundaries if pair[1] < end] + [[log.epoch, end]]
-        self.trace.append({"time": self.time, "node": "c", "seq": len(NODES) + len(self.trace),
-                           "event": "elect", "partition": key, "leader": leader, "epoch": log.epoch,
-                           "isr": list(NODES), "partition_epoch": log.epoch, "clean": True})
         if self.random.random() < 0.2:
             self.append(key, None)  # a record that is not ours
 
@@ -353,10 +349,10 @@ class Life:
 
 # -- folders ------------------------------------------------------------------------------------------------
 
-def healthy(random: Random, *, steps: int = 60, settled: bool = True, trace: bool | None = None,
-            transacts: bool = False, uncommitted: bool = False, moves: str | None = None) -> RunFolder:
-    """A run of so many steps without any fault; trace None: sometimes with a trace. Unsettled: only the main
-    phase, followers behind, n3 down or lagging."""
+def healthy(random: Random, *, steps: int = 60, settled: bool = True, transacts: bool = False,
+            uncommitted: bool = False, moves: str | None = None) -> RunFolder:
+    """A run of so many steps, in which nothing goes wrong. Unsettled: only the main phase, followers behind,
+    one of them down or lagging."""
     life = Life(random, random.randrange(1, 4), transacts=transacts, uncommitted=uncommitted, moves=moves)
     for _ in range(steps):
         life.step()
@@ -364,9 +360,8 @@ def healthy(random: Random, *, steps: int = 60, settled: bool = True, trace: boo
         life.step()
     if settled:
         life.settle()
-    traced = random.random() < 0.2 if trace is None else trace
     folder = RunFolder(run=run_json(life.logs, settled=settled), lines=life.lines, rows=[],
-                       dumps={node: [] for node in NODES}, trace=starts() + life.trace if traced else None)
+                       dumps={node: [] for node in NODES})
     for key, log in sorted(life.logs.items()):
         freeze(folder, random, key, log, settled=settled)
     if transacts:
@@ -376,16 +371,6 @@ def healthy(random: Random, *, steps: int = 60, settled: bool = True, trace: boo
     if uncommitted:
         folder.run["guarantees"]["isolation"] = "read_uncommitted"
     return folder
-
-
-def starts() -> list[Line]:
-    """Each node's first event, and the controller's, so that the trace lacks no node; it has no logs and
-    HWs."""
-    return [
-        *({"time": 0, "node": node, "seq": 0, "event": "start", "clean": True} for node in NODES),
-        *({"time": 0, "node": "c", "seq": seq, "event": "unfence", "broker": node}
-          for seq, node in enumerate(NODES)),
-    ]
 
 
 def freeze(folder: RunFolder, random: Random, key: int, log: Log, *, settled: bool) -> None:

@@ -548,6 +548,23 @@ def a_number_in_the_trace_changes(folder: RunFolder, random: Random) -> None:
 
 
 @of_traces
+def a_start_finds_less(folder: RunFolder, random: Random) -> None:
+    """A replica starts with a shorter log than it did."""
+    _, line = a_line(folder, random, "start")
+    line["leo"] = random.randrange(line["leo"] or 1)
+
+
+@of_traces
+def no_hw_is_that_high(folder: RunFolder, random: Random) -> None:
+    """All lines of a partition have an HW below its highest."""
+    partition = a_line(folder, random, "hw")[1]["partition"]
+    mine = [line for line in folder.trace or [] if line.get("partition") == partition and line.get("hw")]
+    most = random.randrange(max((line["hw"] for line in mine), default=1))
+    for line in mine:
+        line["hw"] = min(line["hw"], most)
+
+
+@of_traces
 def a_name_in_the_trace_changes(folder: RunFolder, random: Random) -> None:
     _, line = a_line(folder, random)
     node, nodes = random.choice(NODES), sorted(some_nodes(random))

@@ -1,0 +1,275 @@
+"""The soak: random folders are judged a thousand in one call, and each verdict is compared with the twin's.
+
+    histories   random small runs, legal and damaged: judge and twin agree, name by name
+    mistyped    the same, half of them with a trace; one value is another, mostly of another type, or is gone
+    mutated     the same, saved runs and cases of the corpus too, with a damage to one of their files
+
+Rules kept here:
+1. (campaign, seed, number) determines a folder. Wrong ones are kept and named, all others are deleted.
+2. The judge never fails, and says what the twin says, name by name. Where a value has another type, in
+   run.json, and where readers of JSON differ (LOOSELY) it may leave more open: it calls nothing a bug that
+   the twin does not, a bug of the twin's is at least unknown, and a run is valid only if the twin says so.
+3. Where the twin cannot read run.json any more, nothing is a bug that was none before the damage.
+4. Whatever the judge does, a batch ends: an exception is narrowed down to the folder that causes it; a call
+   that does not return ends the soak, which has printed where to go on.
+"""
+
+import ctypes
+import faulthandler
+import multiprocessing
+import shutil
+import signal
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import random_runs
+import twin
+from file_damages import DAMAGES, RUN, Files, in_parquet
+from twin_compare import as_dict, spoken
+
+from floodmark.harness.verdict import BUG, Verdict
+
+GOLDEN = Path(__file__).parents[2] / "histories" / "golden"
+LOOSELY = {"a_field_comes_twice", "a_folder_stands_there", "a_mark_of_byte_order"}
+OF_FIELDS = ("a_field_goes", "a_value_is_another")
+HANGS_AFTER_S, A_FOLDER_S = 300, 3  # time for a batch, and additional time for each folder
+FAILED = "the judge failed"
+PR_SET_PDEATHSIG = 1
+Spoken = tuple[Any, ...]  # valid, findings, unknown names, names that are not made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One folder to judge, and what its verdict is compared with."""
+
+    number: int
+    path: Path
+    story: str
+    legal: bool
+    wanted: Spoken | str  # the twin's verdict, or how it failed
+    loosely: bool = False
+    before: Spoken | None = None  # the twin's verdict of the folder before the damage, where it has none now
+
+
+# -- folders ------------------------------------------------------------------------------------------------
+
+def make(campaign: str, seed: str, root: Path, number: int) -> Asked:
+    """Writes one folder, and has it judged by the twin."""
+    if campaign == "histories":
+        run = random_runs.run_of(seed, number, root)
+        return Asked(number=number, path=run.path, story=run.story, legal=run.legal, wanted=by_twin(run.path))
+    random = Random(f"{campaign} {seed} {number}")
+    path, story = base_of(campaign, seed, number, root, random)
+    base = files_of(path)
+    files, name, touched = damaged(base, random, OF_FIELDS if campaign == "mistyped" else sorted(DAMAGES))
+    write_files(files, path)
+    wanted, before = by_twin(path), None
+    if isinstance(wanted, str) and touched == RUN:
+        told = by_twin(write_files(base, path.with_suffix(".base")))
+        before = None if isinstance(told, str) else told
+    return Asked(number=number, path=path, story=f"{name} in {touched} of: {story}", legal=False,
+                 wanted=wanted, before=before,
+                 loosely=campaign == "mistyped" or touched == RUN or name in LOOSELY)
+
+
+def base_of(campaign: str, seed: str, number: int, root: Path, random: Random) -> tuple[Path, str]:
+    path, kind = root / f"{number:05}", 0.0 if campaign == "mistyped" else random.random()
+    if kind < 0.7:
+        run = random_runs.run_of(f"{campaign} {seed}", number, root,
+                                 traced_share=0.5 if campaign == "mistyped" else 0.25)
+        story = run.story
+    elif kind < 0.8:
+        saved = random.choice(sorted(path.parent for path in GOLDEN.glob("*/expected.json")))
+        story = saved.name
+        write_files(files_of(saved), path)
+    else:
+        story = random.choice(sorted(random_runs.by_ident()))
+        random_runs.by_ident()[story].write(path)
+    return path, story
+
+
+def damaged(base: Files, random: Random, names: Sequence[str]) -> tuple[Files, str, str]:
+    """The files after a damage, its name, and that of the file that it changed."""
+    if random.random() < 0.2 and b"compact" not in (base.get(RUN) or b""):
+        in_parquet(base, random)
+    while True:
+        name, files = random.choice(names), dict(base)
+        with suppress(random_runs.Unfit):
+            touched = DAMAGES[name](files, random)
+            if files != base:
+                return files, name, touched
+
+
+def by_twin(path: Path) -> Spoken | str:
+    try:
+        return spoken(twin.judge(path))
+    except Exception as error:  # reported like any other difference
+        return f"the twin failed: {type(error).__name__}: {error}"
+
+
+def files_of(root: Path) -> Files:
+    """The files that a judge reads, by name."""
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*"))
+            if path.is_file() and path.name not in ("expected.json", "verdict.json")}
+
+
+def write_files(files: Files, root: Path) -> Path:
+    """Writes a folder with these files and no others."""
+    shutil.rmtree(root, ignore_errors=True)
+    (root / "logs").mkdir(parents=True)
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if data is None:
+            path.mkdir()
+        else:
+            path.write_bytes(data)
+    return root
+
+
+# -- what is wrong with a verdict ---------------------------------------------------------------------------
+
+def wrong(asked: Asked, verdict: Verdict | str) -> Iterator[str]:
+    if isinstance(verdict, str):
+        yield f"traceback: {verdict}"
+        return
+    yield from (f"traceback: {one.reason}" for one in verdict.unknown if one.reason.startswith(FAILED))
+    mine = spoken(as_dict(verdict))
+    if asked.legal and bugs(mine):
+        yield f"false alarm: {', '.join(sorted(bugs(mine)))} in a legal run"
+    if isinstance(asked.wanted, str):
+        if asked.before is None:
+            yield asked.wanted
+        elif news := bugs(mine) - {name for name, *_ in asked.before[1]}:
+            yield f"false alarm: {', '.join(sorted(news))}, where run.json cannot be read"
+    elif asked.loosely:
+        yield from harsher_or_blinder(asked.wanted, mine)
+    elif asked.wanted != mine:
+        yield f"difference:\n    twin  {asked.wanted}\n    judge {mine}"
+
+
+def bugs(verdict: Spoken) -> set[str]:
+    return {name for name, klass, *_ in verdict[1] if klass == BUG}
+
+
+def harsher_or_blinder(wanted: Spoken, mine: Spoken) -> Iterator[str]:
+    """Breaches of rule 2 where the judge may leave more open than the twin."""
+    if harsher := bugs(mine) - bugs(wanted):
+        yield f"false alarm: {', '.join(sorted(harsher))}, says the twin"
+    if missed := bugs(wanted) - {name for name, *_ in mine[1]} - {*mine[2]}:
+        yield f"false valid: {', '.join(sorted(missed))}, says the twin"
+    if mine[0] is True and wanted[0] is not True:
+        yield f"false valid: {wanted[0]}, says the twin"
+
+
+# -- campaigns ----------------------------------------------------------------------------------------------
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """The counts of a campaign so far."""
+
+    campaign: str
+    folders: int = 0
+    judging_s: float = 0
+    elapsed_s: float = 0
+    wrongs: Counter[str] = field(default_factory=Counter)
+    kept: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        rate = self.folders / max(self.elapsed_s, 1e-9)
+        judged = self.folders / max(self.judging_s, 1e-9)
+        found = ", ".join(f"{count} {what}" for what, count in sorted(self.wrongs.items())) or "nothing wrong"
+        return (f"{self.campaign}: {self.folders:,} folders in {self.elapsed_s:,.0f} s, {rate:.1f}/s "
+                f"({judged:.1f}/s while judging): {found}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Soak:
+    """Runs campaigns in a working folder, and keeps wrong folders in another one. alone: all is made in this
+    process, not in several."""
+
+    work: Path
+    kept: Path
+    seed: str
+    batch: int
+    alone: bool = False
+
+    def run(self, campaign: str, first: int, count: int) -> Tally:
+        """Judges the numbers from `first` on; prints one line for each batch."""
+        tally, began = Tally(campaign=campaign), time.monotonic()
+        with nullcontext() if self.alone else makers() as pool:
+            for start in range(first, first + count, self.batch):
+                numbers = range(start, min(start + self.batch, first + count))
+                self.one_batch(tally, numbers, map if pool is None else partial(pool.map, chunksize=20))
+                tally.elapsed_s = time.monotonic() - began
+                print(f"{tally.line()}; {memory()}; next: --only {campaign} --from {numbers.stop}",
+                      flush=True)
+        return tally
+
+    def one_batch(self, tally: Tally, numbers: range, each: Callable[..., Iterable[Asked]]) -> None:
+        root = self.work / tally.campaign
+        root.mkdir(parents=True)
+        batch = list(each(partial(make, tally.campaign, self.seed, root), numbers))
+        faulthandler.dump_traceback_later(HANGS_AFTER_S + A_FOLDER_S * len(batch), exit=True)
+        began = time.monotonic()
+        verdicts = judged([asked.path for asked in batch])
+        faulthandler.cancel_dump_traceback_later()
+        tally.judging_s += time.monotonic() - began
+        tally.folders += len(batch)
+        for asked, verdict in zip(batch, verdicts, strict=True):
+            if found := list(wrong(asked, verdict)):
+                self.keep(tally, asked, found)
+        shutil.rmtree(root)
+
+    def keep(self, tally: Tally, asked: Asked, found: Sequence[str]) -> None:
+        """Copies the folder away, and prints what is wrong."""
+        place = self.kept / f"{tally.campaign}-{self.seed}-{asked.number}"
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(asked.path, place)
+        tally.wrongs.update(one.partition(":")[0] for one in found)
+        tally.kept.append(str(place))
+        print(f"WRONG {place}: {asked.story}", *found, sep="\n  ", flush=True)
+
+
+def makers() -> ProcessPoolExecutor:
+    """Processes that end with this one, however it ends. A fork would inherit the JVM's pipes."""
+    return ProcessPoolExecutor(2, multiprocessing.get_context("spawn"), end_with_parent)
+
+
+def end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def judged(paths: Sequence[Path]) -> list[Verdict | str]:
+    """A verdict for each folder, or the traceback in its place; never an exception."""
+    from floodmark.checkers.judge.job import SparkJudge
+
+    try:
+        return [*SparkJudge().judge(paths)]
+    except Exception:
+        if len(paths) == 1:
+            return [traceback.format_exc(limit=-3, chain=False)]
+        middle = len(paths) // 2
+        return [*judged(paths[:middle]), *judged(paths[middle:])]
+
+
+def memory() -> str:
+    """The most memory that this process and its children have used so far."""
+    most: Counter[str] = Counter()
+    mine = str(multiprocessing.current_process().pid)
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            if mine in (fields["Pid"], fields["PPid"]) and "VmHWM" in fields:
+                name = fields["Name"]
+                most[name] = max(most[name], int(fields["VmHWM"].split()[0]) >> 10)
+    return ", ".join(f"{name} {megabytes:,} MB" for name, megabytes in most.items())

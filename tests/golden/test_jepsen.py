@@ -1,48 +1,24 @@
-"""What `import jepsen` makes of a history: the ops of jepsen.txt, and below `--` what is in the folder.
+"""What `import jepsen` makes of a history: the ops of jepsen.txt (as in support/jepsen_text.py), the
+`options` of the command, and below `--` what is in the folder.
 
-An op is `[PROCESS] TYPE F VALUE`, then other fields as they stand; `sent VALUE@OFFSET`, `polled READS` and
-`assigned KEYS` are an invocation and its ok completion. What begins with `{` is EDN, and `options` are those
-of the command. An op of the folder has its items as PARTITION:VALUE@OFFSET, the line it was, the time where
-that is not its line's, and its fault; then come the lines that the history should have, and what was left out
-or changed.
+An op of the folder has its items as PARTITION:VALUE@OFFSET, the line it was, the time where that is not its
+line's, and its fault; then come the lines that the history should have, and what was left out or changed.
 `pytest --rewrite` writes what now comes out: then read the diff.
 """
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from golden_text import case_as_written, cases_of
-from jepsen_text import Imported, imported
+from jepsen_text import Imported, edn, imported
 
 from floodmark.harness.op import Op
 
 FILE = "jepsen.txt"
 RUN_ONLY = "run.json alone"  # of which the text tells
 CASES = cases_of(FILE)
-
-
-def ops_of(line: str) -> Iterator[str]:
-    process, word, value = re.fullmatch(r"(\d+ |:\w+ |)(\w+) (.*)", line).groups()  # type: ignore[union-attr]
-    given = f":process {process.strip() or 0}"
-    value, comma, more = value.partition(", :")
-    match word:
-        case "sent":
-            sent, _, offset = value.partition("@")
-            yield f"{given}, :type :invoke, :f :send, :value [[:send 0 {sent}]]"
-            yield f"{given}, :type :ok, :f :send, :value [[:send 0 [{offset} {sent}]]]"
-        case "polled":
-            yield f"{given}, :type :invoke, :f :poll, :value [[:poll]]"
-            yield f"{given}, :type :ok, :f :poll, :value [[:poll {value}]]{comma}{more}"
-        case "assigned" | "subscribed":
-            f = {"assigned": "assign", "subscribed": "subscribe"}[word]
-            yield from (f"{given}, :type :{kind}, :f :{f}, :value {value}{comma}{more}"
-                        for kind in ("invoke", "ok"))
-        case _:
-            f, _, value = value.partition(" ")
-            yield f"{given}, :type :{word}, :f :{f}" + (f", :value {value}{comma}{more}" if value else "")
 
 
 def op_text(op: Op, at: int) -> str:
@@ -83,18 +59,14 @@ def told(run: Imported, *, ops: bool, given: bool) -> Iterator[str]:
 @pytest.mark.parametrize("title", CASES)
 def test_what_is_made_of_a_history(title: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     given = CASES[title][0]
-    options = dict[str, list[str]]()
-    lines = list[str]()
+    options, story = dict[str, list[str]](), ""
     for line in given.splitlines():
         if line.startswith("options "):
             for word in line.split()[1:]:
                 key, _, value = word.partition("=")
                 options.setdefault(key, []).append(value)
         elif not line.startswith("#") and line != RUN_ONLY:
-            lines += [line] if line.startswith("{") else ops_of(line)
-    text = "\n".join(line if line.startswith("{") else f"{{:index {at}, :time {at * 1000}, {line}}}"
-                     for at, line in enumerate(lines))
-    run = imported(tmp_path, text, **options)
+            story += f"{line}\n"
+    run = imported(tmp_path, edn(story), **options)
     now = "".join(f"{line}\n" for line in told(run, ops=RUN_ONLY not in given, given="config" in options))
-    now = now or "nothing\n"
-    case_as_written(FILE, CASES, title, now, request)
+    case_as_written(FILE, CASES, title, now or "nothing\n", request)

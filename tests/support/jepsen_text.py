@@ -1,6 +1,12 @@
-"""Jepsen histories as text, and the run folders that the import makes of them."""
+"""Jepsen histories in a short form, and the run folders that the import makes of them.
+
+An op is `[PROCESS] TYPE F VALUE`, then other fields as they stand; `sent VALUE@OFFSET`, `polled READS` and
+`assigned KEYS` are an invocation and its ok completion. What begins with `{` is EDN.
+"""
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +17,6 @@ from floodmark.harness import history
 from floodmark.harness.commands.import_jepsen import import_history
 from floodmark.harness.importers.edn import forms
 from floodmark.harness.op import Op
-
-SEND = (":type :invoke, :f :send, :value [[:send 0 1]]", ":type :ok, :f :send, :value [[:send 0 [5 1]]]")
-POLL = ":type :invoke, :f :poll, :value [[:poll]]"
-READ = (POLL, ":type :ok, :f :poll, :value [[:poll {0 [[5 1]]}]]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +37,11 @@ class Imported:
         return found
 
 
-def imported(tmp_path: Path, text: str, *, name: str = "history.edn", **options: Any) -> Imported:
+def imported(tmp_path: Path, text: str, **options: Any) -> Imported:
     """Imports the text. Checks that each line fits the field table of format 1, whatever the text was."""
-    (tmp_path / name).write_text(text)
+    (tmp_path / "history.edn").write_text(text)
     out = tmp_path / "run"
-    assert import_history(tmp_path / name, out=out, **options) == 0
+    assert import_history(tmp_path / "history.edn", out=out, **options) == 0
     lines = (out / "history.jsonl").read_bytes().splitlines()
     assert [line for line in lines if not fits_field_table(json.loads(line))] == []
     ops = list(history.read(out / "history.jsonl"))
@@ -48,16 +50,32 @@ def imported(tmp_path: Path, text: str, *, name: str = "history.edn", **options:
     return Imported(folder=out, ops=ops, about=json.loads((out / "run.json").read_text()))
 
 
-def numbered(*ops: str) -> str:
-    """Ops with index and time, and with process 0 where they name none."""
-    return "\n".join(
-        f"{{:index {index}, :time {index * 1000}{'' if ':process' in op else ', :process 0'}, {op}}}"
-        for index, op in enumerate(ops))
+def edn(story: str) -> str:
+    """The history of these lines, in EDN, an op a line."""
+    lines = [op for line in story.strip().splitlines() for op in ([line] if line[0] == "{" else ops_of(line))]
+    return "".join(f"{line}\n" if line[0] == "{" else f"{{:index {at}, :time {at * 1000}, {line}}}\n"
+                   for at, line in enumerate(lines))
 
 
-def nemesis(*ops: str) -> str:
-    """A send, then the nemesis's ops."""
-    return numbered(*SEND, *(f":process :nemesis, :type :info, {op}" for op in ops))
+def ops_of(line: str) -> Iterator[str]:
+    process, word, value = re.fullmatch(r"(\d+ |:\w+ |)(\w+) (.*)", line).groups()  # type: ignore[union-attr]
+    given = f":process {process.strip() or 0}"
+    value, comma, more = value.partition(", :")
+    match word:
+        case "sent":
+            sent, _, offset = value.partition("@")
+            yield f"{given}, :type :invoke, :f :send, :value [[:send 0 {sent}]]"
+            yield f"{given}, :type :ok, :f :send, :value [[:send 0 [{offset} {sent}]]]"
+        case "polled":
+            yield f"{given}, :type :invoke, :f :poll, :value [[:poll]]"
+            yield f"{given}, :type :ok, :f :poll, :value [[:poll {value}]]{comma}{more}"
+        case "assigned" | "subscribed":
+            f = {"assigned": "assign", "subscribed": "subscribe"}[word]
+            yield from (f"{given}, :type :{kind}, :f :{f}, :value {value}{comma}{more}"
+                        for kind in ("invoke", "ok"))
+        case _:
+            f, _, value = value.partition(" ")
+            yield f"{given}, :type :{word}, :f :{f}" + (f", :value {value}{comma}{more}" if value else "")
 
 
 def in_json(text: str) -> str:
@@ -71,8 +89,3 @@ def in_json(text: str) -> str:
         return getattr(form, "name", form)
 
     return "".join(json.dumps(plain(form)) + "\n" for _, form in forms(text.encode()))
-
-
-def places(op: Op) -> list[tuple[int, int | None, int]]:
-    """An op's sends and reads, as (partition, offset, value)."""
-    return [(item.partition, item.offset, item.value) for item in (*(op.sends or ()), *(op.reads or ()))]

@@ -5,13 +5,11 @@ and starts add up to must be the dumped ones; what clients saw must be in the tr
 (That no line is missing, and each has its fields, the judge tells: otherwise it cannot tell something.)
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-import orjson
+from folders import Line, lines_of
 
-Line = dict[str, Any]
 Key = tuple[str, int]  # node and partition
 # The fields of each event, besides time, node, seq and event. A replica's lines also have `partition` and
 # STATE, except the controller's `isr`, which has no LEO and no HW.
@@ -39,20 +37,8 @@ STATE = ("epoch", "leo", "hw")
 
 def breaches(folder: Path) -> list[str]:
     """The breaches of every law, in one list; empty means correct."""
-    lines = rows(folder / "trace.jsonl")
-    history = rows(folder / "history.jsonl")
-    logs = Logs()
-    checks: tuple[Callable[[], Iterator[str]], ...] = (
-        lambda: logs.follow(lines),
-        lambda: logs.against(folder),
-        lambda: metadata(lines),
-        lambda: seen_by_clients(lines, history),
-    )
-    return [breach for check in checks for breach in check()]
-
-
-def rows(path: Path) -> list[Line]:
-    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    lines, history, logs = lines_of(folder / "trace.jsonl"), lines_of(folder / "history.jsonl"), Logs()
+    return [*logs.follow(lines), *logs.against(folder), *metadata(lines), *seen_by_clients(lines, history)]
 
 
 class Logs:
@@ -106,14 +92,14 @@ class Logs:
 
     def against(self, folder: Path) -> Iterator[str]:
         """Compares with the dumps, and with the last line of every replica that ran to the end."""
-        for row in rows(folder / "replicas.jsonl"):
+        for row in lines_of(folder / "replicas.jsonl"):
             key = (row["node"], row["partition"])
             if not row.get("running", True):
                 continue
             if (row["leo"], row["hw"]) != (self.leo.get(key, 0), self.hw.get(key, 0)):
                 yield f"LEO, HW of {key}: {row['leo']}, {row['hw']}, traced {self.leo[key]}, {self.hw[key]}"
             dump = {
-                entry["offset"]: entry["epoch"] for entry in rows(folder / "logs" / f"{row['node']}.jsonl")
+                entry["offset"]: entry["epoch"] for entry in lines_of(folder / "logs" / f"{row['node']}.jsonl")
                 if entry["partition"] == row["partition"]
             }  # fmt: skip
             if dump != self.epochs.get(key, {}):

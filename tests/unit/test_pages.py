@@ -24,10 +24,6 @@ def test_every_linked_file_exists(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def texts(picture: str) -> list[str]:
-    return ["".join(one.itertext()) for one in ElementTree.fromstring(picture).iter(f"{SVG}text")]
-
-
 def test_the_readme_shows_each_picture_in_light_and_dark() -> None:
     text = README.read_text(encoding="utf-8")
     shown = set(re.findall(r'histories/pictures/([\w-]+\.svg)', text))
@@ -50,15 +46,3 @@ def test_a_picture_is_small_and_loads_nothing(path: Path) -> None:
     assert not [name for name in names if name.endswith("href") or name.startswith("on")]
     assert "url(http" not in picture
     assert "@import" not in picture
-
-
-def test_the_demos_picture_has_the_table_of_the_readme() -> None:
-    text = README.read_text(encoding="utf-8").partition("## What you see in the demo")[2]
-    section = text.partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()
-            if line.startswith("|") and "---" not in line]
-    shown = texts((PICTURES / "demo-light.svg").read_text(encoding="utf-8"))
-
-    cells = [cell for row in rows for cell in row]
-    begin = shown.index(cells[0])
-    assert [one for one in shown[begin:] if set(one) != {"-"} or len(one) == 1][:len(cells)] == cells

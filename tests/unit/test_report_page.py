@@ -9,19 +9,19 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import nights
 import pytest
 from command_line import edit_lines, edit_run, floodmark, verdict
 from judged_runs import judged, judged_names
 from stories import in_seconds, told
 
 from floodmark.checkers.stats.seen import Acked
-from floodmark.harness.campaign.plan import case_to_json
-from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.campaign.ledger import Ledger, save
+from floodmark.harness.campaign.state import DATABASE
 from floodmark.harness.report.model import TraceLine
 from floodmark.harness.report.run_page import write_report
 from floodmark.harness.report.story import acks_of, up_after
 from floodmark.harness.report.timeline import POINTS, ReplicaLog, Shown, thinned
-from floodmark.harness.spec import RunSpec
 
 LOST = "double-failover"
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -104,18 +104,14 @@ def test_the_page_loads_nothing(folder: Path) -> None:
     assert not re.search(r"\bimport\s*\(|@import|url\((?!#)", text.replace("url(#hatch)", ""))
 
 
-@pytest.mark.parametrize("name", judged_names())
-def test_every_saved_run_has_its_page(tmp_path: Path, name: str) -> None:
-    """Each finding is on it, and each story's steps are events of its own."""
-    folder = judged(tmp_path, name)
-
-    text = page(folder)
-
-    for found in verdict(folder)["findings"]:
-        assert found["name"] in text
-    for story in data(text)["stories"]:
-        assert all(0 <= step["at"] < len(story["events"]) for step in story["steps"])
-        assert 0 <= story["opens"] <= max(0, len(story["steps"]) - 1)
+def test_every_finding_is_on_the_page_and_each_step_is_an_event(tmp_path: Path) -> None:
+    for name in judged_names():
+        folder = judged(tmp_path, name)
+        text = page(folder)
+        assert all(found["name"] in text for found in verdict(folder)["findings"])
+        for story in data(text)["stories"]:
+            assert all(0 <= step["at"] < len(story["events"]) for step in story["steps"])
+            assert 0 <= story["opens"] <= max(0, len(story["steps"]) - 1)
 
 
 def test_the_page_of_a_valid_run_shows_what_was_checked(tmp_path: Path) -> None:
@@ -297,30 +293,20 @@ def test_availability_is_shown_as_measured(tmp_path: Path) -> None:
 
 
 def test_reproductions_are_shown_from_the_campaign_and_the_ledger(tmp_path: Path) -> None:
-    night, cause = tmp_path / "night", {
-        "system": "high-watermark", "guarantees": "acks=all", "finding": "unsafe-truncation", "klass": "bug",
-        "permitted_by": "", "how": "", "step": "truncate: to the high watermark"}  # fmt: skip
-    id_ = Signature(**cause).id
-    case = case_to_json(RunSpec(rules="high-watermark"))
-    ran = {"run": 1, "time_s": 1, "folder": "runs/one", "case": case, "seed": 1}
-    again = [{"event": "reproduced", "time_s": 3, "signature": id_, "number": number, "shown": number != 2}
-             for number in (1, 2, 3)]  # fmt: skip
-    (night / "runs").mkdir(parents=True)
-    folder = judged(tmp_path, LOST).rename(night / "runs" / "one")
+    state, monday = nights.night((nights.CRASH, "invalid", (nights.LOST,))), tmp_path / "nights" / "monday"
+    for number in (1, 2, 3):
+        state.add("reproductions", signature=nights.LOST.id, folder=f"again/{number}", shown=number != 2)
+    folder = judged(tmp_path, LOST)
     assert "<b>not tried</b>to reproduce it" in page(folder)
 
-    about = {"format": 1, "ledger": str(tmp_path / "ledger.json")}
-    (night / "campaign.json").write_text(json.dumps(about))
-    (night / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (
-        {**ran, "event": "began"}, {**ran, "event": "judged", "signatures": [cause]}, *again)))
+    (nights.written(monday, state, Ledger(), plan="") / "runs").mkdir()
+    folder = folder.rename(monday / "runs" / "1")
     assert "<b>2 of 3</b>reproduced<" in page(folder)
 
-    (tmp_path / "ledger.json").write_text(json.dumps({
-        "format": 1, "campaigns": {"a": {"began": "2026-11-20T22:00:00+00:00", "version": "1", "commit": None,
-                                         "runs": {}}},
-        "signatures": {id_: {"signature": cause, "found": {"a": 1}, "reproduced": [4, 5],
-                             "known": {"reason": "KAFKA-<1>", "since": "2026-11-21"}}}}))
-    assert "<b>4 of 5</b>reproduced; known: KAFKA-&lt;1&gt;; first seen 2026-11-20<" in page(folder)
+    known = Ledger(nights={"night1": nights.EARLIER}).with_finding(nights.LOST, "night1", 1).changed(
+        nights.LOST.id, reproduced=(4, 5), known={"reason": "KAFKA-<1>", "since": "2026-11-21"})
+    save(monday.parent / "ledger.json", known)
+    assert "<b>4 of 5</b>reproduced; known: KAFKA-&lt;1&gt;; first seen 2026-02-01<" in page(folder)
 
-    (night / "journal.jsonl").write_text('{"event": "judged", "time_s": 1, "run": 7}\n')
+    (monday / DATABASE).write_bytes(b"no state")
     assert "<b>not tried</b>" in page(folder)

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from floodmark.harness import runtime
 from floodmark.harness.report import terminal
 from floodmark.harness.report.terminal import WIDTH, Screen, table
 
@@ -107,8 +106,3 @@ def test_a_terminal_that_cannot_rewrite_gets_plain_lines(monkeypatch: pytest.Mon
     with Screen() as screen:
         screen.show("main", stage="main")
     assert on_terminal.getvalue() == "main\n"
-
-
-def test_the_clock_is_the_harnesses() -> None:
-    """A simulated run shows its progress from inside, where real time is refused."""
-    assert terminal.monotonic_s is runtime.monotonic_s

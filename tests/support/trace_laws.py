@@ -8,7 +8,7 @@ and starts add up to must be the dumped ones; what clients saw must be in the tr
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from folders import Line, lines_of
+from folders import Line, RunFolder
 
 Key = tuple[str, int]  # node and partition
 # The fields of each event, besides time, node, seq and event. A replica's lines also have `partition` and
@@ -37,8 +37,9 @@ STATE = ("epoch", "leo", "hw")
 
 def breaches(folder: Path) -> list[str]:
     """The breaches of every law, in one list; empty means correct."""
-    lines, history, logs = lines_of(folder / "trace.jsonl"), lines_of(folder / "history.jsonl"), Logs()
-    return [*logs.follow(lines), *logs.against(folder), *metadata(lines), *seen_by_clients(lines, history)]
+    run, logs = RunFolder.read(folder), Logs()
+    lines = run.trace or []
+    return [*logs.follow(lines), *logs.against(run), *metadata(lines), *seen_by_clients(lines, run.lines)]
 
 
 class Logs:
@@ -90,19 +91,15 @@ class Logs:
         log = self.epochs.setdefault(key, {})
         self.epochs[key] = {offset: epoch for offset, epoch in log.items() if offset < to}
 
-    def against(self, folder: Path) -> Iterator[str]:
+    def against(self, run: RunFolder) -> Iterator[str]:
         """Compares with the dumps, and with the last line of every replica that ran to the end."""
-        for row in lines_of(folder / "replicas.jsonl"):
+        for row in run.rows:
             key = (row["node"], row["partition"])
             if not row.get("running", True):
                 continue
             if (row["leo"], row["hw"]) != (self.leo.get(key, 0), self.hw.get(key, 0)):
                 yield f"LEO, HW of {key}: {row['leo']}, {row['hw']}, traced {self.leo[key]}, {self.hw[key]}"
-            dump = {
-                entry["offset"]: entry["epoch"] for entry in lines_of(folder / "logs" / f"{row['node']}.jsonl")
-                if entry["partition"] == row["partition"]
-            }  # fmt: skip
-            if dump != self.epochs.get(key, {}):
+            if {entry["offset"]: entry["epoch"] for entry in run.log(*key)} != self.epochs.get(key, {}):
                 yield f"the log of {key} is not what the trace adds up to"
 
 

@@ -2,16 +2,19 @@
 (stories.py). Below a run `=` has its own figures, `*` those of a fault; what is null is left out.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import edit_lines
 from golden_text import GOLDEN, as_written
-from stories import in_seconds
+from stories import in_seconds, ns
 
 from floodmark.checkers.read.folder import open_folder
 from floodmark.checkers.stats.measures import measured
+from floodmark.checkers.stats.seen import seen
 from floodmark.checkers.stats.tables import KEPT
 from floodmark.harness.errors import FloodmarkError
 
@@ -47,3 +50,61 @@ def test_a_broken_line_is_counted_and_a_torn_last_one_is_not(tmp_path: Path) -> 
     (folder / "history.jsonl").unlink()
     with pytest.raises(FloodmarkError, match=r"^history\.jsonl: No such file"):
         measured(open_folder(folder))
+
+
+# -- what a page draws of a run's clients: each op once, by hand ---------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return in_seconds(tmp_path / "run", "partitions 2; 1 1-3; 2 2-4 fail p1; 3 2.5-5 info; poll 4 2-6; 1 7-",
+                      "5 7.5-9; kill n1 5-5.5")
+
+
+def test_every_op_is_drawn_by_its_beginning(folder: Path) -> None:
+    drawn = seen(folder, [], 100)
+
+    assert drawn.ops == 6
+    assert drawn.columns == {
+        "began": [1_000_000, 1_000_000, 0, 500_000, 4_500_000, 500_000],
+        "lasted": [2_000_000, 2_000_000, 4_000_000, 2_500_000, 2_000_000, 1_500_000],
+        "what": [0, 1, 3, 2, 2, 0],  # ok, fail, an ok poll, info, without an answer, ok
+        "records": [1, 0, 0, 0, 0, 1],
+    }  # fmt: skip
+    assert drawn.last_ns == ns("9")
+    assert [row["kind"] for row in drawn.faults] == ["kill"]
+    first = seen(folder, [], 2)  # above the limit only the first are drawn
+    assert (first.ops, first.columns["began"], first.columns["what"]) == (6, [1_000_000, 1_000_000], [0, 1])
+
+
+def test_acked_records_near_a_finding_have_their_times(folder: Path) -> None:
+    def at_offset_7(line: str) -> str:
+        op = json.loads(line)
+        for send in op.get("sends", ()) if op["type"] == "ok" else ():
+            send["offset"] = 7
+        return json.dumps(op)
+
+    edit_lines(folder / "history.jsonl", lambda lines: list(map(at_offset_7, lines)))
+
+    assert seen(folder, [(0, 7, 8)], 100).acked == [
+        (0, 7, 1, ns("1"), ns("3")), (0, 7, 5, ns("7.5"), ns("9"))]
+    assert seen(folder, [(0, 0, 7), (1, 7, 8)], 100).acked == []
+
+
+def test_of_a_damaged_folder_is_drawn_what_is_there(folder: Path) -> None:
+    """Broken lines, no readable run.json, no line, no history."""
+    edit_lines(folder / "history.jsonl", lambda lines: ["{", *lines, '{"time": "x"}'])
+    drawn = seen(folder, [], 100)
+    assert (drawn.ops, len(drawn.columns["what"])) == (6, 6)
+    assert drawn.problems == ["history.jsonl: 2 line(s) are not in format 1 and were skipped"]
+
+    run_json = (folder / "run.json").read_text()
+    (folder / "run.json").write_text("{")
+    drawn = seen(folder, [], 100)
+    assert (drawn.ops, drawn.faults, "run.json" in drawn.unmeasured) == (6, (), True)
+
+    (folder / "run.json").write_text(run_json)
+    (folder / "history.jsonl").write_bytes(b"")
+    assert (seen(folder, [], 100).ops, seen(folder, [], 100).faults) == (0, [])
+    (folder / "history.jsonl").unlink()
+    assert seen(folder, [], 100).problems == ("there is no history.jsonl",)

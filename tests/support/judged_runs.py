@@ -10,7 +10,7 @@ import pytest
 from command_line import GOLDEN
 
 from floodmark.harness import catalog
-from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
+from floodmark.harness.verdict import Verdict
 
 VERDICTS = Path(__file__).parents[1] / "golden" / "accounts"
 VALID = {
@@ -29,18 +29,6 @@ def judged(parent: Path, name: str) -> Path:
     saved = VERDICTS / f"{name}.json"
     (folder / "verdict.json").write_text(saved.read_text() if saved.exists() else json.dumps(VALID))
     return folder
-
-
-def saved_verdict(folder: Path) -> Verdict:
-    saved: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
-    return Verdict(
-        valid=saved["valid"], counts=saved["counts"],
-        findings=tuple(Finding(
-            name=one["name"], klass=one["class"], permitted_by=one["permitted_by"], count=one["count"],
-            examples=tuple(one["examples"])) for one in saved["findings"]),
-        unknown=tuple(Unknown(names=tuple(one["names"]), reason=one["reason"]) for one in saved["unknown"]),
-        not_made=tuple(NotMade(names=tuple(one["names"]), reason=one["reason"])
-                       for one in saved.get("not_made") or ()))  # fmt: skip
 
 
 def finding(name: str, *examples: Mapping[str, Any], by: str | None = None, count: int = 0) -> dict[str, Any]:

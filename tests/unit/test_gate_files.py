@@ -1,4 +1,4 @@
-"""What CI servers show of a gate: the JUnit report and the Markdown page; all without Spark."""
+"""What CI servers show of a gate: the name of a run, the JUnit report, the Markdown page; without Spark."""
 
 import datetime
 import errno
@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from golden_text import as_written
+from golden_text import answered_as_written, as_written
 from hypothesis import example, given
 from hypothesis import strategies as st
 from judged_runs import finding, judge_by
@@ -19,13 +19,19 @@ from junit import outcome_in, suite_of
 
 from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import check
+from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.error_exits import code_of
+from floodmark.harness.commands.run import planned
+from floodmark.harness.commands.scenario import Part, plan_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.report import verdict_text
-from floodmark.harness.report.run_summary import Ruling
+from floodmark.harness.report.run_summary import CHARS, UNREADABLE, Ruling, case_name
 from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.report.verdict_text import LIMIT, Outcome, junit, markdown, reading_of, seconds_of
+from floodmark.harness.runner import _initial_about
+from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
+from floodmark.nemesis import scenario
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
 LOST = Finding(name="lost-write", klass="bug", permitted_by=None, count=7, examples=(
@@ -155,6 +161,34 @@ def test_a_name_is_the_same_every_night_and_equal_names_are_numbered(
         check.check_folders([run_folder(tmp_path, "broken")], gate(junit_file=tmp_path / "broken.xml"))
     assert [case.get("name") for case in suite_of((tmp_path / "broken.xml").read_bytes()).findall("testcase")
             ] == [kind]
+
+
+# -- the name of a case -------------------------------------------------------------------------------------
+
+RUN: dict[str, Any] = {
+    "cluster": "local", "nodes": ["n1", "n2", "n3"], "rules": "kip-320", "workload": "log",
+    "guarantees": {"acks": "all", "min_insync_replicas": 2, "unclean_leader_election": False}}
+OF_RUN = "local cluster of 3, kip-320, workload log, acks=all, min.insync.replicas=2"
+
+
+def test_a_name_states_what_was_tested(request: pytest.FixtureRequest) -> None:
+    answered_as_written(
+        "case_names.txt", lambda line: f"= {case_name({**RUN, **json.loads(line)})}", request)
+
+
+def test_an_unreadable_run_has_a_name_and_a_long_name_is_cut() -> None:
+    assert case_name(None) == UNREADABLE
+    assert len(case_name({**RUN, "nemesis": "x" * 1000})) == CHARS
+
+
+def test_the_first_run_json_gives_the_name_too(tmp_path: Path) -> None:
+    """Written before anything has started, so that a run that failed to start has its name."""
+    options = RunSpec(nemesis="crash,pause", out=tmp_path / "run", duration=1.0)
+    assert case_name(_initial_about(planned(options))) == f"nemesis crash,pause, {OF_RUN}"
+    one = next(each for each in scenario.shipped(scenario_words()) if each.name == "double-failover")
+    part = Part(scenario=one, row=one.rows[0])
+    run_json = _initial_about(plan_of(part, "local", tmp_path / "part"))
+    assert case_name(run_json) == f"scenario double-failover on {one.rows[0].label}, local cluster of 3"
 
 
 # -- the page -----------------------------------------------------------------------------------------------

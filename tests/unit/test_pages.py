@@ -1,4 +1,4 @@
-"""The project's pages and pictures: linked files exist, tables are the code's, examples work; pictures are small."""
+"""The project's pages and pictures: linked files exist, tables are the code's, examples work."""
 
 import re
 from pathlib import Path

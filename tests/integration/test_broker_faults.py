@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from kafka_requests import delete, topic_metadata
-from raw import Raw, batch, produce_body
+from raw import Raw, batch
 from real_brokers import CONTROLLER, RealBrokers
 from run_processes import wait_until
 
@@ -19,9 +19,8 @@ from floodmark.broker.protocol import errors
 from floodmark.broker.wire.api_keys import (
     CREATE_PARTITIONS,
     INCREMENTAL_ALTER_CONFIGS,
-    PRODUCE,
 )
-from floodmark.broker.wire.codec import make, milliseconds, request_parts
+from floodmark.broker.wire.codec import milliseconds
 from floodmark.harness.cluster.processes import Refused
 
 pytestmark = pytest.mark.cluster
@@ -86,7 +85,7 @@ def test_a_fetch_of_several_partitions_misses_no_append(patient: RealBrokers) ->
     before the fetch waits, or it wakes it."""
     topic = patient.create("several", (1, 2, 3), (1, 2, 3))
     with Raw(patient.port[1]) as raw:
-        numbers = [raw.send(PRODUCE, 9, produce_body(topic, batch(b"v"), -1, 0, 9_000, 9)) for _ in range(50)]
+        numbers = [raw.send_produce(topic, batch(b"v"), timeout_ms=9_000) for _ in range(50)]
         for offset, number in enumerate(numbers):
             assert raw.produced(number) == (errors.NONE, offset)
 
@@ -108,18 +107,16 @@ def test_no_topic_is_unknown_before_the_first_metadata(cluster: RealBrokers, top
 
 
 def alter(raw: Raw, topic: str, name: str, value: str) -> int:
-    cls, parts = request_parts(INCREMENTAL_ALTER_CONFIGS, 1)
-    change = make(parts.AlterableConfig, name=name, config_operation=0, value=value)
-    resource = make(parts.AlterConfigsResource, resource_type=2, resource_name=topic, configs=(change,))
-    answer = raw.ask(INCREMENTAL_ALTER_CONFIGS, 1, make(cls, resources=(resource,), validate_only=False))
+    resource = {"resource_type": 2, "resource_name": topic, "configs": [
+        {"name": name, "config_operation": 0, "value": value}]}
+    answer = raw.ask(INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False)
     return int(answer.responses[0].error_code)
 
 
 def grow(raw: Raw, topic: str, count: int) -> int:
-    cls, parts = request_parts(CREATE_PARTITIONS, 3)
-    asked = make(parts.CreatePartitionsTopic, name=topic, count=count, assignments=None)
-    body = make(cls, topics=(asked,), timeout=milliseconds(9000), validate_only=False)
-    return int(raw.ask(CREATE_PARTITIONS, 3, body).results[0].error_code)
+    answer = raw.ask(CREATE_PARTITIONS, 3, timeout=milliseconds(9000), validate_only=False,
+                     topics=[{"name": topic, "count": count, "assignments": None}])
+    return int(answer.results[0].error_code)
 
 
 def gone(cluster: RealBrokers, node: int, topic: str) -> bool:
@@ -158,7 +155,7 @@ def test_who_waits_hears_of_it(cluster: RealBrokers, filled: str) -> None:
         cluster.pause(node)
     try:
         with Raw(cluster.port[1]) as reader, Raw(cluster.port[1]) as writer, Raw(cluster.port[1]) as raw:
-            waits = writer.send(PRODUCE, 9, produce_body(filled, batch(b"d"), -1, 0, 30_000, 9))
+            waits = writer.send_produce(filled, batch(b"d"))
             wait_until("the produce to be parked", lambda: cluster.ask(1, "points")["met"])
             fetch = reader.send_fetch(filled, 4, wait_ms=30_000)
             assert delete(raw, filled) == errors.NONE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from golden_text import answered_as_written
 from kafka_requests import ONE_BROKER, answered, topic_metadata
-from raw import Raw, batch, produce_body
+from raw import Raw, batch
 from real_brokers import CONTROLLER, RealBrokers
 from run_processes import wait_until
 
@@ -40,7 +40,7 @@ def test_every_request_is_answered_as_written(tmp_path: Path, request: pytest.Fi
 def test_acks_one_and_none(leader: Raw) -> None:
     """acks=1 has its offset; acks=0 has no answer, and the next answer is to the next request."""
     error, offset = leader.produce("t", batch(b"v"), acks=1)
-    leader.send(PRODUCE, 9, produce_body("t", batch(b"w"), 0, 0, 1000, 9))
+    leader.send_produce("t", batch(b"w"), acks=0)
 
     assert error == errors.NONE
     assert leader.produce("t", batch(b"x")) == (errors.NONE, offset + 2)
@@ -48,7 +48,7 @@ def test_acks_one_and_none(leader: Raw) -> None:
 
 def test_acks_none_refused_closes(leader: Raw) -> None:
     """The only way to report it: the connection is closed."""
-    leader.send(PRODUCE, 9, produce_body("nowhere", batch(b"w"), 0, 0, 1000, 9))
+    leader.send_produce("nowhere", batch(b"w"), acks=0)
 
     assert leader.closed()
 
@@ -76,8 +76,7 @@ def test_a_parked_fetch_is_woken_by_a_commit(leader: Raw, cluster: RealBrokers) 
 
 def test_answers_keep_the_order_of_requests(leader: Raw) -> None:
     """Twenty requests sent at once, acks=all and not; correlation ids come back in order."""
-    numbers = [leader.send(PRODUCE, 9, produce_body("t", batch(b"v"), -1 if n % 2 else 1, 0, 5000, 9))
-               for n in range(20)]
+    numbers = [leader.send_produce("t", batch(b"v"), acks=-1 if n % 2 else 1) for n in range(20)]
 
     for number in numbers:
         answer = leader.receive(PRODUCE, 9, number)

@@ -93,6 +93,7 @@ def test_what_another_terminal_asks_is_done_or_refused(up: Up, request: pytest.F
     """golden/cluster_up.txt. SIGTERM ends the cluster with 0, and removes its control socket."""
     answered_as_written("cluster_up.txt", partial(asked, up), request)
 
+    assert floodmark("cluster", "state").code == 0, "of the latest"
     up.process.send_signal(signal.SIGTERM)
 
     assert up.process.wait(WAIT_S) == 0

@@ -19,7 +19,7 @@ from floodmark.broker.wire.api_keys import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
-from floodmark.broker.wire.codec import make, milliseconds, request_parts
+from floodmark.broker.wire.codec import milliseconds
 
 CLOSED = "closed"
 LOADING = (14, 15)  # the errors of a coordinator of Kafka that has just started
@@ -53,14 +53,13 @@ RECORDS: Mapping[str, bytes] = {
 def topic_metadata(raw: Raw, *topics: str, creates: bool = False) -> list[Any]:
     """(error, name, internal, partitions) of each; a partition is (error, index, leader, leader epoch,
     replicas, ISR, offline replicas)."""
-    cls, parts = request_parts(METADATA, 9)
-    body = make(cls, topics=tuple(make(parts.MetadataRequestTopic, name=name) for name in topics),
-                allow_auto_topic_creation=creates, include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False)
+    answer = raw.ask(METADATA, 9, topics=[{"name": name} for name in topics],
+                     allow_auto_topic_creation=creates, include_cluster_authorized_operations=False,
+                     include_topic_authorized_operations=False)
     return [(int(topic.error_code), topic.name, topic.is_internal,
              [(int(part.error_code), part.partition_index, part.leader_id, part.leader_epoch,
                part.replica_nodes, part.isr_nodes, part.offline_replicas) for part in topic.partitions])
-            for topic in raw.ask(METADATA, 9, body).topics]
+            for topic in answer.topics]
 
 
 def fetch(raw: Raw, topic: str, offset: int, *, count_bytes: bool = True, **besides: int) -> Any:
@@ -76,12 +75,10 @@ def fetch(raw: Raw, topic: str, offset: int, *, count_bytes: bool = True, **besi
 def end_offset_for(raw: Raw, topic: str, epoch: int, *, partition: int = 0, current: int = -1,
                    replica: int = -1, version: int = 4) -> tuple[int, int, int]:
     """(error, leader epoch, end offset) of OffsetForLeaderEpoch."""
-    cls, parts = request_parts(OFFSET_FOR_LEADER_EPOCH, version)
-    part = make(parts.OffsetForLeaderPartition, partition=partition, current_leader_epoch=current,
-                leader_epoch=epoch)
-    body = make(cls, replica_id=replica,
-                topics=(make(parts.OffsetForLeaderTopic, topic=topic, partitions=(part,)),))
-    found = raw.ask(OFFSET_FOR_LEADER_EPOCH, version, body).topics[0].partitions[0]
+    part = {"partition": partition, "current_leader_epoch": current, "leader_epoch": epoch}
+    answer = raw.ask(OFFSET_FOR_LEADER_EPOCH, version, replica_id=replica,
+                     topics=[{"topic": topic, "partitions": [part]}])
+    found = answer.topics[0].partitions[0]
     return int(found.error_code), found.leader_epoch, found.end_offset
 
 
@@ -95,17 +92,14 @@ def create(raw: Raw, topic: str, partitions: str, replicas: str, *, on: str | No
 
 
 def delete(raw: Raw, topic: str) -> int:
-    cls, _ = request_parts(DELETE_TOPICS, 5)
-    body = make(cls, topic_names=(topic,), timeout=milliseconds(5_000))
-    return int(raw.ask(DELETE_TOPICS, 5, body).responses[0].error_code)
+    answer = raw.ask(DELETE_TOPICS, 5, topic_names=(topic,), timeout=milliseconds(5_000))
+    return int(answer.responses[0].error_code)
 
 
 def init_producer_id(raw: Raw) -> tuple[int, int]:
     """(error, epoch)."""
-    cls, _ = request_parts(INIT_PRODUCER_ID, 4)
-    answer = raw.ask(INIT_PRODUCER_ID, 4, make(
-        cls, transactional_id=None, transaction_timeout=milliseconds(60_000), producer_id=-1,
-        producer_epoch=-1))
+    answer = raw.ask(INIT_PRODUCER_ID, 4, transactional_id=None, producer_id=-1, producer_epoch=-1,
+                     transaction_timeout=milliseconds(60_000))
     return int(answer.error_code), answer.producer_epoch
 
 

@@ -19,7 +19,6 @@ import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.serialization.*;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 public class ClientCalls {
     static final String NO_GROUPS = "GROUP_AUTHORIZATION_FAILED";
@@ -29,7 +28,6 @@ public class ClientCalls {
     public static void main(String[] arguments) throws Exception {
         bootstrap = arguments[0];
         topic = arguments[1];
-        System.out.println(AppInfoParser.getVersion());
         Admin admin = Admin.create(settings());
         ConfigResource mine = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         TopicPartition partition = new TopicPartition(topic, 0);

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from client_calls import NO_GROUPS, time_of
-from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition, __version__
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
@@ -35,7 +35,7 @@ def result(asked: Any) -> Any:
 
 
 class Confluent:
-    name, version = "confluent-kafka", __version__
+    name = "confluent-kafka"
     # librdkafka's names; the first is of an API that no broker offers.
     names = MappingProxyType({"UNSUPPORTED_VERSION": "_UNSUPPORTED_FEATURE",
                               "UNKNOWN_TOPIC_OR_PARTITION": "UNKNOWN_TOPIC_OR_PART"})

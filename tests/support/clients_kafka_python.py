@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from client_calls import time_of
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, __version__
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import (
     ACLFilter,
     ACLOperation,
@@ -30,7 +30,7 @@ ALL_ACLS = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY,
 
 
 class KafkaPython:
-    name, version = "kafka-python", __version__
+    name = "kafka-python"
     names: Mapping[str, str] = MappingProxyType({})
     more = (("alter them (AlterConfigs)", "ok", lambda its: its.alter_as_before()),)
     calls: ClassVar[dict[str, Callable[["KafkaPython"], Any]]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from floodmark.harness.cluster.kafka.kafka_system import HOW, RECOVERY_POINTS, CutLogs
-from floodmark.harness.cluster.log_extents import batch_ends, log_end_offset, log_extents, wipe
+from floodmark.harness.cluster.log_extents import batch_ends, log_end_offset, log_extents
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka_logs"
 LOG = "v2-none-client-0"  # its batches end at 1, 6, 8 and 10
@@ -121,10 +121,3 @@ def test_fsynced_topics_and_the_controllers_log_are_kept(node: Path, tmp_path: P
 
     assert {name for name, leo in kept.items() if leo} == {LOG}
     assert log_end_offset(node / "__cluster_metadata-0") == log_end_offset(node / LOG) > 0
-
-
-def test_a_new_disk(node: Path, tmp_path: Path) -> None:
-    lost = wipe(CutLogs(), tmp_path / "n1.durable", node)
-
-    assert list(node.iterdir()) == []
-    assert lost.records[LOG] == 10

@@ -23,9 +23,11 @@ from floodmark.harness.cluster.kafka.distribution import (
     archive_options,
     distribution,
     form_of,
+    is_image,
     is_version,
     make_archive,
     sha256,
+    version_of,
     versions_tested,
 )
 from floodmark.harness.errors import FloodmarkError
@@ -303,9 +305,18 @@ def test_a_name_that_a_class_path_cannot_hold_is_refused_and_a_vendors_version_i
 
 # -- versions -----------------------------------------------------------------------------------------------
 
-def test_what_is_a_version_and_how_it_is_run() -> None:
-    assert all(map(is_version, ("2.8.2", "4.3.1", "3.9", "4.0.0-rc1", "7.5.0-ccs", "0.10.2.2")))
-    assert not any(map(is_version, ("4", "v4.3.1", "./4.3.1", "../4.3.1", "4.3.1/x", "kafka", "", "4.3.1 ")))
+@pytest.mark.parametrize(("words", "version", "image"), [
+    ("2.8.2 4.3.1 3.9 4.0.0-rc1 7.5.0-ccs 0.10.2.2", True, False),
+    ("apache/kafka:4.3.1 kafka:3.9.2 registry.example.com:5000/a/kafka:4.3.1-rc1", False, True),
+    ("4 v4.3.1 ./4.3.1 ../4.3.1 4.3.1/x kafka apache/kafka apache/kafka:latest", False, False),
+    ("/opt/kafka:4.3.1 ../kafka:4.3.1", False, False),  # folders
+])
+def test_what_names_a_version_or_an_image(words: str, version: bool, image: bool) -> None:
+    assert {(is_version(word), is_image(word)) for word in words.split()} == {(version, image)}
+    assert not image or {version_of(word) for word in words.split()} == {"4.3.1", "3.9.2", "4.3.1-rc1"}
+
+
+def test_how_a_version_is_run() -> None:
     assert [form_of(version) for version in ("0.10.2.2", "2.8.2", "3.2.3", "3.3.0", "3.9.2", "4.3.1")] == [
         *["zookeeper"] * 3, *["kraft"] * 3]
 

@@ -232,7 +232,7 @@ def test_overspending_goes_beyond() -> None:
 
 
 def test_with_one_copy_acked_a_power_cut_may_lose_an_acked_record() -> None:
-    """The budget depends on the settings; its other rules: tests/unit/test_budget.py."""
+    """The budget depends on the settings; its other rules: tests/unit/test_nemeses.py."""
     one = (Entry(f="power_cut", nodes=("n1",), moment=HEALTHY),)
 
     assert overspends(one) == ()

@@ -32,7 +32,8 @@ CRASH = {"name": "F.truncated", "action": "crash"}
 
 @dataclass(kw_only=True)
 class Node:
-    """One process's control socket, and whether it runs; the requests it got, and its answers."""
+    """One process's control socket, and whether it runs; the requests it got, and its answers. What has none
+    waits, and is answered after a later request."""
 
     requests: list[Mapping[str, Any]] = field(default_factory=list)
     answers: dict[str, Any] = field(default_factory=lambda: {
@@ -42,14 +43,17 @@ class Node:
     hangs_up: bool = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        waiting: list[dict[str, Any]] = []
         while line := await reader.readline():
-            request = json.loads(line)
-            self.requests.append({key: value for key, value in request.items() if key != "id"})
+            waiting.insert(0, json.loads(line))
+            self.requests.append({key: value for key, value in waiting[0].items() if key != "id"})
             if self.hangs_up:
                 break
-            answer = self.answers[request["do"]]
-            how = {"error": answer} if isinstance(answer, str) else {"ok": answer}
-            writer.write(json.dumps({"id": request["id"], **how}).encode() + b"\n")
+            for request in [one for one in waiting if one["do"] in self.answers]:
+                waiting.remove(request)
+                answer = self.answers[request["do"]]
+                how = {"error": answer} if isinstance(answer, str) else {"ok": answer}
+                writer.write(json.dumps({"id": request["id"], **how}).encode() + b"\n")
         writer.close()
 
 
@@ -223,3 +227,18 @@ async def test_who_cannot_be_asked(stand: Stand) -> None:
     assert await stand.points.sockets.ask_all("points", ["n2"], 1.0) == {}
     with pytest.raises(FloodmarkError, match="there is no partition 9"):
         control_sockets.point_request(NAMES, {"partition": 9})
+
+
+async def test_answers_find_their_requests_in_any_order_and_none_is_an_error(stand: Stand) -> None:
+    """A later one may be answered first. Silence, and nobody who listens, are told by name."""
+    ask = stand.points.sockets.ask
+    with pytest.raises(ControlError, match="n2 did not answer 'state' in"):
+        await ask("n2", "state", timeout_s=0.1)
+    waits = asyncio.create_task(ask("n2", "state"))
+    while len(stand.node.requests) < 2:
+        await asyncio.sleep(0.001)
+    stand.node.answers["state"] = {"leo": 3}
+    assert await ask("n2", "points") == stand.node.answers["points"]
+    assert await waits == {"leo": 3}
+    with pytest.raises(ControlError, match="n1 does not listen on its control socket"):
+        await ask("n1", "state")

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import here
 import pytest
@@ -19,82 +18,51 @@ from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.local.place import LocalPlace
 from floodmark.harness.cluster.simulated.place import SimulatedPlace
 from floodmark.harness.commands.run import planned
-from floodmark.harness.history import read
-from floodmark.harness.op import Type
 from floodmark.harness.pipeline import record
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.runner import RunResult
 from floodmark.harness.schedule.json_form import read as schedule_of
 from floodmark.harness.spec import RunSpec
-
-
-def send(value: int) -> dict[str, Any]:
-    return {"f": "send", "sends": [{"partition": 0, "value": value}]}
-
+from floodmark.nemesis.steps import read_step
 
 # n3 is back, about to join the ISR, and lacks two records: with hw_falls it lowers the leader's high
 # watermark. Its first fetches are delayed, so that the leader knows by then that n3 is back.
-SCHEDULE: list[dict[str, Any]] = [
-    send(1),
-    {"f": "kill", "nodes": ["n3"]},
-    {"f": "expire", "nodes": ["n3"]},
-    send(2),
-    send(3),
-    {"f": "arm", "nodes": ["n3"], "point": {"name": "F.fetch_resp", "action": "delay", "for_ms": 3000}},
-    {"f": "start", "nodes": ["n3"]},
-    {"f": "wait", "moment": {"at": "state", "partition": 0, "field": "leader", "is": "!=", "value": "n1"}},
-]
+HW_FALLS = """send 1
+kill n3
+expire n3
+send 2..3
+delay n3 at F.fetch_resp for 3000ms
+start n3
+wait leader != n1"""
 
 
-def ran(folder: Path, *bugs: str) -> RunResult:
-    options = RunSpec(cluster="simulated", nodes=3, bugs=bugs, concurrency=0, partitions=1, duration=0.1,
-                         seed=1, out=folder, config=("replica.lag.time.max.ms=60000",))
-    schedule = SCHEDULE if bugs else [entry for entry in SCHEDULE if entry["f"] != "wait"]
-    return record(planned(options, schedule_of(schedule, nodes=("n1", "n2", "n3"), partitions=[0])))
-
-
-@pytest.fixture(scope="module")
-def died(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
-    return ran(tmp_path_factory.mktemp("died") / "run", "hw_falls")
-
-
-def acked(result: RunResult) -> set[int]:
-    return {one.value for op in read(result.run.history_path) if op.type is Type.OK for one in op.sends or ()
-            if op.process < 2_000_000}  # not the probes
-
-
-def test_the_run_goes_on_and_says_who_died_and_of_what(died: RunResult) -> None:
-    """Mended, settled and read with all brokers: the broker's restart is a clean one."""
-    about = died.about
-    assert (about["ended"], about["died"], about["missed"], about["residue"]) == ("done", ["n1"], [], None)
-    assert about["settled"], about["settle"]
-    assert acked(died) == {1, 2, 3}
-    assert about["final_reads"]["partitions"] == [0]
-
-
-def test_its_last_words_are_kept_the_assertion_among_them(died: RunResult) -> None:
-    """As they were when it ended: it was started again, and its log grew."""
-    assert list(died.about["died_words"]) == ["n1"]
-    first, *lines = died.about["died_words"]["n1"].splitlines()
-    assert re.fullmatch(r"it ended with exit code 70, \d+\.\d s after its start", first)
-    assert 1 < len(lines) <= 20
-    assert "AssertionError: a leader's HW fell in epoch 0: 3 -> 1" in lines[-1]
-    assert all(len(line) < 600 for line in lines)
-
-
-def test_the_same_without_the_bug_kills_nobody(tmp_path: Path) -> None:
-    about = ran(tmp_path / "run").about
-    assert (about["ended"], about["died"], about["died_words"]) == ("done", [], {})
-    assert about["settled"], about["settle"]
+def ran(folder: Path, steps: str, *, bugs: tuple[str, ...] = (), config: str) -> RunResult:
+    """On the simulated cluster, without a load."""
+    schedule = [entry for line in steps.splitlines() for entry in read_step(line)]
+    return record(planned(RunSpec(cluster="simulated", nodes=3, bugs=bugs, concurrency=0, partitions=1,
+                                  duration=0.1, seed=1, out=folder, config=(config,)),
+                          schedule_of(schedule, nodes=("n1", "n2", "n3"), partitions=[0])))
 
 
 @pytest.mark.spark
-def test_it_is_found_as_the_clusters_bug(died: RunResult) -> None:
-    """Exit 1, and there is no other finding."""
-    answer = floodmark("check", died.run.folder)
+def test_the_run_goes_on_and_says_who_died_and_of_what(tmp_path: Path) -> None:
+    """Mended, settled and read with all brokers. The last words are those of when it ended: it was started
+    again, and its log grew. It is the cluster's bug, and there is no other finding."""
+    folder = tmp_path / "run"
+    about = ran(folder, HW_FALLS, bugs=("hw_falls",), config="replica.lag.time.max.ms=60000").about
+    assert (about["ended"], about["died"], about["missed"], about["residue"]) == ("done", ["n1"], [], None)
+    assert about["settled"], about["settle"]
+    assert about["final_reads"]["partitions"] == [0]
+    first, *lines = about["died_words"].pop("n1").splitlines()
+    assert re.fullmatch(r"it ended with exit code 70, \d+\.\d s after its start", first)
+    assert 1 < len(lines) <= 20
+    assert "AssertionError: a leader's HW fell in epoch 0: 3 -> 1" in lines[-1]
+    assert about["died_words"] == {}
+
+    answer = floodmark("check", folder)
     assert answer.code == 1, answer.out + answer.err
     assert "a leader's HW fell in epoch 0: 3 -> 1" in " ".join(answer.out.split())
-    names = {found["name"] for found in verdict(died.run.folder)["findings"] if found["class"] == "bug"}
+    names = {found["name"] for found in verdict(folder)["findings"] if found["class"] == "bug"}
     assert names == {"broker-died"}
 
 
@@ -156,12 +124,8 @@ def test_who_dies_without_a_controller_for_a_whole_session_has_a_reason(
 
     monkeypatch.setattr(SimulatedPlace, "pause", abort)
     folder = tmp_path / "run"
-    options = RunSpec(cluster="simulated", nodes=3, concurrency=0, partitions=1, duration=0.1, seed=1,
-                      out=folder, config=("broker.session.timeout.ms=500",))
     struck = "n3" if controller_is_up else "controller"
-    strikes = [send(1), {"f": "kill", "nodes": [struck]},
-               {"f": "pause", "nodes": ["n1"], "moment": {"at": "after", "after_ns": 1_500_000_000}}]
-    result = record(planned(options, schedule_of(strikes, nodes=("n1", "n2", "n3"), partitions=[0])))
+    result = ran(folder, f"send 1\nkill {struck}\npause n1 when 1.5s", config="broker.session.timeout.ms=500")
 
     assert (result.about["ended"], result.about["died"], result.about["residue"]) == ("done", ["n1"], None)
     (died_at,), (began, done) = result.about["died_at"]["n1"], result.about["mended"]

@@ -16,11 +16,7 @@ from real_brokers import CONTROLLER, RealBrokers
 from run_processes import wait_until
 
 from floodmark.broker.protocol import errors
-from floodmark.broker.wire.api_keys import (
-    CREATE_PARTITIONS,
-    INCREMENTAL_ALTER_CONFIGS,
-)
-from floodmark.broker.wire.codec import milliseconds
+from floodmark.broker.wire.api_keys import INCREMENTAL_ALTER_CONFIGS
 from floodmark.harness.cluster.processes import Refused
 
 pytestmark = pytest.mark.cluster
@@ -113,12 +109,6 @@ def alter(raw: Raw, topic: str, name: str, value: str) -> int:
     return int(answer.responses[0].error_code)
 
 
-def grow(raw: Raw, topic: str, count: int) -> int:
-    answer = raw.ask(CREATE_PARTITIONS, 3, timeout=milliseconds(9000), validate_only=False,
-                     topics=[{"name": topic, "count": count, "assignments": None}])
-    return int(answer.results[0].error_code)
-
-
 def gone(cluster: RealBrokers, node: int, topic: str) -> bool:
     """Whether the topic is gone from a broker's state, and from its disk."""
     return not cluster.replica(node, topic) and not (cluster.log_dir(node) / f"{topic}-0").exists()
@@ -167,7 +157,6 @@ def test_who_waits_hears_of_it(cluster: RealBrokers, filled: str) -> None:
         cluster.ask(1, "release")
     for node in cluster.brokers:
         wait_until(f"broker {node} to let go", lambda node=node: gone(cluster, node, filled))
-    cluster.wait_unfenced(1, 2, 3)
 
 
 def test_the_next_of_its_name_waits_for_a_replica_that_is_held(cluster: RealBrokers, filled: str) -> None:
@@ -213,20 +202,6 @@ def test_configs_rule_at_once(cluster: RealBrokers, filled: str) -> None:
         assert alter(raw, filled, "no.such", "2") == errors.INVALID_CONFIG
     cluster.start(3)
     cluster.wait_isr(filled, 1, 2, 3)
-
-
-def test_new_partitions_take_records(cluster: RealBrokers, filled: str) -> None:
-    with Raw(cluster.port[1]) as raw:
-        assert grow(raw, filled, 3) == errors.NONE
-        assert grow(raw, filled, 3) == errors.INVALID_PARTITIONS
-    for index in (1, 2):
-        leader = wait_until("a leader", lambda index=index: cluster.partition(filled, index))["leader"]
-        with Raw(cluster.port[leader]) as raw:
-
-            def taken(index: int = index, raw: Any = raw) -> bool:
-                return bool(raw.produce(filled, batch(b"v"), partition=index)[0] == errors.NONE)
-
-            wait_until("a record to be taken", taken)
 
 
 # -- failpoints ---------------------------------------------------------------------------------------------

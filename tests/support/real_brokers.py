@@ -124,13 +124,6 @@ class RealBrokers(Stage):
         except FloodmarkError:
             return {}
 
-    def wait_unfenced(self, *nodes: int) -> None:
-        def unfenced() -> bool:
-            brokers = {each["id"]: each for each in self.seen(CONTROLLER).get("brokers", ())}
-            return all(node in brokers and not brokers[node]["fenced"] for node in nodes)
-
-        wait_until(f"{nodes} to be unfenced", unfenced)
-
     def partition(self, topic: str, index: int = 0) -> Mapping[str, Any]:
         """The controller's view of the partition; {} while there is none."""
         return one_of(self.seen(CONTROLLER).get("partitions", ()), topic, index)

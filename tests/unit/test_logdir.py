@@ -108,18 +108,6 @@ def test_plain_batches_are_read_as_all_others(tmp_path_factory: pytest.TempPathF
         assert read() == fast
 
 
-def test_a_control_batch_has_no_value_and_marks_the_aborted(tmp_path: Path) -> None:
-    """The producer's first marker after a batch decides; an open transaction is not aborted."""
-    put(tmp_path,
-        batch(0, [b"1"], producer=7, transactional=True), batch(1, [b"2"], producer=8, transactional=True),
-        marker(2, 7, commit=False),
-        batch(3, [b"3"], producer=7, transactional=True), marker(4, 7, commit=True),
-        batch(5, [b"4"], producer=7, transactional=True), batch(6, [b"5"], producer=7))
-
-    assert offsets_and_values(tmp_path) == [(0, 1), (1, 2), (2, None), (3, 3), (4, None), (5, 4), (6, 5)]
-    assert [row["offset"] for row in rows(tmp_path) if row.get("aborted")] == [0]
-
-
 @pytest.mark.parametrize(("magic", "codec"), [(2, 0), (2, GZIP), (1, 0), (1, GZIP), (0, 0), (0, GZIP)])
 def test_every_torn_tail_is_reported(tmp_path: Path, magic: int, codec: int) -> None:
     """Cut at each byte of the last batch: whole batches are read, the rest is counted. So are zeros, ones,
@@ -271,14 +259,6 @@ def test_a_batch_that_cannot_be_read_though_its_crc_is_right_is_refused(
     put(tmp_path, data)
     with pytest.raises(FloodmarkError, match=why):
         rows(tmp_path)
-
-
-def test_relative_offsets_of_a_wrapper_that_was_compacted(tmp_path: Path) -> None:
-    """Inner offsets of format v1 are relative, from any base; the wrapper has that of its last message."""
-    inside = b"".join(messages(1, base, [in_value(RUN.encode(), base)]) for base in (3, 5, 9))
-    put(tmp_path, wrapper(1, 109, GZIP, zlib.compress(inside, wbits=31)))
-
-    assert offsets_and_values(tmp_path) == [(103, 3), (105, 5), (109, 9)]
 
 
 @pytest.mark.parametrize("magic", [0, 1])

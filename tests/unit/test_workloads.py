@@ -1,11 +1,13 @@
 """The ops of the workloads: unique values, one partition a send, reads that were assigned, by the seed."""
 
+from ast import literal_eval
 from itertools import islice
 from random import Random
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from golden_text import answered_as_written
 
 from floodmark.harness import catalog
 from floodmark.harness.client.client import wire_clients
@@ -15,7 +17,7 @@ from floodmark.harness.protocols import USUAL_LOAD, LoadShape, PartitionSpec, Wo
 from floodmark.harness.runner import first_free_value, spread
 from floodmark.harness.schedule.moments import Entry
 from floodmark.workloads.idempotent import IdempotentSession, outcome_of_delivery
-from floodmark.workloads.log import LogSession, reading_share
+from floodmark.workloads.log import LogSession
 
 PARTITIONS = tuple(
     PartitionSpec(key=key, topic="log", partition=key, replicas=("n1", "n2", "n3")) for key in range(4))
@@ -52,30 +54,26 @@ def test_values_are_unique_over_all_processes_and_probes_and_begin_at_the_first(
     assert {micro[0].partition for micro in sends} == {0, 1, 2, 3}
 
 
-def test_one_process_in_four_reads_and_the_others_send() -> None:
-    processes = (0, 1, 2, 3, 7, 8, 11)
-    kinds = {process: {intent.f for intent in drawn(made("log"), process)} for process in processes}
-    reads = {"send", "poll", "assign", "list_offsets"}
-    assert kinds == {0: {"send"}, 1: {"send"}, 2: {"send"}, 3: reads, 7: reads, 8: {"send"}, 11: reads}
-    assert reading_share(5, settings_of(concurrency=1)) == pytest.approx(0.1)  # a lone one does both
-    assert {intent.f for intent in drawn(made("log", concurrency=1), 5)} == reads
+def shown(line: str) -> str:
+    """A workload, its load and concurrency: what the processes do, those together that do the same."""
+    name, *options = line.split()
+    shape = {key: literal_eval(value) for key, value in (option.split("=") for option in options)}
+    concurrency = shape.pop("concurrency", 8)
+    workload, told = made(name, concurrency=concurrency, load=LoadShape(**shape)), dict[str, list[int]]()
+    for process in range(2 * concurrency):
+        ops = drawn(workload, process, 2000)
+        sends = [one for one in ops if one.f == "send"]
+        words = [*sorted({one.f for one in ops} - {"send"}), "send",
+                 ",".join(map(str, sorted({len(one.sends) for one in sends}))),
+                 *(f"with acks {acks}" for acks in {one.acks for one in sends} - {None}),
+                 *(["idempotently"] if isinstance(workload.session(process), IdempotentSession) else [])]
+        told.setdefault(" ".join(words), []).append(process)
+    assert isinstance(workload.final_session(0), LogSession if name == "log" else IdempotentSession)
+    return "= " + "; ".join(f"{' '.join(map(str, each))}: {words}" for words, each in told.items())
 
 
-def test_one_process_in_five_sends_with_acks_1_where_the_load_says_so() -> None:
-    workload = made("log", concurrency=10, load=LoadShape(acks_1_every=5))
-    acks = {process: {one.acks for one in drawn(workload, process) if one.f == "send"}
-            for process in range(20)}
-    assert {process for process, found in acks.items() if found == {"1"}} == {1, 6, 11, 16}
-    assert all(found == {None} for process, found in acks.items() if process % 5 != 1)
-    assert {len(one.sends) for one in drawn(workload, 1)} == {10, 20}
-
-
-@pytest.mark.parametrize("name", ["log", "idempotent"])
-def test_a_load_has_the_batches_and_readers_of_its_shape(name: str) -> None:
-    workload = made(name, load=LoadShape(batch_sizes=(5, 20), readers_every=2, compression="gzip"))
-    assert {len(one.sends) for one in drawn(workload, 0) if one.f == "send"} == {5, 20}
-    assert [process for process in range(8) if "poll" in {one.f for one in drawn(workload, process)}] == [
-        1, 3, 5, 7]
+def test_what_the_processes_of_a_load_do(request: pytest.FixtureRequest) -> None:
+    answered_as_written("loads.txt", shown, request)
 
 
 @pytest.mark.parametrize("name", ["log", "idempotent"])
@@ -91,28 +89,6 @@ def test_partitions_rest_in_turn(name: str) -> None:
     assert set.union(*busy.values()) == keys
     always = {one.sends[0].partition for one in drawn(made(name), 0, 50) if one.f == "send"}
     assert always == keys
-
-
-def test_a_load_has_the_idempotent_processes_of_its_shape_beside_the_log_workload() -> None:
-    """All others, probes and final reads are the client of record's, and a value is sent once."""
-    workload = made("log", concurrency=10, load=LoadShape(idempotent_every=4, readers_every=2))
-    ops = {process: drawn(workload, process) for process in range(20)}
-
-    def idempotent(process: int) -> bool:
-        return isinstance(workload.session(process), IdempotentSession)
-
-    assert [process for process in range(20) if idempotent(process)] == [0, 4, 8, 10, 14, 18]
-    assert isinstance(workload.final_session(4), LogSession)
-    values = [send.value for intents in ops.values() for intent in intents for send in intent.sends]
-    assert len(values) == len({*values, workload.probe(0).sends[0].value}) - 1
-    assert workload.guarantees == made("idempotent").guarantees
-
-
-def test_an_idempotent_process_does_not_list_offsets() -> None:
-    """Its library requests them without a leader epoch. The client of record does list them."""
-    workload = made("log", load=LoadShape(idempotent_every=3, readers_every=4))
-    kinds = {process: {intent.f for intent in drawn(workload, process)} for process in (3, 7)}
-    assert kinds == {3: {"send", "poll", "assign"}, 7: {"send", "poll", "assign", "list_offsets"}}
 
 
 def test_a_load_that_its_client_cannot_send_is_refused() -> None:

@@ -12,7 +12,6 @@ from cluster_stage import WAIT_S, Stage, left, running
 from docker.types import Mount
 from run_processes import wait_until
 
-from floodmark.harness import catalog
 from floodmark.harness.cluster.containers import engine_resources
 from floodmark.harness.cluster.containers.engine_client import connect
 from floodmark.harness.cluster.containers.engine_resources import MOUNTED, EngineResources, remove_run
@@ -32,19 +31,6 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
         assert left(stage.lab.run) == {}
     finally:
         stage.close()
-
-
-def test_a_port_that_is_taken_is_named_and_nothing_is_left(tmp_path: Path) -> None:
-    """By another program."""
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        cluster = catalog.cluster("containers", tmp_path, 1, rules="kip-320", bugs=(), config={},
-                                  links="direct", first_port=port)
-        with pytest.raises(FloodmarkError, match=f"port {port} is taken"):
-            asyncio.run(cluster.start())
-        assert left(cluster.place._lab.run) == {}
 
 
 def test_an_engine_that_sees_other_folders_is_on_another_machine(

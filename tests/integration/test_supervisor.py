@@ -1,12 +1,11 @@
-"""The local place and its supervisor with real processes: nothing survives the harness, however it ends."""
+"""The local place and its supervisor with real processes: how they start, stop and end, and with whom. (That
+nothing survives a killed harness: test_killed_harness.py.)"""
 
 import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,7 +18,7 @@ from floodmark.harness.cluster.local.place import LocalPlace
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.schedule.views import CONTROLLER
 
-SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 WAIT_S = 120.0
 
 # A program that the supervisor imports once.
@@ -30,13 +29,12 @@ imported_by = os.getpid()
 
 def main():
     if sys.argv[1] == "sleep":
-        print("here", flush=True)
         time.sleep(600)
     if sys.argv[1] == "raise":
         raise ZeroDivisionError
     if sys.argv[1] == "exit":
         sys.exit(int(sys.argv[2]) if sys.argv[2].isdecimal() else sys.argv[2])
-    files = [number for number in range(64) if is_open(number)]
+    files = [number for number in range(64) if os.path.exists(f"/proc/self/fd/{number}")]
     with open("/proc/self/comm") as comm, open("/proc/self/cmdline") as line:
         print(json.dumps({
             "arguments": sys.argv[1:], "imported_by": imported_by, "pid": os.getpid(), "parent": os.getppid(),
@@ -51,13 +49,6 @@ def ignores(number):  # as the kernel has it, which Python does not ask
     with open("/proc/self/status") as status:
         (mask,) = [line.split()[1] for line in status if line.startswith("SigIgn")]
     return bool(int(mask, 16) >> number - 1 & 1)
-
-def is_open(number):
-    try:
-        os.fstat(number)
-    except OSError:
-        return False
-    return True
 """
 
 
@@ -65,7 +56,7 @@ def is_open(number):
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "program").mkdir()
     (tmp_path / "program" / "__main__.py").write_text(PROGRAM)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(__file__).parent), *sys.path]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
 
 
 class Started(LocalPlace):
@@ -103,72 +94,6 @@ class Started(LocalPlace):
         return self.processes.alive[name].pid
 
 
-# A harness that starts three children, stops one of them, prints their pids and then waits.
-HARNESS = """
-import asyncio, sys
-from pathlib import Path
-from test_supervisor import SLEEPER, Started
-
-async def main():
-    async with Started(Path(sys.argv[1])) as place:
-        await place.run("n1", *SLEEPER)
-        for name in ("n2", "controller"):
-            await place.fork(name, "sleep")
-        await place.pause("n2")
-        print(place._supervisor.pid, *map(place.pid, ("n1", "n2", "controller")), flush=True)
-        await asyncio.sleep(600)
-
-asyncio.run(main())
-"""
-
-
-def gone(pids: list[int]) -> bool:
-    return all(state_of(pid) is None for pid in pids)
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, list[int]]]:
-    """A harness, its supervisor's pid, its children's; the second of these is stopped."""
-    argv = [sys.executable, "-c", HARNESS, str(tmp_path)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        supervisor, *children = map(int, process.stdout.readline().split())
-        yield process, supervisor, children
-        process.kill()
-    wait_until("the supervisor and its children to be gone", lambda: gone([supervisor, *children]))
-
-
-def test_nothing_survives_a_harness_killed_with_a_child_stopped(
-        harness: tuple[subprocess.Popen[str], int, list[int]]) -> None:
-    """SIGKILL leaves the harness no time to end anything; a stopped child would never read an EOF."""
-    process, supervisor, children = harness
-    assert state_of(children[1]) == "T"
-
-    process.kill()
-    process.wait()
-
-    wait_until("the supervisor and its children to be gone", lambda: gone([supervisor, *children]))
-
-
-def test_no_child_survives_the_supervisor_itself(harness: tuple[subprocess.Popen[str], int, list[int]]
-                                                ) -> None:
-    """The kernel kills them: each has requested that at its start."""
-    _, supervisor, children = harness
-
-    os.kill(supervisor, signal.SIGKILL)
-
-    wait_until("the supervisor's children to be gone", lambda: gone(children))
-
-
-def test_the_children_are_out_of_reach_of_a_terminals_ctrl_c(
-        harness: tuple[subprocess.Popen[str], int, list[int]]) -> None:
-    """They are in no process group of the harness's session."""
-    process, supervisor, children = harness
-
-    assert {os.getsid(pid) for pid in (supervisor, *children)} == {supervisor}
-    assert os.getsid(process.pid) != supervisor
-
-
 @pytest.mark.parametrize("forked", [False, True])
 async def test_killed_is_gone_and_paused_is_stopped_at_once(tmp_path: Path, forked: bool) -> None:
     """When the call returns, a killed process is gone and a paused one is stopped; a kill reaches a stopped
@@ -200,53 +125,42 @@ async def test_a_process_whose_start_was_cancelled_can_be_killed(tmp_path: Path)
         assert not place.lives("n1")
 
 
-def test_a_fork_has_nothing_of_the_supervisor_but_the_module(tmp_path: Path) -> None:
+async def test_a_fork_has_nothing_of_the_supervisor_but_the_module(tmp_path: Path) -> None:
     """It has its own arguments, log, name, signal handlers and random numbers, and no open files."""
 
-    async def story() -> list[dict[str, Any]]:
-        async with Started(tmp_path) as place:
-            for name in ("n1", "n2"):
-                await place.fork(name, "say", name)
-                await place.ended(name)
-            assert "exit code 7" in place.deaths[0].words
-            assert place._supervisor is not None
-            return [{**json.loads(place.layout.log_of(name).read_text()),
-                     "supervisor": place._supervisor.pid} for name in ("n1", "n2")]
-
-    said = asyncio.run(story())
+    async with Started(tmp_path) as place:
+        for name in ("n1", "n2"):
+            await place.fork(name, "say", name)
+            await place.ended(name)
+        assert "exit code 7" in place.deaths[0].words
+        assert place._supervisor is not None
+        supervisor = place._supervisor.pid
+        said = [json.loads(place.layout.log_of(name).read_text()) for name in ("n1", "n2")]
     for name, one in zip(("n1", "n2"), said, strict=True):
         assert one["arguments"] == ["say", name]
         assert one["comm"] == name
         assert one["line"] == f"{sys.executable} -P -m program say {name}"
         assert one["stdin"] == os.devnull
         assert one["files"] == [0, 1, 2]
-        assert one["imported_by"] == one["parent"] == one["supervisor"] != one["pid"]
+        assert one["imported_by"] == one["parent"] == supervisor != one["pid"]
         assert one["term"]
         assert one["pipe"]  # a write to a closed socket is an error, not the end
     assert said[0]["random"] != said[1]["random"]
     assert (tmp_path / "work" / "keeper.log").read_text() == ""
 
 
-def test_a_fork_ends_as_the_program_would(tmp_path: Path) -> None:
-    async def story() -> dict[str, str]:
-        async with Started(tmp_path) as place:
-            for name, arguments in ENDS.items():
-                await place.fork(name, *arguments)
-                await place.ended(name)
-            await place.fork("n5", "sleep")
-            await place.kill("n5", signal.SIGTERM, timeout_s=WAIT_S)
-            assert [one.name for one in place.deaths] == [*ENDS]
-            return {name: words for name, words, _ in place.deaths}
-
-    words = asyncio.run(story())
-    assert "exit code 3" in words["n1"]
-    assert "exit code 1" in words["n2"]
-    assert "the disk is full" in words["n2"]
-    assert "exit code 1" in words["n3"]
-    assert "ZeroDivisionError" in words["n3"]
-
-
-ENDS = {"n1": ["exit", "3"], "n2": ["exit", "the disk is full"], "n3": ["raise"]}
+async def test_a_fork_ends_as_the_program_would(tmp_path: Path) -> None:
+    async with Started(tmp_path) as place:
+        for name, arguments, words in (("n1", ["exit", "3"], "exit code 3"), ("n2", ["raise"], "exit code 1"),
+                                       ("n3", ["exit", "the disk is full"], "exit code 1")):
+            await place.fork(name, *arguments)
+            await place.ended(name)
+            assert (place.deaths[-1].name, words in place.deaths[-1].words) == (name, True)
+        await place.fork("n4", "sleep")
+        await place.kill("n4", signal.SIGTERM, timeout_s=WAIT_S)
+        _, raised, said = (one.words for one in place.deaths)
+    assert "ZeroDivisionError" in raised
+    assert "the disk is full" in said
 
 
 async def test_a_module_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
@@ -271,11 +185,17 @@ async def test_what_cannot_be_spawned_is_reported(tmp_path: Path) -> None:
 
 
 async def test_when_the_supervisor_goes_all_is_lost_and_nobody_has_died_by_itself(tmp_path: Path) -> None:
-    """Because no bug of a broker explains it."""
-    async with Started(tmp_path, module=None) as place:
+    """Because no bug of a broker explains it. The kernel kills the children, also one that is stopped; and a
+    terminal's Ctrl-C reaches none of them."""
+    async with Started(tmp_path) as place:
         await place.run("n1", *SLEEPER)
-        assert place._supervisor is not None
-        place._supervisor.kill()
+        await place.fork("n2", "sleep")
+        await place.pause("n2")
+        supervisor, children = place._supervisor, [place.pid("n1"), place.pid("n2")]
+        assert supervisor is not None
+        assert {os.getsid(pid) for pid in (supervisor.pid, *children)} == {supervisor.pid}
+        supervisor.kill()
         await place.ended("n1")
         assert ([one.name for one in place.deaths], place.lives("n1")) == ([], False)
         assert place.lost == "the supervisor, parent of all brokers, ended, and all brokers with it"
+        wait_until("the children to be gone", lambda: not any(map(state_of, children)))

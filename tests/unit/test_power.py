@@ -7,15 +7,8 @@ import pytest
 from disk import SIZE, Disk, singles
 
 from floodmark.broker.storage import log_directory
-from floodmark.broker.storage.checkpoint_files import (
-    HIGH_WATERMARKS,
-    read_offset_checkpoint,
-    write_offset_checkpoint,
-)
 from floodmark.broker.storage.durability_side_file import DurabilitySideFile, Note
 from floodmark.broker.storage.log_directory import LogDirectory
-from floodmark.harness.cluster.log_extents import wipe
-from floodmark.harness.cluster.reference import power_loss
 from floodmark.harness.cluster.reference.power_loss import power_cut
 from floodmark.harness.errors import FloodmarkError
 
@@ -173,26 +166,3 @@ def test_a_note_torn_at_any_byte_leaves_the_one_before_it(tmp_path: Path) -> Non
         assert note is not None
         assert (log_dir / "file").read_bytes() == b"0123456789"[:note.length]
         assert note.length == (3 if torn > changed[-1] else 10)
-
-
-# -- a disk that is replaced ----------------------------------------------------------------
-
-
-def test_a_wiped_disk_holds_nothing_and_a_broker_starts_on_it_as_on_a_new_one(disk: Disk) -> None:
-    """Fsynced or not; what is written from then on has a new side file."""
-    disk.log.append(singles(0, 7))
-    disk.log.flush()
-    write_offset_checkpoint(disk.files, HIGH_WATERMARKS, {("log", 0): 7})
-    disk.kill()
-
-    lost = wipe(power_loss, disk.durable, disk.log_dir)
-
-    assert (lost.lost_records, lost.records) == (7, {NAME: 7})
-    assert list(disk.log_dir.iterdir()) == []
-    disk.start()
-    assert (disk.log.leo, read_offset_checkpoint(disk.log_dir, HIGH_WATERMARKS)) == (0, {})
-    disk.log.append(singles(0, 2))
-    disk.log.flush()
-    disk.log.append(singles(2, 3))
-    disk.kill()
-    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 2}

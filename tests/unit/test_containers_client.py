@@ -6,7 +6,6 @@ import socketserver
 import tempfile
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 from docker.errors import APIError, DockerException
@@ -25,20 +24,13 @@ class Engine(socketserver.ThreadingUnixStreamServer):
     version_info = GOOD
 
 
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        while self.rfile.readline().strip():
+            pass
         body = json.dumps(self.server.version_info).encode()  # type: ignore[attr-defined]
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def address_string(self) -> str:
-        return "unix"
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Logs nothing."""
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        self.wfile.write(head.encode() + body)
 
 
 @pytest.fixture

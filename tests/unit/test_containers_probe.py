@@ -59,34 +59,20 @@ def test_what_the_answers_mean(request: pytest.FixtureRequest) -> None:
 # -- the cache -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def test_abilities_are_cached_for_the_same_engine_alone(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not if a loop device is missing, because other runs may have used them all. An unreadable cache is
+    ignored: half a file, or one of a version with other names."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "floodmark" / "abilities.json"
-
-
-def test_abilities_are_cached_for_the_same_engine_alone(file: Path) -> None:
+    file = tmp_path / "floodmark" / "abilities.json"
+    ability_probe._cache("this", abilities_of(network(), disks(loops="no device")))
+    assert not file.exists()
     found = abilities_of(network(netem="unknown", reset="no REJECT"), disks())
     ability_probe._cache("this", found)
-
     assert ability_probe._cached("this") == found
     assert ability_probe._cached("that") is None
     assert [path.name for path in file.parent.iterdir()] == [file.name]
-
-
-def test_a_missing_loop_device_is_not_cached(file: Path) -> None:
-    """Other runs may have used them all."""
-    ability_probe._cache("this", abilities_of(network(), disks(loops="no device")))
-
-    assert not file.exists()
-
-
-@pytest.mark.parametrize("text", [
-    "", "{", "[]", '{"key": "this"}', '{"key": "this", "abilities": {"flying": {"can": true}}}',
-    '{"key": "this", "abilities": {"cut": {"may": true}}}'])
-def test_an_unreadable_cache_is_ignored(file: Path, text: str) -> None:
-    """Half a file, or one of a version with other names."""
-    file.parent.mkdir()
-    file.write_text(text)
-
-    assert ability_probe._cached("this") is None
+    for text in ("", "{", "[]", '{"key": "this"}', '{"key": "this", "abilities": {"flying": {"can": true}}}',
+                 '{"key": "this", "abilities": {"cut": {"may": true}}}'):
+        file.write_text(text)
+        assert ability_probe._cached("this") is None

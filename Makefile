@@ -26,7 +26,7 @@ test-long: setup  ## the tests that take long (.ci/run runs them too): standalon
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "long and not docker and not kafka" $(ARGS)
 
 test-docker: setup  ## the tests that need a Docker engine: a running one, or (root, Debian) one installed and started for them
-	@docker/engine.sh run -- env FLOODMARK_ENGINE=1 $(BIN)/python -m pytest -q -m "docker and not kafka" $(ARGS)
+	@docker/engine.sh run -- env FLOODMARK_ENGINE=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "docker and not kafka" $(ARGS)
 
 test-kafka: setup  ## the tests that run Apache Kafka, whose jars Maven fetches once (.ci/run runs those of .ci/kafka-tests)
 	@$(BIN)/python -m pytest -q -m kafka $(ARGS)

@@ -3,10 +3,9 @@ view of it.
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -29,30 +28,6 @@ SPECS = (
     PartitionSpec(key=1, topic="log", partition=1, replicas=("n2", "n3", "n1")),
 )
 LONG = {"broker.session.timeout.ms": "60000"}  # sessions end only on request
-# A harness that a test kills: it prints its run's number, and waits.
-HARNESS = """
-import asyncio, sys
-from pathlib import Path
-from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness import catalog
-
-async def lab_only(folder):
-    lab = EngineResources(folder, ("n1",))
-    await lab.open()
-    return lab.run
-
-async def cluster(folder):
-    one = catalog.cluster("containers", folder, 1, rules="kip-320", bugs=(), config={}, links="direct")
-    await one.start()
-    await one.place.pause("n1")  # a paused process does not notice that its harness ends
-    return one.place._lab.run
-
-async def main():
-    print(await {"lab": lab_only, "cluster": cluster}[sys.argv[1]](Path(sys.argv[2])), flush=True)
-    await asyncio.sleep(600)
-
-asyncio.run(main())
-"""
 
 T = TypeVar("T")
 
@@ -178,16 +153,10 @@ def begun(stage: "Stage", specs: Sequence[PartitionSpec]) -> Iterator["Stage"]:
     assert left(run) == {}
 
 
-def argv_of_harness(what: str, folder: Path) -> list[str]:
-    """The command of a harness. what: lab (keeper and network) or cluster (of one broker)."""
-    return [sys.executable, "-P", "-c", HARNESS, what, str(folder)]
-
-
 def left(run: str) -> dict[str, list[str]]:
     """Everything on the engine with the run's label or with its number in its name; also loop devices."""
-    client = connect()
-    try:
-        wanted = {"label": f"{LABEL_RUN}={run}"}
+    wanted = {"label": f"{LABEL_RUN}={run}"}
+    with closing(connect()) as client:
         found = {
             "containers": [one["Names"][0] for one in client.api.containers(all=True, filters=wanted)],
             "networks": [one["Name"] for one in client.api.networks(filters=wanted)],
@@ -195,16 +164,4 @@ def left(run: str) -> dict[str, list[str]]:
             "devices": [str(path) for path in Path("/sys/block").glob("loop*/loop/backing_file")
                         if run in path.read_text()],
         }
-    finally:
-        client.close()
     return {what: names for what, names in found.items() if names}
-
-
-def running(run: str) -> list[str]:
-    """The containers of the run that have running processes."""
-    client = connect()
-    try:
-        there = client.api.containers(filters={"label": f"{LABEL_RUN}={run}"})
-    finally:
-        client.close()
-    return [one["Names"][0] for one in there]

@@ -21,6 +21,8 @@ NAMESPACES = ["--net", "--mount", "--propagation", "private", "--pid", "--fork",
 # The beginning of every script below: an engine of its own, a rule that is not Docker's, and a look around.
 BEGIN = """
 set -u
+# The disks of other tests' brokers could not be mounted anew while copies of their mounts are here.
+grep -o ' /[^ ]*/volumes/[^ ]*' /proc/mounts | xargs -r umount
 export FLOODMARK_ENGINE_DIR=$PWD/engine DOCKER_HOST=unix://$PWD/engine.sock
 ip link set lo up
 echo 0 >/proc/sys/net/ipv4/ip_forward

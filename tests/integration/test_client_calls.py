@@ -1,7 +1,5 @@
 """Applications' own clients on `cluster up`: each of their ordinary calls works, or gets the right refusal at
 once.
-
-What they send survives the death of a leader.
 """
 
 import json
@@ -15,16 +13,12 @@ import pytest
 from clients_confluent import Confluent, is_refused
 from clients_kafka_python import KafkaPython
 from cluster_up import Up, cluster_up
-from command_line import floodmark
-from confluent_kafka import Consumer, Producer, TopicPartition
 from real_kafka import skip_without
 
 from floodmark.harness.commands import cluster
 
 pytestmark = pytest.mark.cluster
 
-TOPIC = "applications"
-WAIT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -76,53 +70,3 @@ def test_what_is_refused_is_logged(up: Up) -> None:
     assert max(log.count(line) for log in logs) == 1
     assert "no consumer groups" in screen
     assert "no transactions" in screen
-
-
-# -- while a leader is killed -------------------------------------------------------------------------------
-
-
-def leader(up: Up) -> str:
-    answer = floodmark("cluster", "state", "--json", "--folder", up.folder)
-    partitions = json.loads(answer.out)["partitions"]
-    return next(str(one["truth"]["leader"]) for one in partitions if one["topic"] == TOPIC)
-
-
-def strike(up: Up, f: str, node: str) -> None:
-    answer = floodmark("cluster", f, node, "--folder", up.folder)
-    assert answer.code == 0, answer
-
-
-def test_confluent_kafka_while_the_leader_is_killed(up: Up) -> None:
-    """An idempotent producer sends every message, once and in order; a consumer reads them all."""
-    producer = Producer({"bootstrap.servers": up.bootstrap, "enable.idempotence": True, "log_level": 0,
-                         "retry.backoff.ms": 20, "delivery.timeout.ms": WAIT_S * 1000})
-    failed: list[object] = []
-
-    def send(first: int, last: int) -> None:
-        for number in range(first, last):
-            producer.produce(TOPIC, str(number), partition=0,
-                             on_delivery=lambda error, _: failed.append(error) if error else None)
-
-    send(0, 200)
-    assert producer.flush(WAIT_S) == 0
-    victim = leader(up)
-    send(200, 400)
-    strike(up, "kill", victim)
-    send(400, 600)
-    assert producer.flush(WAIT_S) == 0
-    assert leader(up) != victim
-    strike(up, "start", victim)
-
-    assert failed == []
-    assert consumed(up, 600) == [str(number) for number in range(600)]
-
-
-def consumed(up: Up, count: int) -> list[str]:
-    consumer = Consumer({"bootstrap.servers": up.bootstrap, "group.id": "applications", "log_level": 0,
-                         "enable.auto.commit": False, "auto.offset.reset": "error"})
-    try:
-        consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        messages = [consumer.poll(WAIT_S) for _ in range(count)]
-        return [message.value().decode() if message and not message.error() else "?" for message in messages]
-    finally:
-        consumer.close()

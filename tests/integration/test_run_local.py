@@ -69,10 +69,13 @@ def ops_of_valid(folder: Path) -> list[Op]:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("workload", ["log", "idempotent"])
-def test_a_run_without_faults_settles_and_reads_back_all_it_wrote(tmp_path: Path, workload: str) -> None:
+@pytest.mark.parametrize(("workload", "schedule"), [
+    ("log", ()), ("idempotent", ()), ("idempotent", killed("leader", at_ack=20))])
+def test_a_run_settles_and_reads_back_all_it_wrote(
+        tmp_path: Path, workload: str, schedule: Schedule) -> None:
+    """An application's idempotent producer (librdkafka's) survives the death of a leader."""
     folder = tmp_path / "run"
-    result, progress_seen = carried_out(made(folder, workload=workload, duration=2.0))
+    result, progress_seen = carried_out(made(folder, workload=workload, schedule=schedule, duration=2.0))
     about = orjson.loads((folder / "run.json").read_bytes())
     assert about == result.about
     assert (about["ended"], about["settled"], about["settle"]["why"]) == ("done", True, None)

@@ -20,7 +20,6 @@ from floodmark.harness.commands import cluster
 pytestmark = pytest.mark.cluster
 
 
-
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     with cluster_up(tmp_path_factory.mktemp("calls")) as running:

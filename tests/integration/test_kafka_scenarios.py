@@ -21,6 +21,7 @@ ON_ZOOKEEPER, ON_KRAFT = "2.8.2", "4.3.1"
     ("last-replica-after-stops", ON_KRAFT),  # lost without eligible leader replicas, kept with them
     ("unclean-by-hand", ON_KRAFT),
     ("deposed-with-a-record", ON_KRAFT),
+    ("deposed-with-a-record", "3.9.2"),
     ("cut-off-leader-appends", ON_KRAFT),  # a broker without its controller hears no decision of it
 ])
 def test_it_comes_out_as_its_rows_say(name: str, version: str, tmp_path: Path) -> None:

@@ -6,26 +6,13 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from client_calls import NO_GROUPS, time_of
-from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import (
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition, admin
 
 WAIT_S = 60.0
-KINDS = {"topic": ConfigResource.Type.TOPIC, "broker": ConfigResource.Type.BROKER}
-ALL_ACLS = AclBindingFilter(
-    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
+KINDS = {"topic": admin.ConfigResource.Type.TOPIC, "broker": admin.ConfigResource.Type.BROKER}
+ALL_ACLS = admin.AclBindingFilter(
+    admin.ResourceType.ANY, None, admin.ResourcePatternType.ANY, None, None, admin.AclOperation.ANY,
+    admin.AclPermissionType.ANY)
 
 
 def result(asked: Any) -> Any:
@@ -48,9 +35,10 @@ class Confluent:
     calls: ClassVar[dict[str, Callable[["Confluent"], Any]]] = {
         "list topics": lambda its: its.admin.list_topics(timeout=WAIT_S),
         "describe the cluster": lambda its: result(its.admin.describe_cluster()),
-        "create a topic": lambda its: result(its.admin.create_topics([NewTopic(its.topic, 1, 3)])),
+        "create a topic": lambda its: result(its.admin.create_topics([admin.NewTopic(its.topic, 1, 3)])),
         "describe it": lambda its: result(its.admin.describe_topics(TopicCollection([its.topic]))),
-        "add partitions": lambda its: result(its.admin.create_partitions([NewPartitions(its.topic, 2)])),
+        "add partitions": lambda its: result(
+            its.admin.create_partitions([admin.NewPartitions(its.topic, 2)])),
         "list groups": lambda its: its.admin.list_consumer_groups().result(WAIT_S).valid,
         "subscribe": lambda its: its.subscribe(),
         "commit": lambda its: its.consumer().commit(
@@ -65,7 +53,7 @@ class Confluent:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.common = {"bootstrap.servers": bootstrap, "log_level": 0}
         self.topic, self.partition = topic, TopicPartition(topic, 0)
-        self.admin = AdminClient(self.common)
+        self.admin = admin.AdminClient(self.common)
         self._consumers: list[Consumer] = []
 
     def close(self) -> None:
@@ -78,14 +66,14 @@ class Confluent:
         raise error
 
     def configs(self, kind: str) -> dict[str, str]:
-        asked = ConfigResource(KINDS[kind], self.topic if kind == "topic" else "1")
+        asked = admin.ConfigResource(KINDS[kind], self.topic if kind == "topic" else "1")
         found = result(self.admin.describe_configs([asked]))
         return {name: entry.value for name, entry in found.items()}
 
     def alter(self, key: str, value: str) -> None:
-        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        entry = admin.ConfigEntry(key, value, incremental_operation=admin.AlterConfigOpType.SET)
         result(self.admin.incremental_alter_configs([
-            ConfigResource(KINDS["topic"], self.topic, incremental_configs=[entry])]))
+            admin.ConfigResource(KINDS["topic"], self.topic, incremental_configs=[entry])]))
 
     # -- records -------------------------------------------------------------------------------------------
 
@@ -140,8 +128,8 @@ class Confluent:
         return [None if offset in (-1, end) else offset for offset in found]
 
     def ends(self) -> list[int]:
-        specs = (OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp(),
-                 OffsetSpec.for_timestamp(5))
+        specs = (admin.OffsetSpec.earliest(), admin.OffsetSpec.latest(), admin.OffsetSpec.max_timestamp(),
+                 admin.OffsetSpec.for_timestamp(5))
         return [result(self.admin.list_offsets({self.partition: spec})).offset for spec in specs]
 
     def subscribe(self, **config: object) -> None:

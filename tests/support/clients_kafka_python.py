@@ -7,26 +7,16 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from client_calls import time_of
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import (
-    ACLFilter,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ConfigResource,
-    ConfigResourceType,
-    OffsetSpec,
-    ResourcePatternFilter,
-    ResourceType,
-)
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, admin
 from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, for_code
 
 from floodmark.broker.protocol.errors import error_name
 
 WAIT_MS = 60_000
-KINDS = {"topic": ConfigResourceType.TOPIC, "broker": ConfigResourceType.BROKER}
-ALL_ACLS = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY,
-                     ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY))
+KINDS = {"topic": admin.ConfigResourceType.TOPIC, "broker": admin.ConfigResourceType.BROKER}
+ALL_ACLS = admin.ACLFilter(None, None, admin.ACLOperation.ANY, admin.ACLPermissionType.ANY,
+                           admin.ResourcePatternFilter(
+                               admin.ResourceType.ANY, None, admin.ACLResourcePatternType.ANY))
 
 
 class KafkaPython:
@@ -71,12 +61,12 @@ class KafkaPython:
 
     def configs(self, kind: str) -> dict[str, str]:
         name = self.topic if kind == "topic" else "1"
-        (found,) = self.admin.describe_configs([ConfigResource(KINDS[kind], name)],
+        (found,) = self.admin.describe_configs([admin.ConfigResource(KINDS[kind], name)],
                                                config_filter="all").values()
         return {key: entry["value"] for key, entry in found[name].items()}
 
     def alter(self, key: str, value: str, *, incremental: bool = True) -> None:
-        resource = ConfigResource(KINDS["topic"], self.topic, {key: value})
+        resource = admin.ConfigResource(KINDS["topic"], self.topic, {key: value})
         answer = self.admin.alter_configs([resource], incremental=incremental, raise_on_unknown=False)
         (found,) = answer.values()
         if error := re.match(r"\[Error (\d+)]", found[self.topic]):
@@ -135,7 +125,7 @@ class KafkaPython:
         with self.consumer() as consumer:
             assert consumer.beginning_offsets([self.partition]) == {self.partition: 0}
             assert consumer.end_offsets([self.partition])[self.partition] > 100
-        specs = (OffsetSpec.EARLIEST, OffsetSpec.LATEST, 5, OffsetSpec.MAX_TIMESTAMP)
+        specs = (admin.OffsetSpec.EARLIEST, admin.OffsetSpec.LATEST, 5, admin.OffsetSpec.MAX_TIMESTAMP)
         return [self.admin.list_partition_offsets({self.partition: spec})[self.partition].offset
                 for spec in specs]
 

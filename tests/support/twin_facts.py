@@ -1,125 +1,50 @@
-"""Facts that the twin derives before it judges: sends and reads with their outcomes, and the leaders.
+"""Facts that the twin derives before it judges: sends and reads with their outcomes, the leaders, the losses.
 
 Rules kept here: an op is matched with its completion by process, f and the names in it; an op still open at
-the end is info; a value is sent once, so it has one outcome, that of its first completion.
+the end is info; a value is sent once, so it has one outcome, that of its first completion; a value that was
+sent twice proves nothing, and any missing record may be it; only what the leader's final log shows is lost,
+or, without that log, what the final reads show.
 """
 
-from collections.abc import Iterator
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import twin_observes
-from twin_folder import Folder, Line
+from twin_folder import Folder, Row, is_offset
 
-
-@dataclass(slots=True, kw_only=True)
-class Send:
-    """One micro-send with its outcome. Indexes are positions in the history."""
-
-    partition: int
-    value: int
-    process: int
-    f: str  # send, txn
-    type: str  # ok, fail, info
-    offset: int | None  # only an ok send's: an info send's is a remark, never evidence
-    invoked: int | None  # None: the invocation is not in the history
-    invoked_time: int
-    completed: int | None  # None: never
-    place: int  # position inside its op
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
-    """One record that a poll returned, whatever the poll's outcome."""
-
-    partition: int
-    offset: int
-    value: int
-    process: int
-    index: int
-    place: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
-    """A client's op: its invocation, its completion, or both; and the evidence in its sends and reads."""
-
-    process: int
-    f: str
-    type: str  # ok, fail, info (also if it never completed)
-    invoked: int | None  # positions in the history
-    completed: int | None
-    sends: list[Send]
-    reads: list[Read]
-
-
-@dataclass(slots=True, kw_only=True)
-class Partition:
-    """One partition at the freeze."""
-
-    key: int
-    replicas: list[str]
-    compact: bool
-    keeps_all: bool
-    leader: str | None  # None: unknown
-    isr: list[str] | None
-    rows: dict[str, Line]
-    logs: dict[str, list[Line]]  # each readable dump's entries of it, in the file's order
-    usable: bool  # the leader is known, and its row and all of its dump are here
-    rows_promised: bool  # the system shows replicas' rows
-
-    @property
-    def leader_log(self) -> list[Line]:
-        """The readable part of the leader's log: it proves the records in it, and only if usable the missing
-        ones."""
-        return self.logs.get(self.leader, []) if self.leader is not None else []
-
-    @property
-    def log_start(self) -> int:
-        """The final log_start: the leader's, or the highest in any row."""
-        if self.leader in self.rows:
-            return int(self.rows[self.leader]["log_start"])
-        return max((row["log_start"] for row in self.rows.values()), default=0)
-
-    @property
-    def log_start_known(self) -> bool:
-        """Whether no row that is missing may have a higher one. (A system without rows is taken at its word:
-        it deletes nothing.)"""
-        if not self.rows_promised or self.leader in self.rows:
-            return True
-        return self.leader is None and all(node in self.rows for node in self.replicas)
-
-    @property
-    def decided_end(self) -> int:
-        """The end of the decided records, which are committed and in no open transaction: the leader's high
-        watermark, or its last stable offset if there is one and it is lower."""
-        lso = self.rows.get(str(self.leader), {}).get("lso")
-        return self.hw if lso is None else min(self.hw, int(lso))
-
-    @property
-    def hw(self) -> int:
-        """The leader's."""
-        return int(self.rows.get(str(self.leader), {"hw": 0})["hw"])
-
-    def leader_holds(self, offset: int, value: int) -> bool:
-        return any(entry["offset"] == offset and entry["value"] == value for entry in self.leader_log)
-
-    def leader_offsets_of(self, value: int) -> list[int]:
-        return [entry["offset"] for entry in self.leader_log if entry["value"] == value]
+# What loses nothing by itself; and what does.
+HARMLESS = ("kill", "stop", "start", "pause", "resume", "cut", "heal", "expire", "packet", "reset",
+            "mend_disk", "clock", "reset_clock", "memory", "free_memory", "arm", "release")
+GRAVE = ("power_cut", "disk", "bad_disk")
+ENDING = ("kill", "disk", "bad_disk", "mend_disk", "memory")  # processes end with writes unflushed, or may
 
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """Everything that a finding may use."""
+    """Everything that a finding may use.
+
+    An op: process, f, type (info also if it never completed), `invoked` and `completed` (positions in the
+    history, None: not there), `answer` (the line), `sends`, `reads`.
+    A send: partition, value, process, f, type, `offset` (of an ok send's ack), `place` in its op, `invoked`,
+    `since` (the same, or before all), `invoked_time`, `completed`, `home` (its partition), `twice`, `read_at`
+    (offsets), `acks` (all offsets that acks of the value have), `lost`, `gone` (it or a record of it that was
+    read; None: nobody knows).
+    A read, of a poll of any outcome: partition, offset, value, process, `index` (of the line), `place`.
+    """
 
     folder: Folder
-    run: dict[str, Any]
-    lines: list[Line]
-    ops: list[Op] = field(default_factory=list)
-    sends: list[Send] = field(default_factory=list)
-    reads: list[Read] = field(default_factory=list)
-    partitions: dict[int, Partition] = field(default_factory=dict)
-    damaged: set[str] = field(default_factory=set)
+    run: Row
+    given: Row  # the guarantees, the weakest of those that nobody knows
+    lines: list[Row]
+    acts: list[Row]  # the nemesis's
+    clock_error: int  # how far two stamps may be apart
+    ops: list[Row] = field(default_factory=list)
+    sends: list[Row] = field(default_factory=list)
+    reads: list[Row] = field(default_factory=list)
+    partitions: dict[int, Row] = field(default_factory=dict)
     complete: bool = True  # no line of the history is missing or bad, and the run was closed
     # processes with two ops open, or with an op after an info
     overlapping: set[int] = field(default_factory=set)
@@ -127,166 +52,363 @@ class World:
     strange: set[str] = field(default_factory=set)  # guarantees that nobody knows
     settled: bool = False
     acked: int = 0  # micro-sends of ok ops, without the settling's probes
+    txns: bool = False
+    probers: list[int] = field(default_factory=list)
+    readers: list[int] = field(default_factory=list)  # the processes of the final reads
+    # Faults that missing or unreadable lines may have been; "end": one after which nothing was flushed.
+    hidden: set[str] = field(default_factory=set)
 
-    def oks(self) -> Iterator[Send]:
-        """Ok sends whose value can be followed: a value that was sent twice cannot."""
-        return (send for send in self.sends if send.type == "ok" and send.value not in self.repeated)
+    @property
+    def oks(self) -> list[Row]:
+        """Ok sends whose value can be followed."""
+        return [send for send in self.sends if send.type == "ok" and not send.twice]
 
-    def has_txns(self) -> bool:
-        return any(line["process"] >= 0 and line["f"] == "txn" for line in self.lines)
+    def named(self, what: str) -> list[Any]:
+        """A list in the words on settling."""
+        named = (self.run.settle or {}).get(what)
+        return named if isinstance(named, list) else []
 
-    def was_read(self, send: Send) -> bool:
-        return any(read.partition == send.partition and read.value == send.value for read in self.reads)
+    def names_all_nodes(self, what: str) -> bool:
+        return bool(self.run.nodes) and {*self.run.nodes} <= {*self.named(what)}
 
 
 def facts(folder: Folder) -> World:
-    """Derives all facts of a folder whose run.json is valid."""
-    assert folder.run is not None
-    run = {**folder.run, "guarantees": twin_observes.weakened(folder.run)}
-    world = World(folder=folder, run=run, lines=folder.lines, damaged=folder.damaged,
-                  strange=twin_observes.strange_guarantees(folder.run))
+    """Derives all facts of a folder."""
+    run, error = folder.run, folder.run.get("clock_error_ns", 0)
+    world = World(folder=folder, run=run, given=Row(twin_observes.weakened(run)), lines=folder.lines,
+                  strange=twin_observes.strange_guarantees(run),
+                  acts=[line for line in folder.lines if line.process == -1],
+                  clock_error=error if is_offset(error) else 1 << 62)  # more than any two are
     match_ops(world)
-    world.sends = fates(world.lines)
-    world.complete = not folder.breach and run.get("history_lines") is not None
-    undecided = world.has_txns() and any(
-        row.get("lso") is not None and row["lso"] < row["leo"] for row in folder.rows)
-    closed = run.get("history_lines") is not None
-    world.settled = run.get("settled") is True and closed and not undecided
+    world.probers = world.named("processes")
+    readers = (run.final_reads or {}).get("processes")
+    world.readers = readers if isinstance(readers, list) else []
+    world.txns = any(line.f == "txn" and line.process >= 0 for line in world.lines)
+    closed = run.history_lines is not None
+    world.complete = closed and not folder.breach
+    undecided = world.txns and any(row.lso is not None and row.lso < row.leo for row in folder.rows)
+    world.settled = run.settled is True and closed and not undecided
     world.reads = [read for op in world.ops for read in op.reads]
-    world.repeated = repeated_values(world.lines)
-    probers = (run.get("settle") or {}).get("processes") or []
-    world.acked = sum(len(sends_of(None, line)) for line in world.lines
-                      if line["type"] == "ok" and line["process"] not in [*probers, -1])
-    for key, spec in run["partitions"].items():
-        world.partitions[int(key)] = partition_of(folder, int(key), spec)
+    world.acked = sum(len(sends_of(line)) for line in world.lines
+                      if line.type == "ok" and line.process not in world.probers)
+    world.partitions = {int(key): partition_of(folder, int(key), spec)
+                        for key, spec in run.partitions.items()}
+    world.hidden = hidden(world)
+    world.sends = fates(world)
+    for send in world.sends:
+        send["lost"] = is_lost(world, send)
+        send["gone"] = is_gone(world, send)
     return world
 
 
 # -- the history ------------------------------------------------------------------------------------------
 
-def reads_of(line: Line) -> list[Read]:
+def reads_of(line: Row) -> list[Row]:
     """The records in a completion of a poll or transaction, of any outcome."""
-    if line["f"] not in ("poll", "txn") or line["type"] == "invoke":
-        return []
-    return [Read(partition=read["partition"], offset=read["offset"], value=read["value"],
-                 process=line["process"], index=line["position"], place=place)
-            for place, read in enumerate(line.get("reads") or [])]
+    given = (line.reads or []) if line.f in ("poll", "txn") and line.type != "invoke" else []
+    return [Row(read, process=line.process, index=line.position, place=place)
+            for place, read in enumerate(given)]
 
 
-def names_of(line: Line) -> tuple[Any, ...]:
-    """What an op's invocation and its completion must have in common."""
-    sends = tuple((send["partition"], send["value"]) for send in line.get("sends") or [])
-    return (line["process"], line["f"], sends if line["f"] in ("send", "txn") else ())
+def sends_of(line: Row) -> list[Row]:
+    given = (line.sends or []) if line.f in ("send", "txn") and line.process >= 0 else []
+    fate = "info" if line.type == "invoke" else line.type
+    return [Row(partition=send.partition, value=send.value, process=line.process, f=line.f, type=fate,
+                offset=send.offset if fate == "ok" else None, invoked_time=-1, place=place,
+                completed=None if line.type == "invoke" else line.position)
+            for place, send in enumerate(given)]
 
 
 def match_ops(world: World) -> None:
     """Pairs invocations with completions in one walk over the history; notes breaches and overlaps."""
-    open_ops: list[Line] = []
+    open_ops: list[Row] = []
     over: set[int] = set()  # processes with an info, or a completion that fits no invocation
+    seen: set[int] = set()
+
+    def what(line: Row) -> tuple[Any, ...]:
+        return (line.process, line.f, [(send.partition, send.value) for send in sends_of(line)])
+
+    def add(opened: Row | None, closed: Row | None) -> None:
+        line = closed or opened or Row()
+        world.ops.append(Row(
+            process=line.process, f=line.f, type="info" if closed is None else closed.type, answer=closed,
+            invoked=opened and opened.position, completed=closed and closed.position,
+            sends=sends_of(line), reads=reads_of(line)))
+
     for line in world.lines:
-        process = line["process"]
-        if process < 0:
+        if line.process < 0:
             continue
-        if line["type"] == "invoke":
-            if process in over or any(other["process"] == process for other in open_ops):
-                world.overlapping.add(process)
+        if line.type == "invoke":
+            if line.process in over or any(other.process == line.process for other in open_ops):
+                world.overlapping.add(line.process)
+            for send in sends_of(line):
+                (world.repeated if send.value in seen else seen).add(send.value)
             open_ops.append(line)
             continue
-        opened = next((other for other in open_ops if names_of(other) == names_of(line)), None)
-        if opened is None:
-            world.folder.breach = True
-            over.add(process)
-        else:
+        opened = next((other for other in open_ops if what(other) == what(line)), None)
+        if opened is not None:
             open_ops.remove(opened)
-        if line["type"] == "info":
-            over.add(process)
-        world.ops.append(op_of(opened, line, sends_of(opened, line)))
-    world.ops += [op_of(line, None, sends_of(line, None)) for line in open_ops]
+        world.folder.breach |= opened is None
+        over |= {line.process} if opened is None or line.type == "info" else set()
+        add(opened, line)
+    for line in open_ops:
+        add(line, None)
 
 
-def fates(lines: list[Line]) -> list[Send]:
+def fates(world: World) -> list[Row]:
     """Every value that was sent to a partition, once: with its first completion, and its first invocation."""
-    asked: dict[tuple[int, int], Send] = {}
-    answered: dict[tuple[int, int], Send] = {}
-    for line in (line for line in lines if line["process"] >= 0):
-        invokes = line["type"] == "invoke"
-        for send in sends_of(line, None) if invokes else sends_of(None, line):
-            (asked if invokes else answered).setdefault((send.partition, send.value), send)
+    asked: dict[tuple[int, int], Row] = {}
+    answered: dict[tuple[int, int], Row] = {}
+    for line in world.lines:
+        for send in sends_of(line):
+            send |= {"invoked": line.position, "invoked_time": line.time} if line.type == "invoke" else {}
+            (asked if line.type == "invoke" else answered).setdefault((send.partition, send.value), send)
     for key, send in answered.items():
-        if key in asked:
-            send.invoked, send.invoked_time = asked[key].invoked, asked[key].invoked_time
+        send |= {name: asked[key][name] for name in ("invoked", "invoked_time") if key in asked}
+    read_at, acks = defaultdict(set), defaultdict(set)
+    for read in world.reads:
+        read_at[read.partition, read.value].add(read.offset)
+    for send in (send for op in world.ops for send in op.sends if send.offset is not None):
+        acks[send.partition, send.value].add(send.offset)
+    for key, send in (asked | answered).items():
+        send |= {"since": -1 if send.invoked is None else send.invoked, "twice": key[1] in world.repeated,
+                 "home": world.partitions.get(key[0], UNNAMED), "acks": acks[key], "read_at": read_at[key]}
     return list((asked | answered).values())
-
-
-def op_of(opened: Line | None, closed: Line | None, sends: list[Send]) -> Op:
-    line = closed or opened
-    assert line is not None
-    return Op(process=line["process"], f=line["f"], type=closed["type"] if closed is not None else "info",
-              invoked=opened["position"] if opened else None,
-              completed=closed["position"] if closed else None, sends=sends,
-              reads=reads_of(closed) if closed is not None else [])
-
-
-def sends_of(opened: Line | None, closed: Line | None) -> list[Send]:
-    line = closed or opened
-    assert line is not None
-    if line["f"] not in ("send", "txn"):
-        return []
-    fate = closed["type"] if closed is not None else "info"
-    return [Send(partition=send["partition"], value=send["value"], process=line["process"], f=line["f"],
-                 type=fate, offset=send.get("offset") if fate == "ok" else None,
-                 invoked=opened["position"] if opened else None,
-                 invoked_time=opened["time"] if opened else -1,
-                 completed=closed["position"] if closed else None, place=place)
-            for place, send in enumerate(line.get("sends") or [])]
-
-
-def repeated_values(lines: list[Line]) -> set[int]:
-    """Values in two micro-sends of invocations."""
-    seen: set[int] = set()
-    twice: set[int] = set()
-    for line in lines:
-        if line["type"] == "invoke" and line["process"] >= 0:
-            for send in sends_of(line, None):
-                (twice if send.value in seen else seen).add(send.value)
-    return twice
 
 
 # -- the freeze -------------------------------------------------------------------------------------------
 
-def partition_of(folder: Folder, key: int, spec: dict[str, Any]) -> Partition:
-    rows = {row["node"]: row for row in folder.rows
-            if row["partition"] == key and row["node"] in spec["replicas"]}
-    logs = {node: [entry for entry in folder.dumps[node] if entry["partition"] == key]
-            for node in spec["replicas"] if node in folder.dumps}
-    leader, isr = leader_of(folder, key, spec["replicas"], rows)
-    usable = leader is not None and leader in rows and leader in logs and leader not in folder.damaged
-    return Partition(key=key, replicas=spec["replicas"], compact="compact" in (spec.get("cleanup") or ""),
-                     keeps_all=spec.get("keeps_all") is True,
-                     leader=leader, isr=isr, rows=rows, logs=logs, usable=usable,
-                     rows_promised=twin_observes.shows(folder.run or {}, "replicas"))
+# A partition that run.json does not name.
+UNNAMED = Row(named=False, blind=True, usable=False, log_start=0, logs={}, rows={}, leader_log=[],
+              places=defaultdict(list))
 
 
-def leader_of(folder: Folder, key: int, replicas: list[str], rows: dict[str, Line]
+def partition_of(folder: Folder, key: int, spec: Row) -> Row:
+    """One partition at the freeze: `leader` and `isr` (None: unknown); `rows` and `logs` by node, a log being
+    a readable dump's entries in the file's order; `usable`: the leader, its row and all of its dump are here;
+    `blind`: the leader's log does not show what is lost; `leader_log`: the readable part, which proves the
+    records in it, and only if usable the missing ones; `places`: the offsets of each value there; `hw` and
+    `log_start`: the leader's; `decided_end`: of the records that are committed and in no open transaction.
+    """
+    rows = {row.node: row for row in folder.rows if row.partition == key and row.node in spec.replicas}
+    logs = {node: [entry for entry in folder.dumps[node] if entry.partition == key]
+            for node in spec.replicas if node in folder.dumps}
+    leader, isr = leader_of(folder, key, spec.replicas, rows)
+    compact, own = "compact" in (spec.cleanup or ""), rows.get(str(leader))
+    usable = own is not None and leader in logs and leader not in folder.damaged
+    hw = 0 if own is None else own.hw
+    bounds = [own] if own is not None else [*rows.values()]
+    leader_log, places = logs.get(str(leader), []), defaultdict(list)
+    for entry in leader_log:
+        places[entry.value].append(entry.offset)
+    return Row(
+        named=True, key=key, replicas=spec.replicas, compact=compact, keeps_all=spec.keeps_all is True,
+        leader=leader, isr=isr, rows=rows, logs=logs, usable=usable, blind=compact or not usable,
+        leader_log=leader_log, places=places, row=own,
+        log_start=max((row.log_start for row in bounds), default=0),
+        # Whether no row that is missing may have a higher one; a system without rows deletes nothing.
+        log_start_known=not twin_observes.shows(folder.run, "replicas") or own is not None or (
+            leader is None and all(node in rows for node in spec.replicas)),
+        hw=hw, decided_end=hw if own is None or own.lso is None else min(hw, own.lso))
+
+
+def leader_of(folder: Folder, key: int, replicas: list[str], rows: dict[str, Row]
               ) -> tuple[str | None, list[str] | None]:
     """The controller's leader; without it the leader of the highest epoch, if every replica has a row and the
     named one agrees."""
-    assert folder.run is not None
-    word = (folder.run.get("leaders") or {}).get(str(key))
-    if word is not None:
-        # other nodes have stray copies
-        leader = word.get("leader") if word.get("leader") in replicas else None
-        isr = word.get("isr")
-        return leader, isr if leader is not None else None
-    if set(rows) != set(replicas) or any(
-            row.get("running") is False and row.get("epochs_unreadable") for row in rows.values()):
+    word = (folder.run.leaders or {}).get(str(key))
+    if word is not None:  # other nodes have stray copies
+        return (word.leader, word.isr) if word.leader in replicas else (None, None)
+    if {*rows} != {*replicas} or any(row.running is False and row.epochs_unreadable
+                                     for row in rows.values()):
         return None, None  # the epoch of a node that does not run is the last of its cache
-    epoch = max((row["epoch"] for row in rows.values() if row.get("epoch") is not None), default=None)
-    named = {row["leader"] for row in rows.values() if row.get("epoch") == epoch and row.get("leader")}
-    if len(named) != 1:
+    epoch = max((row.epoch for row in rows.values()), default=None)
+    named = {row.leader for row in rows.values() if row.epoch == epoch and row.leader}
+    own = rows.get(min(named)) if len(named) == 1 else None
+    if own is None or own.leader != own.node or own.epoch != epoch:
         return None, None
-    (leader,) = named
-    own = rows.get(leader)
-    if own is None or own.get("leader") != leader or own.get("epoch") != epoch:
-        return None, None
-    return leader, own.get("isr")
+    return own.node, own.isr
+
+
+# -- faults that the history does not show ----------------------------------------------------------------
+
+def hidden(world: World) -> set[str]:
+    """A line that mentions more faults than it names may be any."""
+    found = spoken(world)
+    ended = found & {*ENDING}
+    if lacks_lines(world.folder):
+        found = found | lacking(world, is_grave)
+        ended |= lacking(world, lambda act: act.f in ENDING)
+    return found | ({"end"} if ended else set())
+
+
+def lacks_lines(folder: Folder) -> bool:
+    """Whether lines are missing or unreadable."""
+    return bool(folder.strange) or folder.positions < (folder.run.history_lines or 0)
+
+
+def spoken(world: World) -> set[str]:
+    """The faults that unreadable lines may be which mention the nemesis."""
+    found = set()
+    for text in world.folder.strange:
+        known = [f for f in re.findall(r'"f"\s*:\s*"(\w+)"', text) if f in (*GRAVE, *HARMLESS, "elect")]
+        clean = re.search(r'"unclean"\s*:\s*false', text)
+        if re.search(r'"fault"|"lost"|"process"\s*:\s*-', text):
+            found |= {f for f in known if f != "elect" or not clean}
+            if len(known) < max(1, text.count('"fault"')):
+                found |= {*GRAVE, *HARMLESS} | ({"elect"} if "unclean" in text else set())
+    return found
+
+
+def lacking(world: World, counts: Callable[[Row], bool]) -> set[str]:
+    """Acts of the schedule, among those that count, that the history has fewer times than planned."""
+    schedule = world.run.schedule if isinstance(world.run.schedule, list) else []
+    asked = Counter(act.f for place, act in enumerate(schedule)
+                    if place not in (world.run.missed or []) and counts(act))
+    return {*(asked - Counter(act.f for act in world.acts))}
+
+
+def is_grave(act: Row) -> bool:
+    """Whether an act of the schedule may lose records."""
+    return (act.f in GRAVE and act.kind != "full") or (act.f == "elect" and act.unclean is True)
+
+
+# -- what is lost -----------------------------------------------------------------------------------------
+
+def is_lost(world: World, send: Row) -> bool:
+    """An ok send missing at its offset (without one: anywhere) in the leader's log, at or above its start; an
+    info send that is nowhere in it. Fails are never lost (but of a value that was sent twice nobody knows
+    which send failed)."""
+    home = send.home
+    if not home.named or (send.type == "fail" and not send.twice):
+        return False
+    if home.blind or is_below_the_beginning(world, send):
+        return is_below_the_beginning(world, send) or is_unread(world, send) or is_denied(world, send)
+    if send.type == "ok" and send.offset is not None and not send.twice:
+        return is_missing(send, {send.offset})
+    shown = send.read_at | send.acks if send.twice else send.read_at
+    # Without an offset, a missing record may have been below log_start.
+    return ((send.twice or send.type == "info") and is_missing(send, shown)) or (
+        not home.places[send.value] and home.log_start == 0)
+
+
+def is_missing(send: Row, offsets: set[int]) -> bool:
+    """Whether the leader's log lacks it at one of these."""
+    return any(offset >= send.home.log_start and offset not in send.home.places[send.value]
+               for offset in offsets)
+
+
+def is_gone(world: World, send: Row) -> bool | None:
+    """It is lost, or one of its records is that was read where the leader's log does not have it. None:
+    nobody can see whether it is; there is no leader's log, or it begins above."""
+    home = send.home
+    if send.lost or (send.type == "fail" and not send.twice):
+        return bool(send.lost)
+    if home.blind:
+        return None
+    if is_missing(send, send.read_at):
+        return True
+    places = send.acks if send.twice else {send.offset} - {None}
+    below = not home.places[send.value] or any(place < home.log_start for place in places)
+    return None if home.log_start > 0 and below else False
+
+
+def is_below_the_beginning(world: World, send: Row) -> bool:
+    """The log keeps everything, and now begins above this acked record: by its leader's row or, without one,
+    by what the final readers were told."""
+    home = send.home
+    if not (home.keeps_all and world.settled and is_followed(send)) or home.compact:
+        return False
+    begins = home.log_start if home.row else max(beginnings(world, home.key), default=0)
+    return bool(send.offset < begins)
+
+
+def is_followed(send: Row) -> bool:
+    """An ack that the readable part of the leader's log does not bear out."""
+    return (send.type == "ok" and send.offset is not None and not send.twice
+            and send.offset not in send.home.places[send.value])
+
+
+def is_unread(world: World, send: Row) -> bool:
+    """There is no leader's log, and reads alone show that the record of this ok send is lost: the final
+    readers returned a record at or below its offset, one above it, and not this one; or, in an imported
+    history, no read returned it, though one returned a higher offset."""
+    home = send.home
+    if not is_followed(send):
+        return False
+    reads = [read for read in world.reads if read.partition == send.partition]
+    final = [read for read in reads if read.process in world.readers]
+    if read_to_the_end(world, home) and not any(read.value == send.value for read in final):
+        told = beginnings(world, home.key)
+        places = [read.offset for read in final]
+        begun = max(told, default=0) <= send.offset
+        if begun and places and min(places) <= send.offset < max(places):
+            return True
+        surely = begun and home.log_start <= send.offset and (told or home.keeps_all or home.row)
+        if surely and sum(was_told(world, reader, send) for reader in {*world.readers}) >= 3:
+            return True
+    return inferred(world, home) and not send.read_at and any(read.offset > send.offset for read in reads)
+
+
+def beginnings(world: World, key: int) -> list[int]:
+    """What the final readers were told about where the log begins."""
+    return [start.offset for line in world.lines if line.process in world.readers
+            and (line.f, line.type) == ("list_offsets", "ok")
+            for start in line.starts or [] if start.partition == key]
+
+
+def was_told(world: World, reader: int, send: Row) -> bool:
+    """This process was told, before it read anything, that the log ends above the offset; and then it read on
+    above it, or a poll was answered with nothing."""
+    told = has_read = False
+    for line in world.lines:
+        if line.process != reader or line.type == "invoke":
+            continue
+        if (line.f, line.type) == ("list_offsets", "ok") and not has_read:
+            told |= any(end.partition == send.partition and end.offset > send.offset for end in line.offsets)
+        mine = [read.offset for read in reads_of(line) if read.partition == send.partition]
+        has_read |= bool(mine)
+        is_empty = line.f == "poll" and line.reads == [] and not line.corrupt
+        if told and line.type == "ok" and (is_empty or any(read > send.offset for read in mine)):
+            return True
+    return False
+
+
+def read_to_the_end(world: World, home: Row) -> bool:
+    """Final reads show losses of this partition, because its log does not."""
+    to_the_end = (world.run.final_reads or {}).get("partitions") or []
+    return (world.settled and home.key in to_the_end and bool(world.readers)
+            and all_reads_are_here(world, home) and not home.usable and not home.compact)
+
+
+def inferred(world: World, home: Row) -> bool:
+    """Any reads show them, in an imported history."""
+    return (isinstance(world.run.imported, dict) and all_reads_are_here(world, home)
+            and not home.usable and not home.compact)
+
+
+def all_reads_are_here(world: World, home: Row) -> bool:
+    """No line is missing or bad, and an import left out no read of this partition (an old import: no read at
+    all)."""
+    imported = world.run.imported
+    if not world.complete or not isinstance(imported, dict):
+        return world.complete
+    if "blind" in imported:
+        return home.key not in imported["blind"]
+    return not any(what.startswith("read ") for what in imported.get("left_out") or {})
+
+
+def is_denied(world: World, send: Row) -> bool:
+    """Every broker said to the end that it knows no such topic, and neither a log nor a final reader has
+    anything that says otherwise."""
+    held = any(entry.value == send.value for log in send.home.logs.values() for entry in log)
+    read = any(read.partition == send.partition and read.process in world.readers for read in world.reads)
+    return topic_gone(world, send.home) and send.type == "ok" and not (send.twice or held or read)
+
+
+def topic_gone(world: World, home: Row) -> bool:
+    """All nodes denied it while they settled, there is no leader and no log of one, and nothing that the
+    nemesis did deletes topics or data."""
+    explained = any(act.f not in (*GRAVE, *HARMLESS, "elect") or act.fault.lost is True for act in world.acts)
+    return (world.names_all_nodes("topic_unknown") and not explained and home.leader is None
+            and all_reads_are_here(world, home) and not home.compact)

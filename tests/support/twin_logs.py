@@ -1,266 +1,290 @@
-"""The twin's findings in the logs, from the dumps and the replicas' rows, one function for each.
+"""The twin's findings in what the freeze shows: logs, replicas' rows, what did not come back, who died.
 
 Rules kept here: every pair of replicas, every entry against every other; a damaged dump proves the records in
-it and never that one is missing; a function yields (key, cause) pairs, one for each finding.
+it and never that one is missing; a function yields (partition, cause) pairs, one for each finding.
+
+A death is explained if, from some moment of the node's life on and for a whole time-out of its own, it could
+not reach a majority of the controllers; or, from its start on, any other broker. It must have followed within
+a time-out after that was over, if anybody knows when it was. So is one while its disk was bad or its memory
+limited, or within a session after.
 """
 
 from collections.abc import Iterator
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from typing import Any
 
-import twin_deaths
 import twin_observes
-from twin_classes import (
-    Cause,
-    final_readers,
-    is_nameless,
-    names_all_nodes,
-    names_of,
-    speaking,
-    struck_by,
-    unclean_elections,
-    unseen_strike,
-    untold_election,
-)
-from twin_facts import Partition, World, sends_of
-from twin_folder import Line
-
-Found = tuple[tuple[Any, ...], Cause | None]
-STUCK, DIVERGED, UNDER, LINEAGE, MALFORMED = (
-    "stuck", "diverged", "under-replicated", "epoch-lineage", "malformed-log")
+from twin_facts import GRAVE, World, sends_of, spoken
+from twin_folder import Row, is_text, list_of
+from twin_permits import DOUBT, Found, asks, struck_by, unclean_elections, untold_election
 
 
-def face(entry: Line, *, compact: bool) -> tuple[Any, ...]:
+def face(partition: Row, entry: Row) -> tuple[Any, ...]:
     """What must be equal in two entries at one offset of the same record; compaction rewrites batches."""
-    return (entry["epoch"], entry["value"], None if compact else entry["crc"])
+    return (entry.epoch, entry.value, None if partition.compact else entry.crc)
 
 
-def diverged(world: World, guessing: list[str]) -> Iterator[Found]:
+def diverged(world: World) -> Iterator[Found]:
     """Two replicas differ in (epoch, value, crc) at an offset: between members of the final leader's ISR
     below both high watermarks, or anywhere once settled; with a replica outside it below both high
-    watermarks, unless data was lost or an unclean election took place, which leaves it unknown (then it goes
-    into guessing)."""
+    watermarks, unless data was lost or an unclean election took place, which leaves it unknown."""
     for partition in world.partitions.values():
         differing: set[int] = set()
         excusable: set[int] = set()
         for one, other in combinations(sorted(partition.logs), 2):
-            inside = partition.isr is not None and one in partition.isr and other in partition.isr
-            for offset in differences(partition, one, other):
-                committed = below_both(partition, one, other, offset)
-                if world.settled or (inside and committed):
+            inside = {one, other} <= {*(partition.isr or [])}
+            mine, yours = ({(entry.offset, face(partition, entry)) for entry in partition.logs[node]}
+                           for node in (one, other))  # a log may have an offset twice
+            for offset in {at for at, _ in mine ^ yours} & {at for at, _ in mine} & {at for at, _ in yours}:
+                committed = all(node in partition.rows and offset < partition.rows[node].hw
+                                for node in (one, other))
+                if world.settled or (committed and (inside or not struck(world, partition))):
                     differing.add(offset)
-                elif not inside and committed:
-                    (excusable if struck(world, partition) else differing).add(offset)
-        if excusable - differing:
-            guessing.append(DIVERGED)
-        for offset in differing:
-            yield (partition.key, offset), None
+                elif committed:
+                    excusable.add(offset)
+        yield from ((partition.key, None) for _ in differing)
+        yield from ((partition.key, DOUBT) for _ in excusable - differing)
 
 
-def differences(partition: Partition, one: str, other: str) -> set[int]:
-    """Where both have something, and not the same. (A log may have an offset twice.)"""
-    mine, yours = ({(entry["offset"], face(entry, compact=partition.compact))
-                    for entry in partition.logs[node]} for node in (one, other))
-    return {offset for offset, _ in mine ^ yours} & {offset for offset, _ in mine} & {
-        offset for offset, _ in yours}
-
-
-def below_both(partition: Partition, one: str, other: str, offset: int) -> bool:
-    """Below both high watermarks; a replica without a row has none."""
-    return all(node in partition.rows and offset < partition.rows[node]["hw"] for node in (one, other))
-
-
-def struck(world: World, partition: Partition) -> bool:
+def struck(world: World, partition: Row) -> bool:
     """Whether a data-losing fault or an unclean election hit it (or may have, if there is no trace to show
     it)."""
-    allowed = bool(world.run["guarantees"].get("unclean_leader_election"))
-    may_be_unclean = allowed and not world.folder.shows_cleanness
-    seen = bool(struck_by(world, partition)) or unclean_elections(world, partition.key)
-    return seen or may_be_unclean or unseen_strike(world) or untold_election(world)
+    may_be_unclean = world.given.unclean_leader_election and not world.folder.shows_cleanness
+    untold = asks(world, partition.key) if not world.folder.shows_cleanness else []
+    return bool(struck_by(world, partition) or untold or unclean_elections(world, partition.key)
+                or may_be_unclean or world.hidden & {*GRAVE} or untold_election(world))
 
 
 def under_replicated(world: World) -> Iterator[Found]:
     """Settled, but another ISR member lacks a record at an offset where the leader has one, at or above both
     log_starts and below the leader's high watermark."""
     for partition in world.partitions.values():
-        if not world.settled or not partition.usable or partition.compact:
+        if not world.settled or partition.blind:
             continue
-        leader_row = partition.rows[str(partition.leader)]
         lacking = set()
-        for node in partition.isr or []:
-            if node == partition.leader or node not in partition.rows or node in world.damaged:
-                continue
-            start = max(leader_row["log_start"], partition.rows[node]["log_start"])
-            there = {entry["offset"] for entry in partition.logs[node]}
-            lacking |= {entry["offset"] for entry in partition.leader_log
-                        if start <= entry["offset"] < leader_row["hw"] and entry["offset"] not in there}
-        for offset in lacking:
-            yield (partition.key, offset), None
+        for node in {*(partition.isr or [])} & {*partition.rows} - {partition.leader, *world.folder.damaged}:
+            start = max(partition.log_start, partition.rows[node].log_start)
+            there = {entry.offset for entry in partition.logs[node]}
+            lacking |= {entry.offset for entry in partition.leader_log
+                        if start <= entry.offset < partition.hw} - there
+        yield from ((partition.key, None) for _ in lacking)
 
 
 def epoch_lineage(world: World) -> Iterator[Found]:
     """One (epoch, offset) has two records; or an epoch is lower than the one before it in a log; or a running
-    node's cache contradicts an entry, or has an epoch that would start above LEO."""
+    node's cache contradicts an entry (its first entry may start at or below log_start), or has an epoch that
+    would start above LEO (one at LEO is right: elected, and nothing written yet)."""
     for partition in world.partitions.values():
-        for epoch, offset in two_records(partition):
-            yield ("two records", partition.key, offset, epoch), None
+        named: dict[tuple[int, int], set[tuple[Any, ...]]] = {}
+        wrong = 0
         for node, log in partition.logs.items():
-            dated = [entry for entry in log if entry["epoch"] != -1]
-            for before, entry in pairwise(dated):
-                if entry["epoch"] < before["epoch"]:
-                    yield ("epoch falls", partition.key, entry["offset"], node), None
-            if has_cache(partition, node):
-                yield from cache_says_otherwise(partition, node, dated)
-        for node in partition.rows:  # that needs no dump
-            if has_cache(partition, node):
-                yield from cache_above_leo(partition, node)
+            dated = [entry for entry in log if entry.epoch != -1]
+            for entry in dated:
+                named.setdefault((entry.epoch, entry.offset), set()).add(face(partition, entry))
+            wrong += sum(entry.epoch < before.epoch for before, entry in pairwise(dated))
+            for entry in dated if cache_of(partition, node) is not None else []:
+                said = [epoch for start, epoch in sorted((start, epoch) for epoch, start in
+                                                         cache_of(partition, node) or [])
+                        if start <= entry.offset]
+                wrong += said[-1:] != [entry.epoch]
+        wrong += sum(len(faces) > 1 for faces in named.values())
+        wrong += sum(start > row.leo for node, row in partition.rows.items()
+                     for _, start in cache_of(partition, node) or [])
+        yield from ((partition.key, None) for _ in range(wrong))
 
 
-def has_cache(partition: Partition, node: str) -> bool:
-    row = partition.rows.get(node)
-    has_cache = row is not None and row.get("epochs") is not None and row.get("running") is not False
-    return has_cache and not partition.compact and not lost_cache(partition, node)
-
-
-def lost_cache(partition: Partition, node: str) -> bool:
-    """Whether the node was running and its cache could not be read."""
-    row = partition.rows.get(node, {})
-    return row.get("epochs_unreadable") is True and row.get("running") is not False
-
-
-def two_records(partition: Partition) -> set[tuple[int, int]]:
-    named: dict[tuple[int, int], set[tuple[Any, ...]]] = {}
-    for log in partition.logs.values():
-        for entry in log:
-            if entry["epoch"] != -1:
-                face_of = face(entry, compact=partition.compact)
-                named.setdefault((entry["epoch"], entry["offset"]), set()).add(face_of)
-    return {place for place, faces in named.items() if len(faces) > 1}
-
-
-def cache_says_otherwise(partition: Partition, node: str, dated: list[Line]) -> Iterator[Found]:
-    """The cache contradicts the log. Its first entry may start at or below log_start."""
-    cache: list[list[int]] = partition.rows[node]["epochs"]
-    for entry in dated:
-        said = [epoch for epoch, start in sorted(cache, key=lambda pair: (pair[1], pair[0]))
-                if start <= entry["offset"]]
-        if not said or said[-1] != entry["epoch"]:
-            yield ("cache", partition.key, entry["offset"], node), None
-
-
-def cache_above_leo(partition: Partition, node: str) -> Iterator[Found]:
-    """An entry starts above LEO. One at LEO is right: elected, and nothing written yet."""
-    for epoch, start in partition.rows[node]["epochs"]:
-        if start > partition.rows[node]["leo"]:
-            yield ("cache above LEO", partition.key, start, node, epoch), None
+def cache_of(partition: Row, node: str) -> list[list[int]] | None:
+    row = partition.rows.get(node, Row(running=False))
+    reliable = row.running is not False and not partition.compact and row.epochs_unreadable is not True
+    return row.epochs if reliable else None
 
 
 def malformed_log(world: World) -> Iterator[Found]:
     """A hole, a doubled offset, an offset out of order, a checksum that does not match; a running node's high
     watermark above its LEO; a LEO or log_start that its entries contradict."""
     for partition in world.partitions.values():
+        wrong = sum(row.running is not False and row.hw > row.leo for row in partition.rows.values())
         for node, log in partition.logs.items():
-            complete = node not in world.damaged
-            for what, offset in broken_sequence(log, holes_count=complete and not partition.compact):
-                yield (what, partition.key, offset, node), None
+            full = node not in world.folder.damaged and not partition.compact
+            steps = [entry.offset - before.offset for before, entry in pairwise(log)]
+            wrong += sum(step <= 0 or (step > 1 and full) for step in steps)
+            wrong += sum(entry.crc_ok is False for entry in log)
             if node in partition.rows:
-                for what in broken_bounds(partition, node, log, complete=complete):
-                    yield (what, partition.key, node), None
-        for node, row in partition.rows.items():
-            if row.get("running") is not False and row["hw"] > row["leo"]:
-                yield ("hw above LEO", partition.key, node), None
-    if not may_lack_a_fault(world):
-        yield from unreadable(world)
+                wrong += broken_bounds(partition.rows[node], [entry.offset for entry in log], full=full)
+        yield from ((partition.key, None) for _ in range(wrong))
+    yield from unreadable(world)
+
+
+def broken_bounds(row: Row, offsets: list[int], *, full: bool) -> int:
+    """A log is inside [log_start, LEO), and a complete one without compaction fills it to both ends."""
+    if not offsets:
+        return int(full and row.log_start != row.leo)
+    first, end = min(offsets), max(offsets) + 1
+    return (first < row.log_start or (full and first != row.log_start)) + (
+        end > row.leo or (full and end != row.leo))
 
 
 def unreadable(world: World) -> Iterator[Found]:
     """Places that a final reader could not read, of partitions without the leader's log, unless the nemesis
     damaged a disk."""
-    damaged = any((line.get("fault") or {}).get("lost") is True for line in world.lines
-                  if line["process"] == -1 and line["f"] != "power_cut")
-    places = {(place["partition"], place["offset"]) for line in world.lines
-              if line["process"] in final_readers(world) and line["f"] == "poll" and line["type"] != "invoke"
-              for place in line.get("corrupt") or [] if place.get("why") in ("checksum", "magic", "length")}
-    for key, offset in sorted(places):
+    damaged = any(act.fault.lost is True for act in world.acts if act.f != "power_cut")
+    places = {(place.partition, place.offset) for line in world.lines
+              if line.process in world.readers and line.f == "poll" and line.type != "invoke"
+              for place in line.corrupt or [] if place.why in ("checksum", "magic", "length")}
+    for key, _ in places:
         if key in world.partitions and not world.partitions[key].usable and not damaged:
-            yield ("unreadable", key, offset), None
+            yield key, DOUBT if may_lack_a_fault(world) else None
 
 
-def broken_sequence(log: list[Line], *, holes_count: bool) -> Iterator[tuple[str, int]]:
-    for before, entry in pairwise(log):
-        step = entry["offset"] - before["offset"]
-        if step <= 0:
-            yield ("doubled" if step == 0 else "disordered"), entry["offset"]
-        elif step > 1 and holes_count:
-            yield "gap", before["offset"] + 1
-    for entry in log:
-        if entry.get("crc_ok") is False:
-            yield "crc", entry["offset"]
+def may_lack_a_fault(world: World) -> bool:
+    """A fault may be among the missing or unreadable lines, or times are not what they seem."""
+    folder = world.folder
+    missing = folder.positions < (world.run.history_lines or 0) or (folder.breach and not folder.positions)
+    return missing or folder.disordered or folder.time_falls or bool(spoken(world) - {"elect"})
 
 
-def broken_bounds(partition: Partition, node: str, log: list[Line], *, complete: bool) -> Iterator[str]:
-    """A log is inside [log_start, LEO), and a complete one without compaction fills it to both ends."""
-    row = partition.rows[node]
-    offsets = [entry["offset"] for entry in log]
-    full = complete and not partition.compact
-    first, end = (min(offsets), max(offsets) + 1) if offsets else (row["log_start"], row["log_start"])
-    if first < row["log_start"] or (full and first != row["log_start"]):
-        yield "log_start"
-    if (offsets and end > row["leo"]) or (full and end != row["leo"]):
-        yield "leo"
-
+# -- after mending ----------------------------------------------------------------------------------------
 
 def stuck(world: World) -> Iterator[Found]:
     """Mended, every node up, none died by itself and no fault left behind, and still no leader or no ack in
     time. A node without rows may not be up; where no rows are promised, every node answered all the time and
     the partition had worked before."""
-    for partition in waiting(world):
-        if was_up(world, partition):
-            yield (partition,), None
-
-
-def perhaps_stuck(world: World) -> bool:
-    return any(was_up(world, partition) is None for partition in waiting(world))
-
-
-def was_up(world: World, partition: int) -> bool | None:
-    """Whether the partition had all that it needs; None: unknown."""
-    if twin_observes.shows(world.run, "replicas"):
-        if not all(row.get("running") is not False for row in world.folder.rows):
-            return False
-        return None if world.folder.rows_damaged else True
-    acts = [line["position"] for line in world.lines if line["process"] == -1]
-    probers = (world.run.get("settle") or {}).get("processes") or []
-    worked = not world.folder.breach and any(
-        send.partition == partition for line in world.lines
-        if line["type"] == "ok" and line["process"] not in [*probers, -1]
-        and not any(position < line["position"] for position in acts)
-        for send in sends_of(None, line))
-    return True if worked and names_all_nodes(world, "answering") else None
-
-
-def waiting(world: World) -> set[int]:
-    settle = world.run.get("settle") or {}
-    if world.run.get("died") or world.run.get("residue") is not None:
-        return set()
-    return {*(settle.get("no_leader") or []), *(settle.get("no_ack") or [])}
+    if not list_of(is_text)(world.run.died or []):
+        yield None, DOUBT
+    if world.run.died or world.run.residue is not None:
+        return
+    first = min((act.position for act in world.acts), default=FOREVER)
+    for key in {*world.named("no_leader"), *world.named("no_ack")}:
+        if not twin_observes.shows(world.run, "replicas"):
+            worked = not world.folder.breach and any(
+                send.partition == key for line in world.lines if line.type == "ok" and line.position < first
+                and line.process not in world.probers for send in sends_of(line))
+            yield key, None if worked and world.names_all_nodes("answering") else DOUBT
+        elif all(row.running is not False for row in world.folder.rows):
+            yield key, DOUBT if world.folder.rows_damaged else None
 
 
 def broker_died(world: World) -> Iterator[Found]:
     """Each node of run.json's `died`, once, if the schedule does not explain its death."""
-    if is_list_of_names(world.run.get("died") or []) and not may_lack_a_fault(world):
-        for node in twin_deaths.unexplained(world):
-            yield (node,), None
+    died = world.run.died or []
+    if not list_of(is_text)(died):
+        yield None, DOUBT
+        return
+    for node in {*died}:
+        died_at = world.run.died_at
+        deaths = integers(died_at.get(node)) if isinstance(died_at, dict) else []
+        began = starts(world, node, deaths)
+        lives = [(max(start for start in began if start <= max(death, 0)), death) for death in deaths] or [
+            (start, min((end for end in ends_of(world, node) if end > start), default=FOREVER))
+            for start in began]
+        explained = [gave_up(world, node, start, end, known=bool(deaths))
+                     or was_harmed(world, node, end if deaths else None) for start, end in lives]
+        if not (all(explained) if deaths else any(explained)):
+            yield None, DOUBT if may_lack_a_fault(world) else None
 
 
-def may_lack_a_fault(world: World) -> bool:
-    """A fault may be among the missing or unreadable lines, or times are not what they seem."""
-    promised, folder = world.run.get("history_lines"), world.folder
-    none = folder.breach and not folder.positions
-    missing = promised is not None and folder.positions < promised
-    return none or missing or folder.disordered or folder.time_falls or any(
-        is_nameless(text) or names_of(text) - {"elect"} for text in speaking(world))
+FOREVER = 2**62
+DOWN = ("kill", "stop", "power_cut", "disk")
 
 
-def is_list_of_names(nodes: object) -> bool:
-    return isinstance(nodes, list) and all(isinstance(node, str) for node in nodes)
+def was_harmed(world: World, node: str, death: int | None) -> bool:
+    """Whether its disk was bad or its memory limited when it died, or within a session before."""
+    for act in world.acts:
+        mend = {"bad_disk": "mend_disk", "memory": "free_memory"}.get(act.f)
+        if mend is not None and node in nodes_of(act):
+            undone = [other.time for other in world.acts if other.position > act.position and other.f == mend
+                      and "error" not in other.fault and node in (nodes_of(other) or [node])]
+            end = min(undone, default=mended(world)[-1])
+            if death is None or began(act) <= death <= end + time_out(world, node, starting=False):
+                return True
+    return False
+
+
+def gave_up(world: World, node: str, start: int, end: int, *, known: bool) -> bool:
+    named = {name for act in world.acts for name in (*nodes_of(act), *chain(*grudge_of(act)))}
+    brokers, alone = {*world.run.nodes}, named - {*world.run.nodes, "clients", node}
+    spans = outages(world, node, alone, least=len(alone) / 2)
+    spans += [span for span in outages(world, node, brokers - {node}, least=len(brokers) - 1)
+              if span[0] <= start]
+    for begin, until in spans:
+        timeout = time_out(world, node, starting=begin <= start)
+        if min(until, end) - max(begin, start) >= timeout and (not known or end <= until + timeout):
+            return True
+    return False
+
+
+def outages(world: World, node: str, needed: set[str], *, least: float) -> list[tuple[int, int]]:
+    """The spans in which at least so many of them were out of the node's reach."""
+    spans, since = [], None
+    moments = {0, *mended(world), *(time for act in world.acts for time in (began(act), act.time))}
+    for time in sorted(moments) if needed else []:
+        lacks = sum(is_away(world, node, name, time) for name in needed) >= least
+        if lacks and since is None:
+            since = time
+        elif not lacks and since is not None:
+            spans.append((since, time))
+            since = None
+    return spans if since is None else [*spans, (since, FOREVER)]
+
+
+def is_away(world: World, node: str, name: str, time: int) -> bool:
+    if time >= mended(world)[-1]:
+        return False
+    down = paused = cut = False
+    for act in world.acts:
+        nodes = nodes_of(act)
+        if began(act) <= time:
+            down |= act.f in DOWN and name in nodes
+            paused |= act.f == "pause" and name in nodes
+            cut |= bool(grudge_of(act) & {(node, name), (name, node)})
+        if act.time <= time and "error" not in act.fault:
+            down &= not (act.f == "start" and (name in nodes or not nodes))
+            paused &= not (act.f in ("start", "resume") and (name in nodes or not nodes))
+            cut &= act.f != "heal"
+    return down or paused or cut
+
+
+def grudge_of(act: Row) -> set[tuple[str, str]]:
+    """Who does not hear whom, by this act."""
+    grudge = act.fault.grudge if act.f in ("cut", "packet") else None
+    return {(node, name) for node, names in (grudge.items() if isinstance(grudge, dict) else ())
+            if isinstance(names, list) for name in names if is_text(name)}
+
+
+def starts(world: World, node: str, deaths: list[int]) -> list[int]:
+    """When it was started: by the run, by the nemesis, by the mending if it was down by then."""
+    found = [0, *(began(act) for act in world.acts if act.f == "start" and node in nodes_of(act))]
+    first = mended(world)[0]
+    ends = [time for time in [*deaths, *ends_of(world, node)] if time <= first < FOREVER]
+    return [*found, first] if ends and not any(max(ends) < start <= first for start in found) else found
+
+
+def ends_of(world: World, node: str) -> list[int]:
+    return [act.time for act in world.acts if act.f in DOWN and node in nodes_of(act)]
+
+
+def time_out(world: World, node: str, *, starting: bool) -> int:
+    """Nanoseconds: of a registration or of a session."""
+    keys = (["zookeeper.connection.timeout.ms", "initial.broker.registration.timeout.ms"] if starting
+            else ["zookeeper.session.timeout.ms", "broker.session.timeout.ms"])
+    config = world.run.config
+    own = config.get(node) if isinstance(config, dict) else None
+    given = [own[key] for key in keys if type(own.get(key)) is int] if isinstance(own, dict) else []
+    return [*given, 60_000 if starting else 9_000][0] * 10**6
+
+
+def began(act: Row) -> int:
+    return int(act.fault.began if type(act.fault.began) is int else act.time)
+
+
+def nodes_of(act: Row) -> list[str]:
+    return act.fault.nodes or []
+
+
+def mended(world: World) -> list[int]:
+    """When mending began, and was over."""
+    return integers(world.run.mended) or [FOREVER]
+
+
+def integers(values: Any) -> list[int]:
+    return [value for value in values if type(value) is int] if isinstance(values, list) else []

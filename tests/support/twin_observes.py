@@ -38,43 +38,41 @@ STOP_AT_LOG_START = ("candidate-incomplete", "leader-incomplete", "unsafe-trunca
 
 def is_broken(run: dict[str, Any]) -> bool:
     """Whether `observes` has an invalid form."""
-    if "observes" not in run:
-        return False
-    promised = run["observes"]
-    if not isinstance(promised, dict) or any(type(promised.get(name, False)) is not bool for name in FILES):
-        return True
-    events = promised.get("trace", [])
-    return not isinstance(events, list) or any(not isinstance(event, str) for event in events)
+    promised = run.get("observes", {})
+    return not isinstance(promised, dict) or any(
+        type(promised.get(name, True)) is not bool for name in FILES) or not (
+        isinstance(promised.get("trace", []), list)
+        and all(isinstance(event, str) for event in promised.get("trace", [])))
 
 
 def shows(run: dict[str, Any], name: str) -> bool:
     """Whether dumps, or replicas, are promised."""
-    return is_broken(run) or "observes" not in run or run["observes"].get(name, True) is True
+    return is_broken(run) or run.get("observes", {}).get(name, True) is True
 
 
 def events(run: dict[str, Any]) -> list[str] | None:
     """The events that the trace promises; None: all."""
-    return None if is_broken(run) or "observes" not in run else run["observes"].get("trace")
+    return None if is_broken(run) else run.get("observes", {}).get("trace")
 
 
 def promises(run: dict[str, Any], *wanted: str) -> bool:
     promised = events(run)
-    return not is_broken(run) and (promised is None or set(wanted) <= set(promised))
+    return not is_broken(run) and (promised is None or {*wanted} <= {*promised})
+
+
+def blind_to_losses(run: dict[str, Any]) -> bool:
+    return not all(shows(run, file) for file in FILES)
 
 
 def not_made(run: dict[str, Any]) -> set[str]:
     """The checks whose input is not promised."""
     if is_broken(run):
         return set()
-    left_out = {name for name in OF_LOGS if not all(shows(run, file) for file in FILES)}
+    left_out = {*OF_LOGS} if blind_to_losses(run) else set()
     if isinstance(run.get("imported"), dict):
         left_out.discard("torn-transaction")  # what clients were shown is enough there
     left_out |= {name for name, needed in OF_TRACE.items() if not promises(run, *needed)}
-    return left_out | {name for name in STOP_AT_LOG_START if not shows(run, "replicas")}
-
-
-def blind_to_losses(run: dict[str, Any]) -> bool:
-    return not all(shows(run, file) for file in FILES)
+    return left_out | ({*STOP_AT_LOG_START} if not shows(run, "replicas") else set())
 
 
 # -- guarantees -------------------------------------------------------------------------------------------
@@ -111,22 +109,18 @@ def strange_guarantees(run: dict[str, Any]) -> set[str]:
     """The guarantees that nobody knows."""
     given = run.get("guarantees") or {}
     strange = {"isolation"} if run.get("isolation_of") else set()
-    strange |= {*GUARANTEES} - {*given} - {
-        "min_insync_replicas", "replication_factor", "flush", "exactly_once"}
+    strange |= {*GUARANTEES} - {*given, "min_insync_replicas", "replication_factor", "flush", "exactly_once"}
     for key, value in given.items():
-        if key in MISSPELT:
-            strange.add(MISSPELT[key])
-        elif key in GUARANTEES:
-            wanted = GUARANTEES[key][0]
-            fits = (isinstance(value, int) and not isinstance(value, bool) and value >= wanted
-                    if isinstance(wanted, int) else json.dumps(value) in wanted)
-            strange |= set() if fits else {key}
+        wanted = GUARANTEES.get(key, (0,))[0]
+        fits = type(value) is int and value >= wanted if isinstance(wanted, int) else (
+            json.dumps(value) in wanted)
+        if key in MISSPELT or (key in GUARANTEES and not fits):
+            strange.add(MISSPELT.get(key, key))
     return strange
 
 
 def weakened(run: dict[str, Any]) -> dict[str, Any]:
     """The guarantees, with the weakest value for each that nobody knows; -1 is all."""
-    weakest = {name: GUARANTEES[name][1] for name in strange_guarantees(run)}
     given = run.get("guarantees") or {}
     acks = {"acks": "all"} if given.get("acks") in (-1, "-1") else {}
-    return {**given, **acks, **weakest}
+    return {**given, **acks, **{name: GUARANTEES[name][1] for name in strange_guarantees(run)}}

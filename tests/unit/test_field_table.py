@@ -5,16 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from twin_folder import (
-    fits_field_table,
-    is_entry,
-    is_int,
-    is_offset,
-    is_optional,
-    is_text,
-    object_of,
-)
-from twin_trace_lines import OPTIONAL, is_cause
+from twin_folder import CAUSES, EVENT, OF_EVENTS, fits, fits_field_table, is_entry, is_int, object_of
 
 from floodmark.checkers.read import json_lines
 from floodmark.checkers.read.field_table import HISTORY, TRACE, Table, dump_of
@@ -29,23 +20,20 @@ NEEDED = {  # what a line of the trace must have
     "isr": ("partition", "epoch", "isr"), "elect": ("partition", "epoch", "isr", "clean"),
     "register": ("broker",), "fence": ("broker",), "unfence": ("broker",),
 }  # fmt: skip
-PLACES = {"partition": is_int}
 AT_LEAST = {"append": {"offset": 0, "count": 1}, "ack": {"offset": 0}}
 
 
 def is_event(row: Line) -> bool:
     """Whether a line of the trace has what its event needs (the table of histories/README.md)."""
     event = row.get("event")
-    if not (is_int(row.get("time")) and is_text(row.get("node")) and is_text(event)
-            and is_offset(row.get("seq"))
-            and all(is_optional(kind, row.get(name)) for name, kind in {**OPTIONAL, **PLACES}.items())):
+    if not fits(row, EVENT, {**OF_EVENTS, "partition": is_int}):
         return False
     needed = NEEDED.get(event, STATES if event == "start" and row.get("partition") is not None else ())
     return (all(row.get(name) is not None for name in needed)
             and all(row[name] >= 0 for name in ("partition", "leo") if name in needed)
             and all(row[name] >= least for name, least in AT_LEAST.get(event, {}).items())
             and ("role" not in needed or row["role"] in ("leader", "follower"))
-            and (event != "truncate" or is_cause(row.get("cause")))
+            and (event != "truncate" or row.get("cause") in CAUSES)
             and (event != "isr" or (row.get("leo") is None) == (row.get("hw") is None)))
 
 

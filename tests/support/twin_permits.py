@@ -1,0 +1,283 @@
+"""The twin's permissions: which losses the configuration permits, and which findings follow from them.
+
+Rules kept here: the cause is the first that applies of acks, unclean election, fault budget; a cause that is
+guessed because there is no trace is unsure, and the name of its finding also goes under unknown.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+from twin_facts import ENDING, GRAVE, HARMLESS, World, is_grave, lacking, lacks_lines
+from twin_folder import Row, is_text, list_of
+
+ACKS = "acks"
+UNCLEAN = "unclean.leader.election.enable"
+BUDGET = "fault budget"
+RETRIES = "retries"
+SUBSCRIBE = "subscribe"
+ISOLATION = "isolation"
+INTERNAL = "internal topics"
+ORDER = (ACKS, UNCLEAN, BUDGET, RETRIES, SUBSCRIBE, ISOLATION, INTERNAL)
+
+
+class Cause(NamedTuple):
+    """What permits a finding; sure is false if only a trace could have shown it."""
+
+    by: str
+    sure: bool = True
+
+
+DOUBT = Cause("nobody knows")  # not what permits a finding: it is none, and its name is unknown
+Found = tuple[int | None, Cause | None]  # its partition, and what permits it
+
+
+def first(causes: Iterable[Cause | None]) -> Cause | None:
+    """The first of several causes in the order of naming, sure before unsure."""
+    return min(filter(None, causes), key=lambda cause: (ORDER.index(cause.by), not cause.sure), default=None)
+
+
+def both(one: bool | None, other: bool | None) -> bool | None:
+    return False if False in (one, other) else None if None in (one, other) else True
+
+
+def any_of(answers: Iterable[bool | None]) -> bool | None:
+    given = {*answers}
+    return True if True in given else None if None in given else False
+
+
+def earlier(world: World, one: int, other: int) -> bool | None:
+    """Whether the first stamp is before the other. None: the clocks do not decide."""
+    return one < other if abs(one - other) > world.clock_error else None
+
+
+def losing_cause(world: World, send: Row) -> Cause | None:
+    """Why the record of a send that is lost may be missing, apart from acks."""
+    return (unclean(world, send) or fault_budget(world, send)) if send.home.named else None
+
+
+# -- unclean elections ------------------------------------------------------------------------------------
+
+def unclean(world: World, send: Row) -> Cause | None:
+    """An unclean election of the partition after the send was invoked, one that was allowed; or the setting
+    is on and there is no trace. If the clocks, or whether it was allowed, leave it open, the cause is unsure.
+    """
+    shown, requests = world.folder.shows_cleanness, asks(world, send.partition)
+    later = [(was_allowed(world, event),
+              send.invoked is None or earlier(world, send.invoked_time, event.time))
+             for event in unclean_elections(world, send.partition)]
+    if (True, True) in later or (not shown and any(line.position > send.since for line in requests)):
+        return Cause(UNCLEAN)
+    in_doubt = (world.folder.disordered and not shown and requests) or (
+        world.folder.time_falls and any(allowed is not False for allowed, _ in later))
+    perhaps = any(False not in pair for pair in later)
+    setting = world.given.unclean_leader_election is True and not shown
+    return Cause(UNCLEAN, sure=False) if setting or in_doubt or perhaps or untold_election(world) else None
+
+
+def asks(world: World, partition: int) -> list[Row]:
+    """The nemesis's lines that requested one."""
+    return [act for act in world.acts if act.f == "elect" and act.fault.unclean is True
+            and (act.fault.partitions is None or partition in act.fault.partitions)]
+
+
+def rulings(world: World, *names: str) -> list[Row]:
+    """The controller's lines; the controller is any node that is not in run.json."""
+    return [event for event in world.folder.trace or [] if event.event in names
+            and event.node not in world.run.nodes]
+
+
+def unclean_elections(world: World, partition: int | None = None) -> list[Row]:
+    return [event for event in rulings(world, "elect") if event.clean is False
+            and partition in (None, event.partition)]
+
+
+def was_allowed(world: World, event: Row) -> bool | None:
+    """Whether this unclean election was allowed: by the setting, or because the nemesis had requested one
+    before. None: unknown; a request may exist that no readable line shows."""
+    setting, folder = world.given.unclean_leader_election, world.folder
+    before = [None if folder.time_falls else earlier(world, act.fault.get("began", act.time), event.time)
+              for act in asks(world, event.partition)]
+    if setting is True or True in before:
+        return True
+    incomplete = lacks_lines(folder) or world.run.history_lines is None  # the last line may be missing
+    due = not isinstance(world.run.schedule, list) or "elect" in lacking(world, is_grave) | world.hidden
+    return False if setting is False and None not in before and not (incomplete and due) else None
+
+
+def untold_election(world: World) -> bool:
+    return "elect" in world.hidden and not world.folder.shows_cleanness
+
+
+# -- the fault budget -------------------------------------------------------------------------------------
+
+After = Callable[[Row], bool]  # whether a line of the nemesis came after something
+
+
+def fault_budget(world: World, send: Row) -> Cause | None:
+    """Copies were struck and a leader was then elected from struck copies only; without a trace, by
+    counting."""
+    home, struck = send.home, strikes(world, send.home, lambda line: line.position > send.since)
+    nodes = {node for _, node in struck}
+    if world.folder.shows_elections:
+        elections = chosen_from_struck(world, home, struck)
+        if elections:
+            return Cause(BUDGET, sure=any(sure for _, sure in elections))
+    elif nodes:
+        return Cause(BUDGET, sure=len(nodes) >= world.given.get("min_insync_replicas", 1))
+    timeless = world.folder.disordered or (world.folder.time_falls and world.folder.shows_elections)
+    return perhaps_struck(world, home, timeless=timeless)
+
+
+def perhaps_struck(world: World, home: Row, *, timeless: bool) -> Cause | None:
+    """A fault that lost data may be among the missing or unreadable lines; or there is one whose time is
+    unknown."""
+    known = timeless and bool(strikes(world, home, lambda line: True))
+    return Cause(BUDGET, sure=False) if known or unseen_strike(world, home) else None
+
+
+def struck_by(world: World, home: Row) -> list[tuple[str, Row]]:
+    """(node, line) of each fault with "lost" on a replica's node."""
+    return [(node, act) for act in world.acts if act.fault.lost is True
+            for node in act.fault.nodes or [] if node in home.replicas]
+
+
+def strikes(world: World, home: Row, after: After) -> list[tuple[int, str]]:
+    """(time, node) of each that came after, and may have cost a record that was sent before."""
+    return [(act.fault.began or act.time, node) for node, act in struck_by(world, home)
+            if after(act) and can_cost(world, act, node, after)]
+
+
+def can_cost(world: World, line: Row, node: str, after: After) -> bool:
+    """Whether this fault, which lost data of the node, may have cost a record that had to be flushed: not if
+    it is a power cut, unless the node's process had ended since the record was sent, and was credited with
+    what it had written and not flushed."""
+    if world.given.flush != "every" or line.f != "power_cut":
+        return True
+    ended = any(after(end) and (end.position < line.position or world.folder.disordered)
+                for end in ends(world, node))
+    return not flushes_at_recovery(world) and (ended or may_have_died(world, node))
+
+
+def may_have_died(world: World, node: str) -> bool:
+    """By itself, nobody knows when."""
+    died = world.run.died or []
+    return not list_of(is_text)(died) or node in died
+
+
+def flushes_at_recovery(world: World) -> bool:
+    system = world.run.system
+    return isinstance(system, dict) and system.get("flushes_at_recovery") is True
+
+
+def ends(world: World, node: str) -> list[Row]:
+    """The lines by which the node's process ended, or may have, without a flush: also a start of a node that
+    nothing had ended."""
+    found, up = [], True
+    for act in world.acts:
+        if node in (act.fault.nodes or []):
+            known = act.f in (*GRAVE, *HARMLESS, "elect")
+            if act.f in ENDING or not known or (act.f == "start" and up):
+                found.append(act)
+            if act.f in ("start", "kill", "stop", "power_cut", "disk"):
+                up = act.f == "start"
+    return found
+
+
+def unseen_strike(world: World, home: Row) -> bool:
+    """Whether a fault that cost records may be missing, or the end of a process before a power cut."""
+    graves = world.hidden & {*GRAVE}
+    if world.given.flush != "every":
+        return bool(graves)
+    named = {node for act in world.acts for node in act.fault.nodes or []}
+    somebody_ended = "end" in world.hidden or world.run.died or any(ends(world, node) for node in named)
+    if flushes_at_recovery(world) or not somebody_ended:
+        return bool(graves - {"power_cut"})
+    cut = any(act.f == "power_cut" and not may_have_died(world, node) for node, act in struck_by(world, home))
+    return bool(graves) or ("end" in world.hidden and cut)
+
+
+def chosen_from_struck(world: World, home: Row, struck: list[tuple[int, str]]) -> list[tuple[Row, bool]]:
+    """The elections whose leader and ISR were all struck, each with whether that is sure."""
+    found = []
+    words = [event for event in rulings(world, "elect", "isr") if event.partition == home.key]
+    for place, event in enumerate(words):
+        if event.event == "elect" and event.leader is not None:
+            states = [is_struck(world, node, event, words[:place], struck)
+                      for node in {event.leader, *event.isr}]
+            if False not in states:
+                found.append((event, None not in states))
+    return found
+
+
+def is_struck(world: World, node: str, election: Row, words: list[Row], struck: list[tuple[int, str]]
+              ) -> bool | None:
+    """Whether this copy had been struck before the election, and had not joined the ISR since in an
+    incarnation that began after the strike. `words`: the controller's lines before the election. None:
+    unknown."""
+    lives = [event.time for event in world.folder.trace or []
+             if event.node == node and event.event == "start"]
+    taken_in = [event.time for before, event in pairwise([Row(isr=[]), *words])
+                if event.event == "isr" and node in event.isr and node not in before.isr]
+    answers: list[bool | None] = []
+    for time in (time for time, who in struck if who == node):
+        back = any_of(both(earlier(world, time, life), earlier(world, life, entry))
+                      for life in lives for entry in taken_in)
+        answers.append(both(earlier(world, time, election.time), None if back is None else not back))
+    return any_of(answers)
+
+
+# -- findings that follow ---------------------------------------------------------------------------------
+
+def of_lost_write(world: World, send: Row) -> Cause | None:
+    return Cause(ACKS) if world.given.acks != "all" else losing_cause(world, send)
+
+
+def internal_topics(world: World, send: Row) -> Cause | None:
+    """The coordinator's record of the txn, or its marker beside this record, may be lost. No trace shows."""
+    graves = [act.position for act in world.acts if (act.fault.lost is True and act.fault.nodes) or (
+        act.f == "elect" and act.fault.unclean is True and act.fault.partitions is None)]
+    after = any(position > send.since for position in graves)
+    unseen = world.hidden & {*GRAVE, "elect"} or (world.folder.disordered and graves)
+    lost = after or unseen or world.given.unclean_leader_election is True or losing_cause(world, send)
+    return Cause(INTERNAL, sure=False) if lost else None
+
+
+def follows(world: World, concerned: Iterable[Row], *, acks: bool = False) -> Cause | None:
+    """A finding about these sends is permitted if one of them is itself lost by a permitted cause; by acks
+    only if no read returned it (what was read had been committed). If the leader's log cannot show what was
+    lost, each may have been, and the cause is unsure."""
+    causes: list[Cause | None] = []
+    for send in concerned:
+        weak = acks and world.given.acks != "all" and not send.read_at
+        cause = None
+        if send.gone is not False:
+            cause = Cause(ACKS) if weak else losing_cause(world, send)
+        if cause is not None:
+            causes.append(Cause(cause.by, sure=cause.sure and (weak or send.gone is True)))
+    return first(causes)
+
+
+def follows_values(world: World, partition: int, values: Iterable[int], *, acks: bool = False
+                   ) -> Cause | None:
+    wanted = {*values}
+    return follows(world, [send for send in world.sends if send.partition == partition
+                           and send.value in wanted], acks=acks)
+
+
+def follows_offsets(world: World, partition: int, concerned: range) -> Cause | None:
+    """For what consumers saw: one of these offsets (below an end, or skipped) is that of a record lost by a
+    permitted cause. An info send's offset is where it was read."""
+    return follows(world, [
+        send for send in world.sends if send.partition == partition and any(
+            offset in concerned for offset in (
+                send.read_at | send.acks if send.twice else
+                send.read_at if send.offset is None else {send.offset}))])
+
+
+def retried(world: World) -> Cause | None:
+    return Cause(RETRIES) if world.given.get("retries", 0) > 0 and not world.given.idempotence else None
+
+
+def uncommitted(world: World) -> Cause | None:
+    return Cause(ISOLATION) if world.given.isolation == "read_uncommitted" else None

@@ -1,4 +1,4 @@
-"""Apache Kafka in containers: what a look shows, a full disk, a freeze, and runs from images."""
+"""Apache Kafka in containers: what a look shows, a full disk, and runs from images."""
 
 import asyncio
 import json
@@ -12,8 +12,6 @@ from command_line import floodmark
 from real_kafka import skip_without, software_of
 
 from floodmark.harness.cluster.containers import images
-from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
-from floodmark.harness.schedule.views import View
 
 pytestmark = [pytest.mark.docker, pytest.mark.kafka]
 NEW, OLD = "4.3.1", "3.9.2"
@@ -67,24 +65,6 @@ def test_a_full_disk_ends_it_and_that_is_no_death_of_its_own(stage: Stage) -> No
             writing.cancel()
 
     stage.play(both())
-
-
-def test_frozen_what_is_seen_is_what_the_logs_hold(stage: Stage) -> None:
-    """The last story: nothing moves any more."""
-
-    async def story() -> View:
-        await stage.as_in_the_beginning()
-        await stage.write(3)
-        await stage.all_in_sync()
-        runs = stage.cluster.runs
-        assert isinstance(runs, KafkaSystem)
-        return await runs.freeze()
-
-    frozen = stage.play(story())
-    leos = {frozen.replicas[node, 0].leo for node in NODES}
-    assert len(leos) == 1
-    assert {frozen.replicas[node, 0].checkpointed_hw for node in NODES} <= {*range(max(leos) + 1)}
-    assert frozen.replicas["n1", 0].epochs
 
 
 def test_a_run_from_an_image_by_its_name(tmp_path: Path) -> None:

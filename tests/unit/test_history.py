@@ -222,20 +222,16 @@ def test_a_killed_recorder_leaves_whole_lines_and_an_invocation_for_every_value_
 GOOD = b'{"index":0,"time":1,"process":0,"type":"invoke","f":"send","sends":[{"partition":0,"value":1}]}\n'
 
 
-def write(tmp_path: Path, *lines: bytes) -> Path:
-    path = tmp_path / "history.jsonl"
-    path.write_bytes(b"".join(lines))
-    return path
+UNKNOWN = GOOD.replace(b'"index":0', b'"index":1,"colour":"red"')
 
 
-def test_a_torn_last_line_blank_lines_and_unknown_fields_are_skipped(tmp_path: Path) -> None:
-    unknown = GOOD.replace(b'"index":0', b'"index":1,"colour":"red"')
-    path = write(tmp_path, GOOD, b"\n", unknown, GOOD[:40])
-    assert [op.index for op in read(path)] == [0, 1]
-
-
-def test_a_whole_last_line_without_its_line_feed_counts(tmp_path: Path) -> None:
-    assert [op.index for op in read(write(tmp_path, GOOD[:-1]))] == [0]
+@pytest.mark.parametrize(("lines", "indexes"), [
+    ([GOOD, b"\n", UNKNOWN, GOOD[:40]], [0, 1]),  # a torn last line, a blank one, an unknown field
+    ([GOOD[:-1]], [0]),  # a whole last line without its line feed
+])
+def test_what_is_skipped(tmp_path: Path, lines: list[bytes], indexes: list[int]) -> None:
+    (tmp_path / "h").write_bytes(b"".join(lines))
+    assert [op.index for op in read(tmp_path / "h")] == indexes
 
 
 def test_a_bad_line_is_reported_with_file_and_line(tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -244,7 +240,8 @@ def test_a_bad_line_is_reported_with_file_and_line(tmp_path: Path, request: pyte
         if isinstance(bad, dict):
             changed = {**orjson.loads(GOOD), **bad}
             bad = orjson.dumps({key: value for key, value in changed.items() if value is not None}).decode()
-        path = write(tmp_path, GOOD, f"{bad}\n".encode(), GOOD)
+        path = tmp_path / "history.jsonl"
+        path.write_bytes(GOOD + f"{bad}\n".encode() + GOOD)
         reported: list[str] = []
         assert len(list(read(path, on_bad=reported.append))) == 2
         assert len(reported) == 1

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from golden_text import answered_as_written
 
-from floodmark.harness import catalog
 from floodmark.harness.commands.run import (
     PlannedSchedule,
     PlanningContext,
@@ -22,11 +21,12 @@ from floodmark.harness.spec import RunSpec
 
 def plan(words: str, *, duration_s: float = 30.0, links: str | None = None, least_isr: int = 2,
          cluster: str = "local", overspend: bool = False, trace: bool = True,
-         flush_every: bool = False) -> PlannedSchedule:
+         flush_every: bool = False, lacks: str = "") -> PlannedSchedule:
     return random_schedule(PlanningContext(
         spec=RunSpec(nemesis=words, cluster=cluster, partitions=1, links=links, seed=1, duration=duration_s,
                      interval=2.0, overspend=overspend, trace=trace),
-        nodes=("n1", "n2", "n3"), min_insync_replicas=least_isr, flush_every=flush_every))
+        nodes=("n1", "n2", "n3"), min_insync_replicas=least_isr, flush_every=flush_every,
+        unsupported={lacks: "a reason"} if lacks else {}))
 
 
 def acts(made: PlannedSchedule) -> set[str]:
@@ -67,22 +67,6 @@ def test_a_schedule_that_the_options_make_impossible_is_refused(
     assert plan.schedule[1].f in entry
     assert plan.spec.links == ("proxied" if plan.schedule[1].f == "cut" else "direct")
     assert not (tmp_path / "run").exists()
-
-
-def test_moments_strike_where_brokers_have_failpoints() -> None:
-    """Every cluster of the reference broker has them; another system, or a user's own cluster, has none."""
-    assert "moments" in catalog.nemeses("all")
-    assert "moments" in catalog.nemeses("all", "simulated")
-    context = PlanningContext(
-        spec=RunSpec(nemesis="all", partitions=1, seed=1, duration=60.0), nodes=("n1", "n2", "n3"),
-        min_insync_replicas=2, unsupported={"moments": "it has no failpoints"})
-    planned_all = random_schedule(context)
-    assert "moments is left out: it has no failpoints" in planned_all.remarks
-    assert not {"arm", "release"} & {entry.f for entry in planned_all.schedule}
-    with pytest.raises(UsageError, match="--nemesis moments is impossible here: it has no failpoints"):
-        random_schedule(replace(context, spec=replace(context.spec, nemesis="moments")))
-    with pytest.raises(UsageError, match="the somebodys cluster has no moments here"):
-        catalog.nemeses("moments", "somebodys")
 
 
 def test_a_wait_for_a_failpoint_or_a_state_has_a_time_limit() -> None:

@@ -53,14 +53,6 @@ def test_a_search_ends_with_its_budget(tmp_path: Path) -> None:
     assert list(LineFile(path, path.parent).containing(b"here", budget)) == []
 
 
-def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
-    file = LineFile(tmp_path / "nothing", tmp_path)
-    assert file.first_at_or_above([KEY], 1) is None
-    assert file.line(1) is None
-    assert list(file.containing(b"x", Budget(left=9))) == list(file.lines()) == []
-    assert isinstance(file.trouble, FileNotFoundError)
-
-
 def test_a_line_out_of_order_may_be_missed_but_no_wrong_line_is_found(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"".join(line_of(key, "x") for key in (9, 3, 8, 1, 12, 2)))

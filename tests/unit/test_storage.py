@@ -158,15 +158,14 @@ def test_the_epoch_file_is_repaired_from_the_batches(tmp_path: Path, saved: list
 
 
 def test_a_generation_without_epochs_keeps_no_epoch_file(tmp_path: Path) -> None:
-    files = LogDirectory.open(tmp_path / "n1", None)
-    log = LocalLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("high-watermark"))
-    log.append([batch(0, epoch=3)])
-    log.close()
+    disk = Disk(tmp_path)
+    disk.log.append([batch(0, epoch=3)])
+    disk.log.close()
 
-    log = LocalLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("high-watermark"))
+    log = LocalLog.open(disk.files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("high-watermark"))
 
     assert log.recovered.epochs == ()
-    assert not (tmp_path / "n1" / "log-0" / "leader-epoch-checkpoint").exists()
+    assert not (disk.folder / "leader-epoch-checkpoint").exists()
 
 
 def test_the_directory_of_another_topic_of_that_name_is_refused(tmp_path: Path) -> None:
@@ -195,21 +194,15 @@ def test_a_full_disk_is_reported_and_leaves_whole_batches(tmp_path: Path) -> Non
         assert (disk.log.recovered.cut, disk.read_all()) == (None, whole)
 
 
-def test_a_second_process_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+    """Of another process, which runs; or none at all."""
     disk = Disk(tmp_path)
-
     with pytest.raises(DiskError, match="in use by another process"):
         LogDirectory.open(disk.log_dir, None)
-
-    disk.kill()
-    disk.start()
-
-
-def test_a_path_that_cannot_be_a_directory_is_named_in_the_error(tmp_path: Path) -> None:
-    (tmp_path / "n1").write_text("a file")
-
-    with pytest.raises(DiskError, match=r"cannot open .*n1"):
-        LogDirectory.open(tmp_path / "n1", None)
+    disk.restart()
+    (tmp_path / "n2").write_text("a file")
+    with pytest.raises(DiskError, match=r"cannot open .*n2"):
+        LogDirectory.open(tmp_path / "n2", None)
 
 
 def test_a_disk_error_other_than_no_room_is_reported_as_it_is(tmp_path: Path,

@@ -107,14 +107,6 @@ def test_a_delay_counts_from_when_the_moment_came(tmp_path: Path) -> None:
     assert 200_000_000 <= later["began"] - later["reached"]["time"] < 250_000_000
 
 
-def test_a_strike_that_fails_ends_the_run_and_is_recorded(tmp_path: Path) -> None:
-    about, ops = played("kill n1\nsend 1\npause n3, n1\nsend 2", tmp_path / "run")
-    (pause,) = (op.fault for op in ops if op.f == "pause" and op.fault)
-
-    assert about["ended"] == "entry 2 of the schedule (pause n3 n1): cannot pause n1: it is not running"
-    assert (pause["nodes"], pause["error"]) == (["n3", "n1"], "cannot pause n1: it is not running")
-
-
 def test_a_strike_on_a_node_that_ended_by_itself_is_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,15 +53,6 @@ def test_acks_none_refused_closes(leader: Raw) -> None:
     assert leader.closed()
 
 
-def test_who_does_not_lead_says_so(cluster: RealBrokers) -> None:
-    """6 from a follower, 3 for an unknown partition; with offset -1."""
-    with Raw(cluster.port[2]) as raw:
-        assert raw.produce("t", batch(b"v")) == (errors.NOT_LEADER_OR_FOLLOWER, -1)
-        assert raw.produce("t", batch(b"v"), partition=7) == (errors.UNKNOWN_TOPIC_OR_PARTITION, -1)
-        assert raw.end_offset("t") == (errors.NOT_LEADER_OR_FOLLOWER, -1)
-        assert int(raw.fetch("t", 0).error_code) == errors.NOT_LEADER_OR_FOLLOWER
-
-
 def test_a_parked_fetch_is_woken_by_a_commit(leader: Raw, cluster: RealBrokers) -> None:
     """A client's long poll ends when the HW passes its offset, long before its time."""
     with Raw(cluster.port[1]) as other:
@@ -100,6 +91,7 @@ GARBAGE = {
     "cut": struct.pack(">ihhihBi", 15, METADATA, 9, 1, -1, 0, -1),
     "array": struct.pack(">ihhihBI", 15, METADATA, 9, 1, -1, 0, 0xFFFFFF7F),  # it would fill the memory
     "news": struct.pack(">ihhih", 12, 4, 100, 1, -1) + b"{}",
+    "cut-news": struct.pack(">ihhih", 11, 4, 100, 1, -1) + b"{",
 }
 
 

@@ -5,14 +5,13 @@ import uuid
 import pytest
 
 from floodmark.broker.protocol.messages import EpochEnd
-from floodmark.broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
 from floodmark.broker.server.api_versions import (
     OFFERED,
     SERVED_BY_CONTROLLER,
     answer_api_versions,
     is_served,
 )
-from floodmark.broker.wire import api_keys, codec
+from floodmark.broker.wire import api_keys
 from floodmark.broker.wire.api_keys import CREATE_TOPICS, FETCH, PRODUCE
 from floodmark.broker.wire.codec import (
     WireError,
@@ -36,12 +35,6 @@ from floodmark.broker.wire.fast_codec import (
     write_produce_response,
 )
 from floodmark.broker.wire.frame_validation import write_varint
-from floodmark.broker.wire.leader_and_isr_codec import (
-    read_leader_and_isr,
-    read_leader_and_isr_response,
-    write_leader_and_isr,
-    write_leader_and_isr_response,
-)
 
 API_VERSIONS_3 = b"\0\x12\0\3\0\0\0\5\xff\xff\0\2x\2y\0"
 
@@ -177,29 +170,3 @@ def test_an_error_message_that_quotes_a_long_name_can_be_written_in_every_versio
         frame = write_response(1, make(cls, throttle_time=milliseconds(0), topics=(topic,)))
 
         assert read_response(frame[4:], CREATE_TOPICS, version, 1).topics[0].error_message[:3] == "'\\x"
-
-
-def test_leader_and_isr_is_read_back_as_written() -> None:
-    """Its response likewise."""
-    partition = PartitionInfo(
-        partition=0, leader=1, leader_epoch=4, isr=(1, 2), partition_epoch=6, replicas=(1, 2))
-    metadata = Metadata(
-        version=9, brokers=(BrokerInfo(id=1, epoch=15, host="127.0.0.1", port=19101, fenced=False),),
-        topics={"log": TopicInfo(name="log", id="5f" * 16, configs={"min.insync.replicas": "2"},
-                                 partitions=(partition,))})
-    frame = write_leader_and_isr(3, 2, 17, metadata)[4:]
-
-    assert read_leader_and_isr(frame, read_request_header(frame)) == (2, 17, metadata)
-    assert read_leader_and_isr_response(write_leader_and_isr_response(3, 77)[4:]) == 77
-
-
-@pytest.mark.parametrize("body", [
-    b"", b"{", b"[]", b'{"broker":2}',
-    b'{"broker":2,"broker_epoch":1,"version":1,"brokers":[{}],"topics":[]}'])
-def test_a_damaged_leader_and_isr_is_a_wire_error(body: bytes) -> None:
-    """Not JSON, or with missing fields."""
-    key, version = api_keys.LEADER_AND_ISR, api_keys.LEADER_AND_ISR_VERSION
-    frame = codec.frame_request(key, version, 1, "c", body, tagged=False)[4:]
-
-    with pytest.raises(WireError):
-        read_leader_and_isr(frame, read_request_header(frame))

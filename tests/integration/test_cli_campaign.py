@@ -4,9 +4,8 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,7 +14,7 @@ import orjson
 import pytest
 from command_line import floodmark, verdict
 from namesakes import planted
-from run_processes import marked, processes_of, wait_until
+from run_processes import ENDED_WITHIN_S, running, wait_until
 
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.plan import draws, read
@@ -31,7 +30,6 @@ min_acked = 1000000000
 max_unavailable_s = 60
 """
 DISK_BYTES = 600 << 20  # a campaign needs 256 MB for a run before it has measured one
-WAIT_S = 600.0  # a busy machine needs minutes for a night of three runs
 SEED = 7
 # Each run takes as long as the scenario does; the first of two runs is invalid, the second valid.
 PLAN = """
@@ -59,33 +57,28 @@ def assert_runs_as_drawn(state: State, plan: str, runs: int) -> None:
         (draw.number, draw.case, draw.seed) for draw in islice(draws(read(plan, "plan").cases, SEED), runs)]
 
 
-def begun(tmp_path: Path, *words: object) -> subprocess.Popen[str]:
-    """Starts `floodmark campaign ...` in a folder with modules of our names, which must not be imported."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir(exist_ok=True)
+def campaign(tmp_path: Path, *words: object) -> AbstractContextManager[subprocess.Popen[str]]:
+    """`floodmark campaign ...` in a folder with modules of our names, which must not be imported."""
     planted(tmp_path)
-    environment = {**marked(tmp_path), "TMPDIR": str(temporary)}
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "floodmark.harness", "campaign", *map(str, words)],
-        env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return running(tmp_path, "campaign", *words)
 
 
 def ended(tmp_path: Path, *words: object) -> tuple[int, str, str]:
-    """Runs a campaign to its end; returns its exit code and output. Checks that no process of it goes on."""
-    with begun(tmp_path, *words) as process:
-        said, complained = process.communicate(timeout=WAIT_S)
-    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
+    """Runs a campaign to its end; returns its exit code and output."""
+    with campaign(tmp_path, *words) as process:
+        said, complained = process.communicate(timeout=ENDED_WITHIN_S)
     return process.returncode, said, complained
 
 
+def wait_until_ripe(process: subprocess.Popen[str], ripe: Callable[[], bool]) -> None:
+    wait_until("the instant", lambda: ripe() or process.poll() is not None, ENDED_WITHIN_S)
+    assert process.poll() is None, process.communicate()
+
+
 def killed_when(tmp_path: Path, ripe: Callable[[], bool], *words: object) -> None:
-    """Kills the campaign by SIGKILL when the condition holds, and checks that no process of it goes on."""
-    with begun(tmp_path, *words) as process:
-        wait_until("the instant to kill at", lambda: ripe() or process.poll() is not None, WAIT_S)
-        assert process.poll() is None, process.communicate()
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=WAIT_S)
-    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
+    with campaign(tmp_path, *words) as process:
+        wait_until_ripe(process, ripe)
+        process.kill()
 
 
 @pytest.mark.cluster
@@ -128,15 +121,14 @@ def test_ctrl_c_leaves_reports_that_say_so(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(TUESDAY)
     folder, junit, page = tmp_path / "night", tmp_path / "junit.xml", tmp_path / "summary.md"
     words = ("run", "plan.toml", "--out", "night", "--junit", junit, "--markdown", page)
-    with begun(tmp_path, *words) as process:
-        wait_until("a run to be begun", lambda: bool(statuses(folder)) or process.poll() is not None, WAIT_S)
+    with campaign(tmp_path, *words) as process:
+        wait_until_ripe(process, lambda: bool(statuses(folder)))
         process.send_signal(signal.SIGINT)
-        _, complained = process.communicate(timeout=WAIT_S)
+        _, complained = process.communicate(timeout=ENDED_WITHIN_S)
     assert (process.returncode, "interrupted" in complained) == (4, True), complained
     (suite,) = ElementTree.fromstring(junit.read_bytes())
     assert [error.attrib["message"].split(";")[0] for error in suite.iter("error")] == ["interrupted"]
     assert "it did not finish: interrupted" in page.read_text()
-    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
 
 
 TUESDAY = """
@@ -217,8 +209,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def full_from(tmp_path: Path, ripe: Callable[[], bool], ballast: Path, *words: object) -> tuple[int, str]:
     """Exit code and complaint of a campaign whose disk is full from that moment on."""
-    with begun(tmp_path, *words) as process, ballast.open("ab", buffering=0) as file:
-        wait_until("the instant to fill the disk at", lambda: ripe() or process.poll() is not None, WAIT_S)
+    with campaign(tmp_path, *words) as process, ballast.open("ab", buffering=0) as file:
+        wait_until("the instant to fill the disk at", lambda: ripe() or process.poll() is not None,
+                   ENDED_WITHIN_S)
 
         def full() -> bool:
             with suppress(OSError):
@@ -226,9 +219,8 @@ def full_from(tmp_path: Path, ripe: Callable[[], bool], ballast: Path, *words: o
                     file.write(bytes(1 << 20))
             return process.poll() is not None
 
-        wait_until("the campaign to stop", full, WAIT_S)
+        wait_until("the campaign to stop", full, ENDED_WITHIN_S)
         _, complained = process.communicate()
-    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
     return process.returncode, complained
 
 

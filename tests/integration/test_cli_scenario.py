@@ -3,10 +3,8 @@ compares each; the demo prints the README's table, and the page that builds a sc
 played as written.
 """
 
-import asyncio
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +12,9 @@ from command_line import floodmark
 from readme import README
 from run_processes import wait_until_gone
 
-from floodmark.harness import pipeline
-from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.scenario import HEADINGS, WIDTH, Part, play, plays_of
+from floodmark.harness.commands.scenario import HEADINGS, WIDTH
 from floodmark.harness.pipeline import TRIES
-from floodmark.nemesis.scenario import FOLDER, load
+from floodmark.nemesis.scenario import FOLDER
 
 OWN = '''\
 name = "own"
@@ -58,16 +54,12 @@ def own(folder: Path, text: str = OWN) -> Path:
     return file
 
 
-@pytest.mark.parametrize("name", ["double-failover", "Z02", "z02"])
-def test_a_scenario_is_shown_by_name_or_number(name: str) -> None:
-    """Its story, its steps, its settings and what is expected under which rules."""
-    answer = floodmark("scenario", "show", name)
-    assert answer.code == 0
+def test_a_scenario_is_shown_by_name_or_number(tmp_path: Path) -> None:
+    """Its story, its steps, its settings, what is expected on which rules, sends that no promise covers."""
     words = ("KAFKA-1211", "expire n1", "min.insync.replicas=2", "kip-320 trunc_hw", "lost-write", "no harm")
-    assert [word for word in words if word not in answer.out] == []
-
-
-def test_a_send_that_no_promise_covers_is_told(tmp_path: Path) -> None:
+    for name in ("double-failover", "Z02", "z02"):
+        answer = floodmark("scenario", "show", name)
+        assert (answer.code, [word for word in words if word not in answer.out]) == (0, [])
     answer = floodmark("scenario", "show", own(tmp_path, OWN.replace("send 0..3", "send 0..3 acks 1")))
     assert "line 6, send 0..3 acks 1: recorded as info" in answer.out
     assert "recorded as info" not in floodmark("scenario", "show", own(tmp_path)).out
@@ -98,44 +90,21 @@ def test_each_row_is_played_as_often_as_asked_and_counted(tmp_path: Path) -> Non
     assert answer.err.index("[1/6]") < answer.err.index("[6/6]") < answer.err.index("judging 6 runs")
 
 
-def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Three runs in all, each in a folder of its own; for the last one the line of the file is reported."""
-    text = OWN.replace("start n1\n", "start n1\nwait n1.leo == 99 within 0.2s\n")
-    scenario = load(own(tmp_path, text), scenario_words())
-    (played,) = play([Part(scenario=scenario, row=scenario.rows[0])], "simulated", tmp_path / "out",
-                     at_once=2)
-    said = capsys.readouterr().err.splitlines()
-    assert (played.tries, played.why is not None) == (TRIES, True)
-    first, step, waited, seen, own_word, *likely = (played.why or "").splitlines()
-    assert first == "missed: own.toml line 9"
-    assert step == "  line 9: wait n1.leo == 99 within 0.2s"
-    assert waited == "    waited for  n1.leo == 99 (0.2 s)"
-    assert seen.startswith("    seen        partition 0: leader n1, epoch ")
-    assert re.search(r"^ {18}n1: leads in epoch \d+, LEO 2, HW 2, epochs 0 from 0, ", own_word)
-    assert likely == []  # no guess if no cause fits
-    assert played.folder.name == "own-kip-320-again-3"
-    assert len(list((tmp_path / "out").iterdir())) == TRIES
-    assert sum("trying again: missed: own.toml line 9" in line for line in said) == TRIES - 1
-    assert said[-1].startswith("[1/1] own on kip-320: ")
-
-
-def test_a_killed_leader_that_is_waited_out_is_reported_with_what_replaces_it(tmp_path: Path) -> None:
-    """Its session lasts a minute in a scenario: no other node leads before it is ended."""
-    steps = ("send 0..2\nwait every.leo == 3 and leader == n1\nkill n1\n"
-             "wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come\n")
+@pytest.mark.spark
+def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) -> None:
+    """Three runs in all, each in a folder of its own; then the line of the file, what was seen, and why it is
+    so: no other node leads before the session of one that was killed is ended."""
+    steps = "send 0..3\nkill n1\nwait leader == n2 within 0.5s  # it does not come\n"
     text = OWN.replace("send 0..3\npower_cut n1 keep 2\n", steps).replace("nodes = 1", "nodes = 2")
-    scenario = load(own(tmp_path, text), scenario_words())
-    part = Part(scenario=scenario, row=scenario.rows[0])
-    (one,) = plays_of([part], "simulated", tmp_path)
-    (played,) = asyncio.run(pipeline.play([replace(one, tries=1)]))
-    why = played.why or ""
-    assert "line 9: wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come" in why
-    assert "partition 0: leader n1, epoch 0, ISR n1, n2; 3 records acked" in why
-    assert "n1: down, its session not ended" in why
-    assert "n2: follows n1 in epoch 0, LEO 3, HW " in why
-    assert "likely      n1 is down and still leads partition 0: a leader is replaced when its session" in why
-    assert "ends, and this one's has not: `expire n1`" in why
+    answer = floodmark("scenario", "run", own(tmp_path, text), "--rules", "high-watermark", "--cluster",
+                       "simulated", "--out", tmp_path / "out")
+    assert answer.code == 4
+    assert len(list((tmp_path / "out").iterdir())) == TRIES + 1
+    assert answer.err.count("trying again: missed: own.toml line 8") == TRIES - 1
+    for words in ("line 8: wait leader == n2 within 0.5s  # it does not come",
+                  "waited for  leader == n2 (0.5 s)", "n1: down, its session not ended",
+                  "likely      n1 is down and still leads partition 0"):
+        assert words in answer.err + answer.out
 
 
 # -- the pages -------------------------------------------------------------------------------------------

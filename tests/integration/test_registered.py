@@ -1,6 +1,7 @@
 """Workloads, nemeses, checks and clusters of another package: the page's example, installed, played, judged.
 
-An unfit one is refused in a sentence, only by runs that ask for it.
+An unfit one is refused in a sentence, only by runs that ask for it. Budget and judge know whether a fault of
+its nemesis may lose data.
 """
 
 import json
@@ -11,6 +12,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import command_line
 import pytest
@@ -18,23 +21,26 @@ from command_line import Answer
 from distributions import brings, forget
 from readme import ROOT, block
 
+from floodmark.checkers.judge.acts import is_grave
+from floodmark.harness.errors import UsageError
+from floodmark.harness.faults import loses
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.views import ActiveFaults
+from floodmark.nemesis.random_plans import overspends
+from floodmark.nemesis.strikes import nemeses_of
+
 PAGE = ROOT / "harness" / "README.md"
-
-
-def pip_installs(project: Path, site: Path) -> None:
-    """Installs without the network, by the setuptools of this environment."""
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation",
-                    "--disable-pip-version-check", "--target", site, project], check=True, timeout=120)
 
 
 @pytest.fixture(name="site", scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder where pip has installed the page's package."""
+    """The folder where pip has installed the page's package, without the network."""
     project = tmp_path_factory.mktemp("ours")
     (project / "pyproject.toml").write_text(block("# pyproject.toml", PAGE))
     (project / "ours.py").write_text(block("# ours.py", PAGE))
     site = tmp_path_factory.mktemp("site")
-    pip_installs(project, site)
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation",
+                    "--disable-pip-version-check", "--target", site, project], check=True, timeout=120)
     return site
 
 
@@ -57,10 +63,6 @@ def floodmark(*words: object, site: Path, cwd: Path) -> Answer:
             forget("ours", "theirs")
 
 
-def lines_of(folder: Path) -> Iterator[dict[str, object]]:
-    yield from map(json.loads, (folder / "history.jsonl").read_text().splitlines())
-
-
 @pytest.mark.cluster
 @pytest.mark.long
 @pytest.mark.spark
@@ -75,10 +77,10 @@ def test_one_of_each_is_asked_for_by_name(site: Path, tmp_path: Path) -> None:
     about = json.loads((folder / "run.json").read_text())
     assert (about["cluster"], about["workload"]) == ("staging", "writers")
     assert about["config"]["n1"]["replica.lag.time.max.ms"] == 4000
-    lines = list(lines_of(folder))
+    lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
     faults = [line["fault"] for line in lines if line["f"] == "flap"]
     assert faults, ran.stderr
-    assert all(fault["times"] == 3 and fault["paused_ms"] == 300 for fault in faults)  # type: ignore[index]
+    assert all(fault["times"] == 3 and fault["paused_ms"] == 300 for fault in faults)
     assert "poll" not in {line["f"] for line in lines if line["process"] in range(6)}
     assert {"kill", "flap"} <= {line["f"] for line in lines}
     stricter = tmp_path / "stricter"
@@ -93,17 +95,6 @@ def test_one_of_each_is_asked_for_by_name(site: Path, tmp_path: Path) -> None:
     elsewhere = in_a_process("show", "run", site=tmp_path, cwd=tmp_path)
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert "slow-ack" in elsewhere.stdout
-
-
-@pytest.mark.cluster
-def test_a_schedule_and_a_cluster_take_them(site: Path, tmp_path: Path) -> None:
-    """A fault of its own among floodmark's; an invalid one is refused before the run, by its place."""
-    (tmp_path / "flap.json").write_text(json.dumps([{"f": "flap", "nodes": ["n1"], "lost": True}]))
-    refused = floodmark("run", "--schedule", "flap.json", "--out", "run", site=site, cwd=tmp_path)
-    assert (refused.code, "entry 0 (flap): has the key \"lost\"" in refused.err) == (2, True)
-    elsewhere = floodmark("run", "--schedule", "flap.json", "--out", "run", site=tmp_path, cwd=tmp_path)
-    assert (elsewhere.code, 'entry 0: f: is "flap"; valid: ' in elsewhere.err) == (2, True)
-    assert not (tmp_path / "run").exists()
 
 
 def test_help_doctor_and_explain_say_what_is_registered_and_by_whom(site: Path, tmp_path: Path) -> None:
@@ -135,62 +126,46 @@ def nemesis(*steps, faults=(), make=None):
     return RegisteredNemesis(does="", draw_pattern=lambda scope: FaultPattern(steps=steps), faults=faults,
                              make=make)
 """
-UNFIT = {  # groups and code, the options, the answer
-    "no module": ({"workloads": ["a = theirs:nope"]}, "", ("--workload", "a"),
-                  "the workload 'a' of theirs 0.3 cannot be imported (theirs:nope): AttributeError"),
-    "no import": ({"clusters": ["a = theirs:A"]}, "import not_there", ("--cluster", "a"),
-                  "cannot be imported (theirs:A): ModuleNotFoundError: No module named 'not_there': repair "
-                  "or uninstall that package"),
-    "no nemesis": ({"nemeses": ["a = theirs:A"]}, "A = 5", ("--nemesis", "a"),
-                   "the nemesis 'a' of theirs 0.3 is a int, should be a"),
-    "raises": ({"workloads": ["a = theirs:A"]}, "A = lambda settings: 1 / 0", ("--workload", "a"),
-               "the workload 'a' of theirs 0.3 cannot be made: ZeroDivisionError"),
-    "no workload": ({"workloads": ["a = theirs:A"]}, "A = lambda settings: 5", ("--workload", "a"),
-                    "is not a Workload of floodmark.harness.protocols: it lacks final_session, guarantees"),
-    "own workload": ({"workloads": ["log = theirs:A"]}, "", ("--workload", "log"),
-                     "floodmark has its own workload 'log', and there is the workload 'log' of theirs "
-                     "0.3: uninstall that package, or rename it"),
-    "own cluster": ({"clusters": ["local = theirs:A"]}, "", ("--cluster", "local"),
-                    "floodmark has its own cluster"),
-    "own nemesis": ({"nemeses": ["crash = theirs:A"]}, "", ("--nemesis", "crash"),
-                    "floodmark has its own nemesis"),
-    "own word": ({"nemeses": ["all = theirs:A"]}, "", ("--nemesis", "all"),
-                 "floodmark has its own nemesis 'all'"),
-    "two": ({"nemeses": ["a = theirs:A"]}, "", ("--nemesis", "a"),
-            "there are 2 nemeses called 'a', of others 0.3 and of theirs 0.3: uninstall all but one"),
-    "bad name": ({"nemeses": ["a-b = theirs:A"]}, "A = 5", ("--nemesis", "a-b"),
-                 "the name of the nemesis 'a-b' of theirs 0.3 is not valid"),
-    "not mended": ({"nemeses": ["a = theirs:A"]},
-                   f"{NEMESIS}A = nemesis(Step(at_s=0, f='kill', nodes=('n1',)))", ("--nemesis", "a"),
-                   "nothing undoes its kill n1: it needs a later step start"),
-    "no node": ({"nemeses": ["a = theirs:A"]},
-                f"{NEMESIS}A = nemesis(Step(at_s=0, f='expire', nodes=('n9',)))", ("--nemesis", "a"),
-                "expire names 'n9'; the nodes are n1, n2, n3"),
-    "no fault": ({"nemeses": ["a = theirs:A"]}, f"{NEMESIS}A = nemesis(Step(at_s=0, f='tickle'))",
-                 ("--nemesis", "a"), "nemesis 'a' of theirs 0.3: entry 0: f: is \"tickle\"; valid: "),
-    "a foreign fault": ({"nemeses": ["a = theirs:A"]},
-                        f"{NEMESIS}A = nemesis(faults=(Fault(f='kill', does=''),), make=print)",
-                        ("--nemesis", "a"), "has the fault 'kill': call its own faults 'a'"),
-    "a lasting fault": ({"nemeses": ["a = theirs:A"]},
-                        f"{NEMESIS}A = nemesis(faults=(Fault(f='a', does='', undone_by='b'),), make=print)",
-                        ("--nemesis", "a"), "a fault of its own is over when its strike returns"),
-    "beyond the budget": ({"nemeses": ["a = theirs:A"]},
-                          f"{NEMESIS}A = nemesis(Step(at_s=0, f='elect', args={{'unclean': True}}))",
-                          ("--nemesis", "a"), "an unclean election may lose acked writes"),
-}  # fmt: skip
+STEP = f"{NEMESIS}A = nemesis(Step(at_s=0, %s))"
+FAULT = f"{NEMESIS}A = nemesis(faults=(Fault(%s),), make=print)"
+UNFIT = [  # the kind, the name, the code, what is said
+    ("workload", "a", "", "the workload 'a' of theirs 0.3 cannot be imported (theirs:A): AttributeError"),
+    ("cluster", "a", "import not_there",
+     "(theirs:A): ModuleNotFoundError: No module named 'not_there': repair or uninstall that package"),
+    ("nemesis", "a", "A = 5", "the nemesis 'a' of theirs 0.3 is a int, should be a"),
+    ("workload", "a", "A = lambda settings: 1 / 0",
+     "the workload 'a' of theirs 0.3 cannot be made: ZeroDivisionError"),
+    ("workload", "a", "A = lambda settings: 5",
+     "is not a Workload of floodmark.harness.protocols: it lacks final_session, guarantees"),
+    ("workload", "log", "", "floodmark has its own workload 'log', and there is the workload 'log' of theirs "
+     "0.3: uninstall that package, or rename it"),
+    ("cluster", "local", "", "floodmark has its own cluster"),
+    ("nemesis", "crash", "", "floodmark has its own nemesis"),
+    ("nemesis", "all", "", "floodmark has its own nemesis 'all'"),
+    ("nemesis", "two", "",
+     "there are 2 nemeses called 'two', of others 0.3 and of theirs 0.3: uninstall all but one"),
+    ("nemesis", "a-b", "A = 5", "the name of the nemesis 'a-b' of theirs 0.3 is not valid"),
+    ("nemesis", "a", STEP % "f='kill', nodes=('n1',)",
+     "nothing undoes its kill n1: it needs a later step start"),
+    ("nemesis", "a", STEP % "f='expire', nodes=('n9',)", "expire names 'n9'; the nodes are n1, n2, n3"),
+    ("nemesis", "a", STEP % "f='tickle'", "nemesis 'a' of theirs 0.3: entry 0: f: is \"tickle\"; valid: "),
+    ("nemesis", "a", STEP % "f='elect', args={'unclean': True}", "an unclean election may lose acked writes"),
+    ("nemesis", "a", FAULT % "f='kill', does=''", "has the fault 'kill': call its own faults 'a'"),
+    ("nemesis", "a", FAULT % "f='a', does='', undone_by='b'",
+     "a fault of its own is over when its strike returns"),
+]
 
 
-@pytest.mark.parametrize("case", UNFIT)
-def test_what_is_unfit_is_refused_by_whoever_asks_for_it(case: str, tmp_path: Path) -> None:
-    groups, code, words, message = UNFIT[case]
+@pytest.mark.parametrize(("kind", "name", "code", "message"), UNFIT)
+def test_what_is_unfit_is_refused_by_whoever_asks_for_it(
+    tmp_path: Path, kind: str, name: str, code: str, message: str
+) -> None:
+    groups = {"nemeses" if kind == "nemesis" else f"{kind}s": [f"{name} = theirs:A"]}
     site = brings(tmp_path / "site", groups, code)
-    if case == "two":
+    if name == "two":
         brings(site, groups, code, name="others")
-
-    asked = floodmark("run", *words, "--out", "run", site=site, cwd=tmp_path)
-
-    assert asked.code == 2, asked.err
-    assert message in " ".join(asked.err.split())
+    asked = floodmark("run", f"--{kind}", name, "--out", "run", site=site, cwd=tmp_path)
+    assert (asked.code, message in " ".join(asked.err.split())) == (2, True), asked.err
     assert not (tmp_path / "run").exists()
 
 
@@ -214,3 +189,59 @@ def test_whoever_does_not_ask_for_them_does_not_notice(tmp_path: Path) -> None:
             if row["part"] == "of other packages"]
     assert [row["can"] for row in rows] == [False] * 12
     assert {"uninstall" in row["todo"] for row in rows} == {True}
+
+
+# -- a fault of a registered nemesis in a schedule ----------------------------------------------------------
+
+ROT = """
+from floodmark.harness.faults import Fault
+from floodmark.harness.protocols import Pauses, RegisteredNemesis
+
+ROT = RegisteredNemesis(does="", draw_pattern=print, make=print, needs=(Pauses,), faults=(
+    Fault(f="rot", does="forget what was written", loses=True), Fault(f="rot_slowly", does="be slow")))
+"""
+
+
+@pytest.fixture
+def rot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The nemesis rot is installed, for this process."""
+    monkeypatch.syspath_prepend(brings(tmp_path, {"nemeses": ["rot = rotten:ROT"]}, ROT, name="rotten"))
+    forget()
+    yield
+    monkeypatch.undo()
+    forget("rotten")
+
+
+@pytest.mark.parametrize(("entry", "message"), [
+    ({"f": "rotting"}, 'f: is "rotting"; valid: '),
+    ({"f": "rot", "lost": False}, 'has the key "lost", which the history uses itself'),
+    ({"f": "rot", "share": float("nan")}, "which is not valid in JSON"),
+    ({"f": "rot", "partition": -1}, "should be a whole number"),
+])
+def test_an_entry_that_no_nemesis_accepts_is_refused(
+    rot: None, entry: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        json_form.read([entry])
+    assert message in str(refused.value)
+
+
+def test_a_loss_is_within_the_budget_only_on_one_node_of_a_healthy_cluster(rot: None) -> None:
+    """A fault loses data if its nemesis declares it; to a judge, any that it does not know."""
+    healthy = {"at": "state", "healthy": True}
+    written = [{"f": "rot", "nodes": ["n1"], "share": 0.5, "of": ["log", 3], "moment": healthy},
+               {"f": "rot_slowly", "moment": healthy}]
+    near = json_form.read(written)
+    assert json_form.write(near) == written
+    hit = json_form.read([{"f": "rot", "nodes": ["n1"]}, {"f": "rot_slowly"}])
+    assert (overspends(near), [one.position for one in overspends(hit)]) == ((), [0, 1])
+    assert [loses(f, {}) for f in ("rot", "rot_slowly", "rotting", "kill")] == [True, False, False, False]
+    assert ActiveFaults().after("rot", ["n1"]).lasting == ()
+    assert [is_grave({"f": f}) for f in ("of-somebody-else", "kill", "send")] == [True, False, False]
+
+
+def test_a_missing_ability_of_the_cluster_is_named_in_the_error(rot: None) -> None:
+    bare: Any = SimpleNamespace(name="bare", lacks={}, abilities=())
+    with pytest.raises(UsageError, match=r"nemesis 'rot' of rotten 0.3 cannot strike here: .*Pauses"):
+        nemeses_of(json_form.read([{"f": "rot"}]), bare)
+    assert nemeses_of(json_form.read([{"f": "heal"}]), bare) == ()

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 from command_line import floodmark, golden
-from run_processes import marked, processes_of, wait_until
+from run_processes import ENDED_WITHIN_S, running, wait_until
 
 from floodmark.harness.commands.error_exits import code_of, raised_by_sigterm
 from floodmark.harness.event_loop import sigterm_handler_restored
 
-WAIT_S = 120.0
 OURS = f"floodmark-{os.getuid()}"  # the locks of ports: this user's later runs need them
 
 
@@ -36,19 +35,11 @@ def ended(tmp_path: Path, words: tuple[object, ...], ripe: Callable[[list[str]],
           ) -> tuple[int, str]:
     """The command's exit code and stderr; SIGTERM is sent when the temporary folder looks so."""
     temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    environment = {**marked(tmp_path), "TMPDIR": str(temporary), **more}
-    with subprocess.Popen([sys.executable, "-m", "floodmark.harness", *map(str, words)],
-                          env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True) as process:
-        try:
-            wait_until(f"{words[0]} to be at work; {temporary} has {left(temporary)}",
-                       lambda: ripe(left(temporary)) or process.poll() is not None, WAIT_S)
-            process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=WAIT_S)
-        finally:
-            process.kill()
-    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
+    with running(tmp_path, *words, **more) as process:
+        wait_until(f"{words[0]} to be at work; {temporary} has {left(temporary)}",
+                   lambda: ripe(left(temporary)) or process.poll() is not None)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=ENDED_WITHIN_S)
     assert left(temporary) == []
     assert "Traceback" not in said, said
     return process.returncode, said

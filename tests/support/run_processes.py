@@ -6,6 +6,8 @@ test looks for is started with an environment that is `marked`. No other process
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 GONE_WITHIN_S = 120.0
+ENDED_WITHIN_S = 600.0  # a busy machine needs minutes for a night of three runs
 LOOK_EVERY_S = 0.02
 STARTED_WITHIN_S = 90.0
 Found = TypeVar("Found")
@@ -22,6 +25,23 @@ Found = TypeVar("Found")
 def marked(folder: Path) -> dict[str, str]:
     """This environment with the folder in it: processes started with it inherit it."""
     return {**os.environ, "FLOODMARK_RUN_UNDER_TEST": str(folder)}
+
+
+@contextmanager
+def running(folder: Path, *words: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """`floodmark ...` there, in a process and with a temporary folder of its own, folder/tmp. At the end
+    no process of it goes on."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "floodmark.harness", *map(str, words)], cwd=folder, text=True,
+        env={**marked(folder), "TMPDIR": str(folder / "tmp"), **environment},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+    wait_until("every process to be gone", lambda: not processes_of(folder), ENDED_WITHIN_S)
 
 
 def processes_of(folder: Path) -> dict[int, str]:

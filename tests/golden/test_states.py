@@ -19,7 +19,6 @@ from golden_text import GOLDEN, as_written
 from looks import NODES, SPEC
 from looks import replica as healthy
 
-from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.phases.end_phases import uneven_replicas, what_moved
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.moments import Moment, WhenState, read_moment
@@ -33,7 +32,6 @@ from floodmark.harness.schedule.views import (
     View,
     resolve,
 )
-from floodmark.nemesis.scenario import shipped
 from floodmark.nemesis.schedule_runner import describe_partition, guess_reasons, resolve_targets
 from floodmark.nemesis.steps import read_step
 
@@ -153,19 +151,3 @@ def test_what_a_look_shows(request: pytest.FixtureRequest) -> None:
             told = [] if line.startswith("#") else look.told(line)
             now += "".join(f"{one}\n" for one in (line, *told))
     as_written("states.txt", now, request)
-
-
-def test_every_moment_of_the_shipped_scenarios_is_parsed_back_from_its_text() -> None:
-    moments = [entry.moment for one in shipped(scenario_words()) for entry in one.schedule
-               if entry.moment is not None]
-    assert len(moments) > 100
-    for given in moments:
-        assert moment_of(given.text().replace(" partition 1", "")) == read_moment(
-            without_partitions(given.to_json())), given
-
-
-def without_partitions(given: Any) -> Any:
-    """The same moment of partition 0, as in a step that names no partition."""
-    if isinstance(given, dict):
-        return {key: 0 if key == "partition" else without_partitions(value) for key, value in given.items()}
-    return list(map(without_partitions, given)) if isinstance(given, list | tuple) else given

@@ -224,18 +224,6 @@ def test_a_follower_held_after_its_append_and_the_other_partition(cluster: RealB
     wait_until("the HW", lambda: cluster.replica(2, name)["hw"] == 1)
 
 
-def test_an_answer_that_comes_twice_has_no_second_effect(cluster: RealBrokers) -> None:
-    name = cluster.create("twice")
-    twice = arm(cluster, 3, "F.fetch_resp", "duplicate", topic=name, skip=1)
-    assert cluster.produce(name, b"v") == (errors.NONE, 0)
-    wait_met(cluster, 3, twice, held=True)
-    assert cluster.produce(name, b"w") == (errors.NONE, 1)
-
-    assert cluster.ask(3, "release", point="F.fetch_resp") == {"released": 1}
-    assert cluster.produce(name, b"x") == (errors.NONE, 2)
-    wait_until("LEO 3", lambda: cluster.replica(3, name).get("leo") == 3)
-
-
 def test_every_point_is_met(cluster: RealBrokers) -> None:
     """A report is armed at each point, from the start; then the cluster does everything that reaches one."""
     points = ("F.before_refetch", "F.epoch_req", "F.followed", "L.elected", "L.hw", "P.parked", "D.ckpt",

@@ -1,11 +1,10 @@
 """What `--settings drawn` draws: from the seed, around what was given, never permitting a loss."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,10 +19,7 @@ from floodmark.harness.commands.drawn_settings import (
     with_drawn_settings,
 )
 from floodmark.harness.commands.run import planned
-from floodmark.harness.errors import UsageError
-from floodmark.harness.protocols import USUAL_LOAD, LoadShape
 from floodmark.harness.runner import guarantees, spread
-from floodmark.harness.saved_run import read_saved
 from floodmark.harness.spec import RunSpec, key_values
 
 seeds = st.integers(0, 2**31)
@@ -160,33 +156,3 @@ def test_a_drawn_topic_is_planned_with_its_own_min_insync_replicas(tmp_path: Pat
     assert plan.cluster.config["n1"][LEAST_ISR] == 1
     assert guarantees(plan)["min_insync_replicas"] == int(plan.spec.drawn["topic_config"][LEAST_ISR])
     assert any(entry.f == "power_cut" for entry in plan.schedule)
-
-
-def saved(load: object) -> dict[str, Any]:
-    return {"seed": 1, "cluster": "local", "rules": "kip-320", "workload": "log", "nodes": ["n1"],
-            "partitions": {"0": {"topic": "log", "partition": 0, "replicas": ["n1"]}},
-            "config": {"n1": {}}, "guarantees": {"acks": "all"}, "schedule": [], "concurrency": 1,
-            "rate": None, "duration_s": 1.0, "links": "direct", "load": load}
-
-
-def test_a_saved_load_is_read_back() -> None:
-    load = LoadShape(batch_sizes=(5, 10), compression="zstd", in_flight=5, readers_every=2,
-                     idempotent_every=3, rest_for=300, sharing_every=2, producer_lasts=30, acks_1_every=5,
-                     timeout_ms=300)
-    assert read_saved(saved(asdict(load)), "run").spec.load == load
-    later = ("idempotent_every", "rest_for", "sharing_every", "producer_lasts", "acks_1_every",
-             "timeout_ms")  # older folders lack them
-    older = {key: value for key, value in asdict(USUAL_LOAD).items() if key not in later}
-    assert read_saved(saved(older), "run").spec.load == USUAL_LOAD
-    assert read_saved(saved(None), "run").spec.load == USUAL_LOAD
-
-
-@pytest.mark.parametrize("change", [
-    {"batch_sizes": []}, {"batch_sizes": [10**6]}, {"batch_sizes": "1"}, {"compression": "gzip\nx=1"},
-    {"compression": ["gzip"]}, {"in_flight": 6}, {"in_flight": True}, {"readers_every": 1},
-    {"idempotent_every": -1}, {"idempotent_every": "all"}, {"rest_for": -1}, {"rest_for": 0.5},
-    {"sharing_every": True}, {"producer_lasts": -1}, {"acks_1_every": -1}, {"timeout_ms": 0},
-], ids=repr)
-def test_a_load_out_of_bounds_is_refused(change: Mapping[str, Any]) -> None:
-    with pytest.raises(UsageError, match="cannot be reproduced"):
-        read_saved(saved({**asdict(USUAL_LOAD), **change}), "run")

@@ -1,7 +1,8 @@
 """Repeating a saved run: its settings; how often and how closely a finding was reproduced. The moments of the
 repetition: golden/plays.txt."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from floodmark.harness.commands.reproduce import (
 )
 from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import USUAL_LOAD, LoadShape
 from floodmark.harness.report.night import wilson
 from floodmark.harness.run import Run, create
 from floodmark.harness.runner import _initial_about
@@ -106,6 +108,29 @@ def test_nodes_of_different_configuration_are_refused() -> None:
     about = {**ABOUT, "config": {"n1": {}, "n2": {"min.insync.replicas": 2}}}
     with pytest.raises(FloodmarkError, match="n1 and n2 were configured differently"):
         read_saved(about, "f")
+
+
+def test_a_saved_load_is_read_back() -> None:
+    load = LoadShape(batch_sizes=(5, 10), compression="zstd", in_flight=5, readers_every=2,
+                     idempotent_every=3, rest_for=300, sharing_every=2, producer_lasts=30, acks_1_every=5,
+                     timeout_ms=300)
+    assert read_saved({**ABOUT, "load": asdict(load)}, "run").spec.load == load
+    later = ("idempotent_every", "rest_for", "sharing_every", "producer_lasts", "acks_1_every",
+             "timeout_ms")  # older folders lack them
+    older = {key: value for key, value in asdict(USUAL_LOAD).items() if key not in later}
+    assert read_saved({**ABOUT, "load": older}, "run").spec.load == USUAL_LOAD
+    assert read_saved({**ABOUT, "load": None}, "run").spec.load == USUAL_LOAD
+
+
+@pytest.mark.parametrize("change", [
+    {"batch_sizes": []}, {"batch_sizes": [10**6]}, {"batch_sizes": "1"}, {"compression": "gzip\nx=1"},
+    {"compression": ["gzip"]}, {"in_flight": 6}, {"in_flight": True}, {"readers_every": 1},
+    {"idempotent_every": -1}, {"idempotent_every": "all"}, {"rest_for": -1}, {"rest_for": 0.5},
+    {"sharing_every": True}, {"producer_lasts": -1}, {"acks_1_every": -1}, {"timeout_ms": 0},
+], ids=repr)
+def test_a_load_out_of_bounds_is_refused(change: Mapping[str, Any]) -> None:
+    with pytest.raises(UsageError, match="cannot be reproduced"):
+        read_saved({**ABOUT, "load": {**asdict(USUAL_LOAD), **change}}, "run")
 
 
 # -- how often and how closely -----------------------------------------------------------------------------

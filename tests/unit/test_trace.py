@@ -161,21 +161,6 @@ def test_a_feed_gives_each_line_once_and_when_it_is_whole(tmp_path: Path) -> Non
     starts.close()
 
 
-def test_a_failpoint_is_traced_with_what_is_known_of_it(tmp_path: Path) -> None:
-    one = writer(tmp_path)
-    one.read_position = lambda topic, partition: (4, 9, 8) if (topic, partition) == ("log", 0) else None
-    of: dict[str, Any] = {"topic": "log", "partition": 0, "epoch": 3, "peer": 2}
-    one.write_failpoint(FailpointSite(name="F.truncated", offset=5, **of), "hold")
-    one.write_failpoint(FailpointSite(name="C.elected", **of), "drop")
-    one.write_failpoint(FailpointSite(name="B.registered"), "report")
-    lines, _ = merged(raw(tmp_path, 1))
-    state = {"partition": 7, "epoch": 4, "leo": 9, "hw": 8}
-    at = {"time": 1001, "node": "n1", "seq": 0, "event": "failpoint"}
-    assert lines[0] == {**at, **state, "name": "F.truncated", "action": "hold", "peer": "n2", "offset": 5}
-    assert "offset" not in lines[1]
-    assert lines[2].keys() == {"time", "node", "seq", "event", "name", "action"}
-
-
 def test_a_process_that_halts_traces_the_reason_last_and_ends_where_it_cannot(tmp_path: Path) -> None:
     """A broken invariant, a disk that refuses. A run whose trace is incomplete must not go on: the disk is
     full."""

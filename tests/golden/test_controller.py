@@ -7,6 +7,7 @@ are missing in its trace. `pytest --rewrite` writes the answers; then read the d
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import pytest
@@ -37,9 +38,9 @@ from floodmark.broker.testing.trace_events import controller_lines, missing_line
 
 
 class Stage:
-    """A controller, its journal, and brokers whose requests the text sends."""
+    """A controller, its journal, and brokers whose requests the text sends; one story after another."""
 
-    def __init__(self, unclean: bool = False, bugs: str = "") -> None:
+    def begin(self, unclean: bool = False, bugs: str = "") -> None:
         self.config = ControllerConfig(session_timeout_ms=1_000, unclean_leader_election=unclean)
         self.rules = rules_for("kip-320", bugs.split())
         self.journal: list[Mapping[str, Any]] = []
@@ -94,7 +95,24 @@ class Stage:
     def ids(self, broker: int) -> ControllerEvent:
         return AllocateProducerIds(**self.now, broker=broker, broker_epoch=self.epochs[broker])
 
-    def happens(self, event: ControllerEvent) -> Iterator[str]:
+    def happens(self, name: str, *given: Any, **named: Any) -> Iterator[str]:
+        match name:
+            case "controller":
+                self.begin(**named)
+            case "cluster":  # a few brokers, unfenced, and topic t on all of them
+                self.begin(**named)
+                brokers = range(1, given[0] + 1)
+                for act, broker in product((self.register, self.beat), brokers):
+                    list(self.follows(act(broker)))
+                list(self.follows(self.create("t", on=(tuple(brokers),))))
+            case "at":
+                self.now["now_ms"] = given[0]
+            case "restart":
+                self.controller = Controller(self.config, self.journal, self.rules)
+            case _:
+                yield from self.follows(getattr(self, name)(*given, **named))
+
+    def follows(self, event: ControllerEvent) -> Iterator[str]:
         before = self.controller.metadata()
         effects = self.controller.step(event)
         kinds = [type(effect) for effect in effects]
@@ -144,29 +162,5 @@ def told(metadata: Metadata) -> Iterator[str]:
             yield f"{name} {topic.configs}"
 
 
-class Player:
-    """Plays the events of one story after another."""
-
-    stage = Stage()
-
-    def happens(self, name: str, *given: Any, **named: Any) -> Iterator[str]:
-        match name:
-            case "controller":
-                self.stage = Stage(**named)
-            case "cluster":  # a few brokers, unfenced, and topic t on all of them
-                self.stage = Stage(**named)
-                brokers = range(1, given[0] + 1)
-                for act in (self.stage.register, self.stage.beat):
-                    for broker in brokers:
-                        list(self.stage.happens(act(broker)))
-                list(self.stage.happens(self.stage.create("t", on=(tuple(brokers),))))
-            case "at":
-                self.stage.now["now_ms"] = given[0]
-            case "restart":
-                self.stage.controller = Controller(self.stage.config, self.stage.journal, self.stage.rules)
-            case _:
-                yield from self.stage.happens(getattr(self.stage, name)(*given, **named))
-
-
 def test_what_the_controller_does(request: pytest.FixtureRequest) -> None:
-    happened_as_written("controller.txt", Player().happens, request)
+    happened_as_written("controller.txt", Stage().happens, request)

@@ -52,9 +52,12 @@ def ended(end: tuple[int, int] | None) -> EpochEnd | None:
 
 
 class Stage:
-    """Replica 1 of three, and what is needed to answer it."""
+    """Replica 1 of three, and what is needed to answer it; one story after another."""
 
-    def __init__(self, *epochs: int, rules: str = "kip-320", hw: int = 0, bugs: str = "", switches: str = "",
+    asked: FollowerRequest | None = None
+    before: FollowerRequest | None = None
+
+    def begin(self, *epochs: int, rules: str = "kip-320", hw: int = 0, bugs: str = "", switches: str = "",
                  saved: tuple[tuple[int, int], ...] = ()) -> None:
         """With a record of each of these epochs."""
         log = [frame(at, epoch) for at, epoch in enumerate(epochs)]
@@ -62,8 +65,7 @@ class Stage:
             me=1, config=ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=1_000),
             rules=rules_for(rules, bugs.split(), switches=switches.split()),
             recovered=RecoveredState(batches=log, epochs=mend_epochs(saved, log, len(log)), hw=hw))
-        self.asked: FollowerRequest | None = None
-        self.before: FollowerRequest | None = None
+        self.asked = self.before = None
         self.proposals: list[ProposeIsr] = []
         self.produced = 0
 
@@ -124,7 +126,17 @@ class Stage:
         return (f"leader {one.leader} of epoch {one.leader_epoch}; {one.log_start} to {one.leo}, "
                 f"HW {one.hw}; isr {shown(one.maximal_isr)}; epochs {shown(one.epochs)}")
 
-    def happens(self, event: ReplicaEvent) -> Iterator[str]:
+    def happens(self, name: str, *given: Any, **named: Any) -> Iterator[str]:
+        if name == "replica":
+            self.begin(*given, **named)
+            yield f". {self.state()}"
+        else:
+            yield from self.follows(getattr(self, name)(*given, **named))
+        if self.replica.next_request() != self.asked:
+            self.before, self.asked = self.asked, self.replica.next_request()
+            yield f"> {shown(self.asked)}"
+
+    def follows(self, event: ReplicaEvent) -> Iterator[str]:
         one, state = self.replica, self.state()
         before = take_snapshot(one)
         try:
@@ -142,22 +154,5 @@ class Stage:
             yield f". {self.state()}"
 
 
-class Player:
-    """Plays the events of one story after another."""
-
-    stage = Stage()
-
-    def happens(self, name: str, *given: Any, **named: Any) -> Iterator[str]:
-        if name == "replica":
-            self.stage = Stage(*given, **named)
-            yield f". {self.stage.state()}"
-        else:
-            yield from self.stage.happens(getattr(self.stage, name)(*given, **named))
-        stage = self.stage
-        if stage.replica.next_request() != stage.asked:
-            stage.before, stage.asked = stage.asked, stage.replica.next_request()
-            yield f"> {shown(stage.asked)}"
-
-
 def test_what_a_replica_does(request: pytest.FixtureRequest) -> None:
-    happened_as_written("replica.txt", Player().happens, request)
+    happened_as_written("replica.txt", Stage().happens, request)

@@ -14,8 +14,7 @@ from nights import ABOUT, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, nights, 
 
 from floodmark.harness.campaign.ledger import Ledger, Night, load, save, with_findings
 from floodmark.harness.campaign.state import DATABASE, State
-from floodmark.harness.commands import campaign
-from floodmark.harness.report.night import Point, places, results_of, write_index
+from floodmark.harness.report.night import results_of, write_index
 from floodmark.harness.spec import RunSpec
 
 PLAN = """
@@ -28,10 +27,6 @@ nemesis = "crash"
 nemesis = "cut"
 """
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e"
-MIXED = night((CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CUT, "stuck", (HUNG,)),
-              (CUT, "not made", ()), (CUT, "unknown", ()))
-
-
 
 
 def folder_of(tmp_path: Path, state: State, before: Ledger | None = None, plan: str = PLAN) -> Path:
@@ -188,6 +183,7 @@ def of_february(days: int, **others: dict[str, int]) -> dict[str, Night]:
 
 
 def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
+    """A cause that only later nights have seen is new."""
     ledger = Ledger(nights=of_february(20, n19={"kip-101": 5}) | {"later": LATER})
     ledger = ledger.with_finding(LOST, "n20", 4).with_finding(LOST, "later", 9)
 
@@ -197,43 +193,18 @@ def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
     assert [(one.began[5:10], one.hits, one.of) for one in cause.trend[-4:]] == [
         ("02-18", 0, 10), ("02-19", 0, 0), ("02-20", 4, 10), ("03-01", 2, 8)]
     assert len(cause.trend) == 14
-
-
-def test_a_cause_seen_only_in_later_nights_is_new() -> None:
-    state = night((CRASH, "invalid", (LOST,)))
-    ledger = with_findings(Ledger(nights={"later": LATER}), state, ABOUT, Path("/n"))
-    ledger = ledger.with_finding(LOST, "later", 1)
-
-    (cause,) = results_of(state, ledger, ABOUT, [CRASH], folder="n").causes
-
+    later = Ledger(nights={"later": LATER}).with_finding(LOST, "later", 1)
+    (cause,) = results_of(night((CRASH, "invalid", (LOST,))), later, ABOUT, [CRASH], folder="n").causes
     assert cause.standing == "new"
 
 
 def test_a_line_is_high_where_the_rate_is_and_has_gaps_where_nothing_ran(tmp_path: Path) -> None:
-    points = [Point(began=LATER.began, hits=hits, of=of)
-              for hits, of in ((0, 10), (5, 10), (0, 0), (10, 10), (1, 4))]
-
-    assert places(points, 104, 30, 5) == [(5.0, 25.0), (28.5, 15.0), None, (75.5, 5.0), (99.0, 20.0)]
     before = Ledger(nights=of_february(5, n3={})).with_finding(LOST, "n2", 5)
     drawn = page(folder_of(tmp_path, night((CRASH, "invalid", (LOST,))), before))
     assert re.findall(r'<path d="([^"]*)"', drawn) == ["M5.0,25.0L23.8,15.0M61.4,25.0L80.2,25.0L99.0,5.0"]
     assert "<title>2026-02-02 02:00: 5 of 10 runs</title>" in drawn
     assert "; 2026-02-03 02:00: not run; " in drawn
     assert re.findall(r'<circle class="(\w+)" cx="([0-9.]+)"', drawn) == [("seen", "23.8"), ("seen", "99.0")]
-
-
-# -- written beside the night -------------------------------------------------------------------------------
-
-
-def test_a_campaign_names_its_page_on_the_line_before_its_folder(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = folder_of(tmp_path, MIXED)
-    monkeypatch.setattr(campaign, "run_session", lambda *_: None)
-
-    assert campaign.resume_campaign(folder) == 1
-
-    assert capsys.readouterr().out.splitlines()[-2:] == [f"  page       {folder / 'index.html'}", str(folder)]
-    assert "<title>1 new, 1 new (stuck), 5 runs" in (folder / "index.html").read_text()
 
 
 def test_report_takes_a_campaigns_folder_and_another_ledger(tmp_path: Path) -> None:

@@ -1,14 +1,12 @@
-"""Findings of one event are one group: which join a graver one; the summary's five lines; the timeline."""
+"""Findings of one event are one group: which join a graver one, and that nothing is told twice."""
 
 import html
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import floodmark
 from folders import write_lines
 from judged_runs import finding
 
@@ -197,49 +195,6 @@ def test_a_bug_is_not_grouped_with_a_permitted_finding(folder: Path) -> None:
         assert events(folder, lost, group("saw-then-lost", seen, by=by)) == groups
 
 
-# -- five lines ---------------------------------------------------------------------------------------------
-
-
-def in_the_history(*more: dict[str, Any]) -> dict[str, list[Any]]:
-    return {"history.jsonl": [HISTORY[1], op(2, 1.2, 3, "info", "send", **send(7)), *more]}
-
-
-NO_LOGS = {f"logs/{node}.jsonl": [] for node in ABOUT["nodes"]}
-BACK = [line(2.0, "n1", "start", leo=5, clean=False),
-        line(2.1, "n1", "become_leader", leo=5, hw=5, isr=["n1"], start=0)]
-
-
-@pytest.mark.parametrize(("files", "found", "heads"), [
-    # Without an ack the read is shown.
-    (in_the_history(op(3, 1.5, 4, "ok", "poll", reads=[
-        {"partition": 0, "offset": 4, "value": 6}, {"partition": 0, "offset": 5, "value": 7}])),
-     group("saw-then-lost", {"partition": 0, "offset": 5, "value": 7, "ops": [3], "event": 6}),
-     {"seen": "1.500 s process 4 read 7 at offset 5 of partition 0 (history.jsonl:4)"}),
-    # What permits a loss is said, so that it is not taken for a bug.
-    ({}, group("lost-write", LOST, by="fault budget"),
-     {"gone": "acked record 7, permitted by fault budget; offset 5: n3"}),
-    # A leader that restarted without the record leads on in its epoch, without a new election.
-    ({"trace.jsonl": [*TRACE[:3], *BACK]}, group("lost-write", {**LOST, "event": 4}, {**LOST, "offset": 6}),
-     {"elected": "2.100 s n1 leads epoch 2 again, without it: its log ended at 5 (trace.jsonl:5)",
-      "truncated": "2.000 s n1 started with LEO 5 (trace.jsonl:4)",
-      "gone": "2 acked records; offset 5: n3 (the leader)"}),
-    # A finding that names two acks is about the second.
-    ({}, group("nonmonotonic-send", {"partition": 0, "offset": 5, "value": 8, "ops": [2, 7]}),
-     {"acked": "4.100 s 8 at offset 5 of partition 0, to process 4 (history.jsonl:8)"}),
-    # Where one log is left, that log is shown; without any the finding's text, for a loss by the final reads.
-    ({"logs/n1.jsonl": [], "logs/n2.jsonl": []}, group("lost-write", LOST),
-     {"gone": "acked record 7; offset 5: "}),
-    (NO_LOGS, group("lost-write", LOST), {"gone": LOST["text"]}),
-    (NO_LOGS, group("lost-write", {**LOST, "text": "It was acked, but the reads did not return it."}),
-     {"gone": "acked record 7; the reads did not return it"}),
-])
-def test_the_summary_says_what_is_known(
-        folder: Path, files: dict[str, list[Any]], found: dict[str, Any], heads: dict[str, str]) -> None:
-    put(folder, files)
-    said = dict(read(folder, found).summary)
-    assert {head: said[head][:len(words)] for head, words in heads.items()} == heads
-
-
 def test_the_summary_is_on_the_page_too_and_nothing_is_repeated(folder: Path) -> None:
     """The lines above already give the time and the nodes that have it now."""
     groups = [group("lost-write", LOST), group("saw-then-lost", {"partition": 0, "offset": 5})]
@@ -254,86 +209,3 @@ def test_the_summary_is_on_the_page_too_and_nothing_is_repeated(folder: Path) ->
     assert [dict(account.shown).keys() >= {"when"} for account in reading.accounts] == [False, False]
     assert {"what", "guilty", "why"} == dict(reading.accounts[0].shown).keys()
     assert {"what", "when", "held", "guilty", "copies", "why"} == dict(reading.accounts[0].parts).keys()
-
-
-# -- show -------------------------------------------------------------------------------------------------
-
-
-def shown(folder: Path, *groups: dict[str, Any], **about: Any) -> str:
-    verdict = {"format": 1, "valid": False, "findings": groups, "unknown": [], "counts": {"ops": 9}}
-    (folder / "verdict.json").write_text(json.dumps(verdict))
-    (folder / "run.json").write_text(json.dumps({**ABOUT, **about}))
-    return floodmark("show", folder, "--finding", groups[0]["name"]).out
-
-
-def test_what_only_the_trace_shows_is_in_the_trace(folder: Path) -> None:
-    assert "no line of the history is about it; it is in trace.jsonl" in shown(
-        folder, group("unsafe-isr", {"partition": 1, "event": 5}))
-    assert "no line of the history is about it; it is in run.json" in shown(
-        folder, group("stuck", {"partition": 1}))
-    assert "no line of the history is about it; it is in the final logs" in shown(
-        folder, group("malformed-log", {"partition": 1, "offset": 3}))
-
-
-def test_values_of_other_types_are_no_reason_to_fail(folder: Path) -> None:
-    strange = act(2, 2.0, "kill", "n1", where={"leader": "n1", "isr": ["n2"]})
-    write_lines(folder / "history.jsonl", [*HISTORY[:3], strange, *HISTORY[6:]])
-    assert "3 kill" not in shown(folder, group("lost-write", LOST), settle={"processes": [[1], {}, 4]})
-    assert "no line of the history" in shown(
-        folder, group("stuck", {"partition": 1}), settle={"processes": [[1], {}, "4"]})
-
-
-def test_columns_of_long_names_are_apart_and_an_end_that_is_unknown_is_a_question_mark(folder: Path) -> None:
-    nodes = [f"broker-of-rack-{number}" for number in (1, 2, 3)]
-    partitions = {"0": {"topic": "t", "partition": 0, "replicas": nodes}}
-    write_lines(folder / "replicas.jsonl", [
-        {"node": nodes[0], "partition": 0, "leo": 6, "hw": None}, {"node": nodes[1], "partition": 0}])
-    shown(folder, group("stuck", {"partition": 1}), nodes=nodes, partitions=partitions,
-          leaders={"0": {"leader": nodes[0]}})
-    lines = floodmark("show", folder, "--offset", 5).out.splitlines()
-    assert lines[1].split() == ["offset", f"{nodes[0]}*", *nodes[1:]]
-    assert [line.split() for line in lines[3:5]] == [["LEO", "6", "?", "?"], ["HW", "?", "?", "?"]]
-
-
-# -- the timeline -------------------------------------------------------------------------------------------
-
-
-def judged(folder: Path, *groups: dict[str, Any]) -> Path:
-    verdict = {"format": 1, "valid": not groups, "findings": list(groups), "unknown": [],
-               "counts": {"ops": 9}}
-    (folder / "verdict.json").write_text(json.dumps(verdict))
-    return folder
-
-
-def marked(out: str) -> list[tuple[str, str]]:
-    """The lines of a timeline: mark, and the first words."""
-    rows = re.findall(r"^  ([>!~ ]) +(?:\d+ +)?(-?\d+\.\d{3} s)  (\S+(?: \d+)?) +(\S+) +(\S+)", out, re.M)
-    return [(mark, " ".join(words)) for mark, *words in rows]
-
-
-@pytest.mark.parametrize("words", [(), ("--finding", "lost-write")])
-def test_the_timeline_merges_trace_and_ops(folder: Path, words: tuple[str, ...]) -> None:
-    """In time order, a fault at its start; from the ack to the read that breaks it."""
-    out = floodmark("show", judged(folder, group("lost-write", LOST)), *words).out
-    assert marked(out) == [
-        (">", "1.000 s process 3 send invoke"), (">", "1.200 s process 3 send ok"),
-        ("!", "2.000 s nemesis kill n1"), ("~", "2.100 s controller election: n2"),
-        ("~", "2.150 s n2 leads epoch"), ("!", "2.300 s nemesis start n1"), ("~", "2.500 s n2 truncated its"),
-        ("~", "2.600 s controller election: n3"), ("~", "2.700 s n3 leads epoch"),
-        ("~", "2.800 s controller election: n1"), ("!", "3.000 s nemesis pause n9"),
-        ("~", "3.200 s n1 truncated its"),
-        (">", "4.100 s process 4 send ok")]
-    assert "start n1 (in effect at 2.900 s)" in out
-    assert "~ from the trace" in out
-    assert max(map(len, out.splitlines())) <= 150
-
-
-def test_a_run_without_findings_shows_faults_and_their_consequences(folder: Path) -> None:
-    """For all partitions, if that is not too much; otherwise the faults alone."""
-    out = floodmark("show", judged(folder)).out
-    assert ("~", "2.400 s n3 p1: truncated") in marked(out)
-    assert [mark for mark, _ in marked(out)].count("!") == 5
-    elections = [elect(9.0 + number, "n2", number) for number in range(60)]
-    write_lines(folder / "trace.jsonl", [*TRACE, *elections])
-    out = floodmark("show", folder).out
-    assert {mark for mark, _ in marked(out)} == {"!"}

@@ -1,0 +1,112 @@
+"""What `floodmark show` says of saved and told runs: for each call of shown.txt all that it prints.
+
+`run NAME` is a copy of a saved run, with its verdict if golden/accounts has one; `story` is of stories.py;
+`found NAME EXAMPLE` adds a finding, `permitted CAUSE, NAME EXAMPLE` one that is no bug, `unknown NAME` one
+that cannot tell; after `judged` nothing was found. `about` changes run.json, `file` and `edit` a file. Below
+each call is its output, and after `!` what is on stderr.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from command_line import edit_run, floodmark, golden
+from folders import lines_of
+from golden_text import GOLDEN, as_written
+from judged_runs import VALID, VERDICTS, finding
+from pyarrow import parquet
+from stories import told
+
+from floodmark.checkers.text.explain import EXPLANATIONS, PERMISSIONS
+
+LATEST = "an-offset-is-given-twice"
+
+
+def folder_of(parent: Path, given: list[str]) -> Path:
+    """The folder that these lines describe."""
+    folder, verdict = told(parent / "told", *(line[6:] for line in given if line.startswith("story "))), {}
+    for line in given:
+        verb, _, rest = line.partition(" ")
+        name, _, more = rest.partition(" ")
+        if verb == "run":
+            folder, saved = golden(parent, name), VERDICTS / f"{name}.json"
+            verdict = json.loads(saved.read_text()) if saved.exists() else {}
+        elif verb == "about":
+            edit_run(folder, **json.loads(rest))
+        elif verb == "file":
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(json.loads(more)) if more else (folder / name).unlink()
+        elif verb == "edit":
+            before, after = json.loads(more)
+            (folder / name).write_text((folder / name).read_text().replace(before, after))
+        elif verb != "story":
+            verdict = changed(verdict or {**VALID, "findings": [], "unknown": []}, verb, rest)
+    if verdict:
+        (folder / "verdict.json").write_text(json.dumps(verdict))
+    return folder
+
+
+def changed(verdict: dict[str, Any], verb: str, rest: str) -> dict[str, Any]:
+    """The verdict with one more finding, or check that cannot tell."""
+    head, _, example = rest.partition(" {")
+    if verb == "unknown":
+        verdict["unknown"].append({"names": [rest], "reason": "no final reads"})
+    elif verb != "judged":
+        *cause, name = head.split(", ")
+        examples = [{"text": f"{name} it is.", **one} for one in json.loads(f"[{{{example}]")]
+        verdict["findings"].append(finding(name, *examples, by=cause[0] if cause else None))
+        verdict["valid"] = verdict["valid"] is True and bool(cause)
+    return verdict
+
+
+def test_what_is_shown(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    now = ""
+    for number, part in enumerate((GOLDEN / "shown.txt").read_text().removeprefix("== ").split("\n== ")):
+        title, *lines = part.splitlines()
+        given = [line for line in lines if line and not line.startswith(" ")]
+        folder = folder_of(tmp_path / str(number), [line for line in given if not line.startswith("show")])
+        now += "\n".join([f"== {title}", *(line for line in given if not line.startswith("show")), ""])
+        for call in (line for line in given if line.startswith("show")):
+            answer = floodmark(*call.split(), folder)
+            assert answer.code == 0, answer
+            shown = [f"    {line}" for line in answer.out.splitlines()]
+            shown += [f"    ! {line}" for line in answer.err.splitlines()]
+            now += "\n".join([call, *(line.rstrip() for line in shown), ""]).replace(str(folder), "FOLDER")
+    as_written("shown.txt", now, request)
+
+
+def test_without_a_folder_the_latest_run_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    nothing = floodmark("show")
+    assert (nothing.code, "floodmark run makes one" in nothing.err) == (2, True)
+    (tmp_path / "histories" / "runs").mkdir(parents=True)
+    (tmp_path / "histories" / "runs" / "latest").symlink_to(golden(tmp_path, LATEST))
+    assert floodmark("show").out.startswith(f"{LATEST}: not judged yet")
+
+
+def test_a_dump_in_parquet_is_read_as_well(tmp_path: Path) -> None:
+    """The same columns, the same picture."""
+    folder = golden(tmp_path, "the-logs-part-below-the-high-watermark")
+    as_lines = floodmark("show", folder, "--offset", 3).out
+    for dump in (folder / "logs").glob("*.jsonl"):
+        parquet.write_table(pyarrow.Table.from_pylist(lines_of(dump)), dump.with_suffix(".parquet"))
+        dump.unlink()
+    assert floodmark("show", folder, "--offset", 3).out == as_lines
+    (folder / "logs" / "n2.parquet").write_bytes(b"half")
+    damaged = floodmark("show", folder, "--offset", 3)
+    assert (damaged.code, "cannot read" in damaged.err) == (0, True)
+
+
+@pytest.mark.parametrize(("names", "heads"), [
+    (sorted(EXPLANATIONS), ["means", "near miss", "the law", "permitted"]),
+    ([f"S{number}" for number in range(1, 21)], ["thought", "in fact"]),
+    (PERMISSIONS, ["permits", "not with", "fact S"]),
+])
+def test_findings_facts_and_what_permits_are_explained(names: Iterable[str], heads: list[str]) -> None:
+    """All names that a report has."""
+    for name in names:
+        answer = floodmark("explain", name)
+        assert (answer.code, [word for word in heads if f"\n  {word}" in answer.out]) == (0, heads), name

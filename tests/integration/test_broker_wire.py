@@ -14,7 +14,7 @@ from real_brokers import CONTROLLER, RealBrokers
 from run_processes import wait_until
 
 from floodmark.broker.protocol import errors
-from floodmark.broker.wire.api_keys import API_VERSIONS, METADATA, PRODUCE
+from floodmark.broker.wire.api_keys import API_VERSIONS, METADATA
 
 pytestmark = pytest.mark.cluster
 
@@ -63,15 +63,6 @@ def test_a_parked_fetch_is_woken_by_a_commit(leader: Raw, cluster: RealBrokers) 
 
     assert answer.high_watermark == end + 1
     assert b"woken" in bytes(answer.records)
-
-
-def test_answers_keep_the_order_of_requests(leader: Raw) -> None:
-    """Twenty requests sent at once, acks=all and not; correlation ids come back in order."""
-    numbers = [leader.send_produce("t", batch(b"v"), acks=-1 if n % 2 else 1) for n in range(20)]
-
-    for number in numbers:
-        answer = leader.receive(PRODUCE, 9, number)
-        assert int(answer.responses[0].partition_responses[0].error_code) == errors.NONE
 
 
 def test_topics_on_demand(leader: Raw) -> None:

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from floodmark.broker.process_log import EXIT_BROKEN
-from floodmark.broker.protocol.messages import Batch
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 from floodmark.broker.testing.trace import Trace, latest_metadata_version
-from floodmark.broker.testing.trace_events import RecoveredLogSummary, start_lines
 from floodmark.harness.trace import Feed, Raw, merge
 
 NAMES = {1: "n1", 2: "n2", 3: "n3", 100: "controller"}
@@ -188,10 +186,3 @@ def test_the_latest_metadata_version_of_a_trace_is_its_highest(tmp_path: Path) -
     assert latest_metadata_version(path) == 3
     lines, _ = merged(raw(tmp_path, 100))
     assert "version" not in lines[0]
-
-
-def test_a_start_has_a_line_of_its_own_and_one_for_each_log() -> None:
-    at: dict[str, Any] = {"topic": "log", "partition": 0, "log_start": 1, "leo": 3, "hw": 2}
-    log = RecoveredLogSummary(batches=[Batch(base_offset=1, last_offset=2, epoch=4)], **at)
-    start = {"event": "start", "clean": False}
-    assert list(start_lines(False, [log])) == [start, {**start, **at, "epoch": -1, "epochs": [(4, 1)]}]

@@ -99,7 +99,6 @@ class DiskMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp())
-        self.flush_messages: int | None = None
         self.disk = Disk(self.root, segment_bytes=SEGMENT_BYTES)
         self.model = Model()
         self.epoch = 0
@@ -309,49 +308,36 @@ def begun(folder: Path) -> Disk:
     return disk
 
 
-def no_act(disk: Disk) -> None:
-    """No act, only the start that follows."""
-
-
-def append_and_roll(disk: Disk) -> None:
-    disk.log.append([batch(at, epoch=2, payload=b"z" * 100) for at in range(7, 11)])
-
-
-def truncate_across_segments(disk: Disk) -> None:
-    disk.log.truncate(2)
-
-
 def truncate_then_append(disk: Disk) -> None:
     disk.log.truncate(5)
     disk.log.append([batch(5, epoch=3)])
     disk.log.flush()
 
 
-def reset(disk: Disk) -> None:
-    disk.log.reset(100)
+ALONE: dict[str, Callable[[Disk], object]] = {
+    "start": lambda disk: None,  # only the one that follows
+    "start again": Disk.restart,
+    "append and roll": lambda disk: disk.log.append(
+        [batch(at, epoch=2, payload=b"z" * 100) for at in range(7, 11)]),
+    "truncate across segments": lambda disk: disk.log.truncate(2),
+    "truncate, then append": truncate_then_append,
+    "reset": lambda disk: disk.log.reset(100),
+    "epochs": lambda disk: disk.log.save_epochs([(1, 0), (2, 7)]),
+}
 
 
-def epochs(disk: Disk) -> None:
-    disk.log.save_epochs([(1, 0), (2, 7)])
-
-
-def start_again(disk: Disk) -> None:
-    disk.restart()
-
-
-@pytest.mark.parametrize("act", [no_act, append_and_roll, truncate_across_segments, truncate_then_append,
-                                 reset, epochs, start_again])
+@pytest.mark.parametrize("name", ALONE)
 @pytest.mark.parametrize("cut", [False, True], ids=["killed", "power cut"])
 def test_a_kill_before_any_single_act_leaves_a_log_from_before_or_after_it(
-        tmp_path: Path, act: Callable[[Disk], None], cut: bool) -> None:
+        tmp_path: Path, name: str, cut: bool) -> None:
     """At every point: a prefix of the log before or after the act; never less than was durable before it,
     unless the act removes it; the epoch file is complete; and the log accepts appends."""
-    reference = begun(tmp_path / "reference")
+    reference, act = begun(tmp_path / "reference"), ALONE[name]
     act(reference)
     after = reference.read_all()
     reference.kill()
     before = b"".join(one.data for one in FIRST)
-    shrinks = act in (truncate_across_segments, truncate_then_append, reset)
+    shrinks = name.startswith(("truncate", "reset"))
     durable = b"".join(one.data for one in FIRST[:2 if shrinks else 6])
     for acts in range(200):
         with pytest.MonkeyPatch.context() as patch:
@@ -371,7 +357,7 @@ def test_a_kill_before_any_single_act_leaves_a_log_from_before_or_after_it(
         disk.start()
         content = disk.read_all()
         assert before.startswith(content) or after.startswith(content)
-        if act is not reset:
+        if name != "reset":
             assert content.startswith(durable)
         if not cut and not finished and not shrinks:
             assert content.startswith(before)

@@ -235,11 +235,6 @@ def test_any_other_key_is_passed_to_kafka(found: None) -> None:
     assert not {*kraft.PREFERRED} & OURS
 
 
-def test_a_topics_key_sets_the_reference_brokers_of_the_same_meaning(tmp_path: Path) -> None:
-    taken = cluster("local", tmp_path, topic_config={"flush.messages": "1"})
-    assert taken.config["n1"]["log.flush.interval.messages"] == 1
-
-
 def test_faults_that_kraft_does_not_support_are_listed_with_the_reason(found: None) -> None:
     runs = system()
 

@@ -1,6 +1,6 @@
 """The reader of Kafka's log directories, on batches from kafka-python's own record builder: damage, other
 writers, and what no broker of the golden logs writes (tests/golden/test_kafka_logs.py: every format and
-compression)."""
+compression); and batches as a client sends and reads them."""
 
 import re
 import struct
@@ -16,6 +16,7 @@ import lz4.frame
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.record import MemoryRecords
 from kafka_batches import messages
 
 from floodmark.harness import record_batches
@@ -25,6 +26,7 @@ from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.record_batches import HEADER_BYTES, in_value
 
 RUN = "0123456789abcdef"
+NOW_MS = 1_700_000_000_123
 OURS = [("floodmark", RUN.encode())]
 SPEC = PartitionSpec(key=3, topic="log", partition=0, replicas=("n1",))
 GZIP, LZ4 = 1, 3
@@ -71,17 +73,13 @@ def whole_ones(log_dir: Path, **options: Any) -> list[tuple[int, bool]]:
     return [(row["offset"], row.get("crc_ok", True)) for row in rows(log_dir, **options)]
 
 
-@pytest.mark.parametrize(("value", "headers", "key"), [
-    (b"17", [], None),
-    (b"17", [("floodmark", b"another run's id")], None),
-    (b"17", [("other", RUN.encode())], None),
-    (b"x17", OURS, None), (b" 17", OURS, None), (b"1_7", OURS, None), (None, OURS, None), (b"", OURS, None),
-])
-def test_a_record_of_another_writer_has_no_value(tmp_path: Path, value: bytes | None, headers: Any,
-                                                 key: bytes | None) -> None:
+@pytest.mark.parametrize(("value", "headers"), [
+    (b"17", []), (b"17", [("floodmark", b"another run's id")]), (b"17", [("other", RUN.encode())]),
+    (b"x17", OURS), (b" 17", OURS), (b"1_7", OURS), (None, OURS), (b"", OURS)])
+def test_a_record_of_another_writer_has_no_value(tmp_path: Path, value: bytes | None, headers: Any) -> None:
     """Near misses of a run's records: another header, another run, no decimal digits. A run's may have more
     headers, before and after, and a key."""
-    put(tmp_path, batch(0, [value], headers=headers, key=key),
+    put(tmp_path, batch(0, [value], headers=headers),
         batch(1, [b"9" * 19], headers=[("a", None), *OURS, ("trace", b"x")], key=b"k"))
 
     assert offsets_and_values(tmp_path) == [(0, None), (1, int("9" * 19))]
@@ -353,3 +351,74 @@ def test_why_a_folder_is_no_log(tmp_path: Path, name: str, content: bytes, why: 
     problem = why_no_log(folder)
     assert problem is None if why is None else problem is not None and re.search(why, problem)
     assert why_no_log(tmp_path / "log-1") == "it has no log-1/*.log"
+
+
+# -- batches as a client sends and reads them -------------------------------------------------------------
+
+
+def stamped(data: bytes, base_offset: int, epoch: int) -> bytes:
+    """With the base offset and epoch that a leader sets; neither is under the CRC."""
+    return base_offset.to_bytes(8, "big") + data[8:12] + epoch.to_bytes(4, "big") + data[16:]
+
+
+@given(values=st.lists(st.integers(0, 2**62), min_size=1, max_size=70), base=st.integers(0, 2**40),
+       epoch=st.integers(0, 2**30))
+def test_a_batch_is_byte_for_byte_what_kafka_python_writes_and_is_read_back(
+        values: list[int], base: int, epoch: int) -> None:
+    """Except the leader epoch, which the leader sets (bytes 12 to 15). Also compressed, the same bytes each
+    time, and without headers, by the values alone."""
+    ours = record_batches.encode(values, RUN, NOW_MS)
+    theirs = batch(0, [b"%d" % value for value in values], times=[NOW_MS] * len(values))
+    assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
+    packed = record_batches.encode(values, RUN, NOW_MS, compressed=True)
+    assert packed == record_batches.encode(values, RUN, NOW_MS, compressed=True)
+    bare = record_batches.encode(values, RUN, NOW_MS, headers=False)
+    for data in (ours, packed, bare):
+        at = stamped(data, base, epoch)
+        assert list(record_batches.decode(at, RUN)) == [record_batches.Batch(
+            last_offset=base + len(values) - 1, epoch=epoch, values=tuple(enumerate(values, base)))]
+        assert {value for one in record_batches.decode(at, "f" * 16) for _, value in one.values} == {None}
+        read = MemoryRecords(at).next_batch()
+        assert read is not None
+        assert read.validate_crc()
+        assert [(record.offset, record.key) for record in read] == [
+            (base + index, None) for index in range(len(values))]
+    assert [record.headers for record in MemoryRecords(bare).next_batch() or ()] == [[] for _ in values]
+
+
+def test_a_control_batch_takes_its_offsets_and_shows_no_record() -> None:
+    data = bytearray(record_batches.encode([1, 2], RUN, NOW_MS))
+    data[22] |= 0x20
+    [read] = record_batches.decode(sealed(data), RUN)
+    assert (read.last_offset, read.values) == (1, ())
+
+
+def test_a_last_batch_that_is_cut_off_anywhere_is_left_out() -> None:
+    whole, last = record_batches.encode([1], RUN, NOW_MS), record_batches.encode([2], RUN, NOW_MS)
+    for length in range(len(last)):
+        assert [one.values for one in record_batches.decode(whole + last[:length], RUN)] == [((0, 1),)]
+
+
+def test_damage_under_the_crc_and_a_wrong_count_are_corrupt() -> None:
+    data = record_batches.encode([123], RUN, NOW_MS)
+    bad = [bytearray(data) for _ in range(16, len(data) + 1)]
+    for position, one in enumerate(bad[:-1], 16):
+        one[position] ^= 1
+    bad[-1][57:61] = (2).to_bytes(4, "big")  # it claims more records than it holds
+    sealed(bad[-1])
+    for one in bad:
+        with pytest.raises(record_batches.Corrupt):
+            list(record_batches.decode(bytes(one), RUN))
+
+
+# -- message formats v0 and v1, which have no headers ------------------------------------------------------
+
+def test_an_old_message_that_is_not_ours_cut_or_damaged() -> None:
+    """One with a key is not; one that is cut is left out, and a damaged one is corrupt."""
+    ours = b"floodmark %s 7" % RUN.encode()
+    [read] = record_batches.decode(messages(1, 0, [ours], key=b"k"), RUN)
+    assert read.values == ((0, None),)
+    data = messages(1, 0, [ours] * 2)
+    assert len(list(record_batches.decode(data[:-1], RUN))) == 1
+    with pytest.raises(record_batches.Corrupt):
+        list(record_batches.decode(data[:-1] + bytes([data[-1] ^ 1]), RUN))

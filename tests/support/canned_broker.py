@@ -24,9 +24,8 @@ REQUESTS: dict[int, Any] = {PRODUCE: ProduceRequest, FETCH: FetchRequest, LIST_O
 # From here on headers carry tags.
 FLEXIBLE = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9, INIT_PRODUCER_ID: 2}
 TOPIC = "log"
-
-
 ACTS = ("drop", "stall", "garbage")  # in place of an answer: the end of the connection, nothing, noise
+
 
 @dataclass(slots=True)
 class CannedBroker:

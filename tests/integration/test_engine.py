@@ -158,9 +158,7 @@ def test_after_everything_was_killed_the_next_run_is_clean(folder: Path) -> None
     output = inside(folder, """
         engine.sh run -- sh -c 'touch up; exec sleep 60' & run=$!
         until_true [ -e up ]
-        all="$run $(pgrep 'engine.sh|dockerd|containerd|sleep')"
-        kill -STOP $all  # or the guard might see the lock, before it is killed itself
-        kill -KILL $all
+        kill -KILL $(pgrep -f 'engine.sh guar[d]') $run $(pgrep 'dockerd|containerd|sleep')
         until_true sh -c '! docker info'
         [ -e engine/before ] && ip link show docker0 >/dev/null && echo remains
         engine.sh run -- docker info -f '{{.DockerRootDir}}'; echo code $?

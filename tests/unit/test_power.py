@@ -9,6 +9,8 @@ from disk import SIZE, Disk, singles
 from floodmark.broker.storage import log_directory
 from floodmark.broker.storage.durability_side_file import DurabilitySideFile, Note
 from floodmark.broker.storage.log_directory import LogDirectory
+from floodmark.harness.cluster.log_extents import wipe
+from floodmark.harness.cluster.reference import power_loss
 from floodmark.harness.cluster.reference.power_loss import power_cut
 from floodmark.harness.errors import FloodmarkError
 
@@ -166,3 +168,20 @@ def test_a_note_torn_at_any_byte_leaves_the_one_before_it(tmp_path: Path) -> Non
         assert note is not None
         assert (log_dir / "file").read_bytes() == b"0123456789"[:note.length]
         assert note.length == (3 if torn > changed[-1] else 10)
+
+
+def test_a_wiped_disk_holds_nothing_and_gets_nothing_back(disk: Disk) -> None:
+    """Neither what was fsynced nor a file whose replacement was not durable."""
+    disk.log.append(singles(0, 7))
+    disk.log.flush()
+    disk.files.replace("some-checkpoint", b"first")
+    replace_and_be_killed(disk, "some-checkpoint", b"second")
+    assert wipe(power_loss, disk.durable, disk.log_dir).records == {NAME: 7}
+    assert list(disk.log_dir.iterdir()) == []
+    disk.start()
+    disk.log.append(singles(0, 2))
+    disk.log.flush()
+    disk.log.append(singles(2, 3))
+    disk.kill()
+    lost = power_cut(disk.durable, disk.log_dir)
+    assert (lost.kept, lost.restored) == ({NAME: 2}, ())

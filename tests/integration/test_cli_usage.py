@@ -1,4 +1,5 @@
-"""Calls that cannot be carried out: wrong words are refused at once, and no failure is a traceback.
+"""Calls that cannot be carried out: wrong words are refused at once, and no failure is a traceback; and the
+command line's own texts: defaults, the list of findings, shell completion.
 
 golden/refusals.txt has a call a line, and below it the exit code and the sentence.
 """
@@ -8,17 +9,22 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from click.shell_completion import ShellComplete
 from command_line import edit_run, floodmark, golden
 from golden_text import answered_as_written
 from judged_runs import judged
 from nights import CRASH, HUNG, night, written
 
+from floodmark.checkers.text.explain import EXPLANATIONS, FACTS, PERMISSIONS
 from floodmark.harness.campaign.ledger import Ledger, Night, save
 from floodmark.harness.cli import main
 from floodmark.harness.commands import error_exits
+from floodmark.harness.commands.explain import parts_of
 from floodmark.harness.verdict import EXIT_HARNESS
 
 SHOWN = 240  # characters of a sentence: it may go on with all valid words
@@ -103,11 +109,81 @@ def test_each_call_is_refused_and_changes_nothing(here: Path, request: pytest.Fi
     answered_as_written("refusals.txt", answer, request)
 
 
+# -- its own texts -----------------------------------------------------------------------------------------
+
+# These have no default: left out, a file is not written, a filter not applied.
+WITHOUT_DEFAULT = {"--bootstrap", "--topic-config", "--client-config", "--faults",
+           "--json", "--junit", "--markdown", ("show", "--finding"), "--offset", "--allow", "--conf",
+           "--loses", "--spares", "--from", "--csv", ("mark", "--known"), ("mark", "--note"),
+           ("stats", "--parquet"), ("query", "--parquet")}
+CommandPath = tuple[str, ...]
+
+
 def test_help_names_every_command_and_the_exit_codes() -> None:
     answer = floodmark("--help")
     assert answer.code == 0
     assert all(f"  {command} " in answer.out for command in main.commands)
     assert "0 valid, 1 invalid, 2 usage, 3 unknown, 4 the harness" in answer.out
+
+
+def commands(group: click.Group, path: CommandPath = ()) -> Iterator[tuple[CommandPath, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        elif not command.hidden:
+            yield (*path, name), command
+
+
+@pytest.mark.parametrize(("path", "command"), [*commands(main)])
+def test_every_default_is_in_the_help(path: CommandPath, command: click.Command) -> None:
+    """Of each option that takes a value and may be left out."""
+    context = click.Context(command, parent=click.Context(main, **main.context_settings))
+    for option in command.params:
+        record = option.get_help_record(context)
+        if isinstance(option, click.Option) and record is not None and not option.is_flag:
+            name = option.opts[-1]
+            without_default = (path[-1], name) in WITHOUT_DEFAULT or name in WITHOUT_DEFAULT
+            assert ("[default: " in record[1]) != without_default, record
+
+
+def test_explain_alone_lists_every_name_with_its_meaning_on_one_line() -> None:
+    """Findings, what permits some, facts; each name can be explained."""
+    answer = floodmark("explain")
+    assert answer.code == 0
+    rows, _, more = answer.out.partition("\n\n")
+    listed = dict(row.split("  ", 1) for row in rows.splitlines())
+    assert list(listed) == [*sorted(EXPLANATIONS), *PERMISSIONS, f"S1 to S{len(FACTS)}"]
+    assert all(meaning.strip() and "..." not in meaning for meaning in listed.values())
+    assert max(map(len, rows.splitlines())) <= 120
+    assert all(parts_of(name) for name in list(listed)[:-1])
+    assert "floodmark explain NAME" in more
+
+
+def completed(*words: str) -> list[str]:
+    """The completions of the last word that a shell gets."""
+    asked = ShellComplete(main, {}, "floodmark", "_FLOODMARK_COMPLETE")
+    return [one.value for one in asked.get_completions([*words[:-1]], words[-1])]
+
+
+def test_a_shell_completes_commands_options_and_names() -> None:
+    """The first as bash asks for it."""
+    asked = {"_FLOODMARK_COMPLETE": "bash_complete", "COMP_CWORD": "1", "COMP_WORDS": "floodmark re"}
+    ran = subprocess.run([Path(sys.executable).parent / "floodmark"], capture_output=True, text=True,
+                         check=True, env={**os.environ, **asked})
+    assert ran.stdout.split() == ["plain,rejudge", "plain,report", "plain,reproduce"]
+    assert completed("run", "--nem") == ["--nemesis"]
+    assert completed("run", "--acks", "") == ["all", "1", "0"]
+    assert completed("explain", "und") == ["under-replicated"]
+    assert completed("check", "--allow", "G1c-") == ["G1c-process", "G1c-realtime"]
+    assert "cut" in completed("cluster", "c")
+
+
+@pytest.mark.parametrize(("option", "typed", "value"), [
+    ("acks", "-1", "all"), ("duration", "20", 20.0), ("duration", "20s", 20.0), ("duration", "4min", 240.0),
+    ("duration", "1h30min", 5400.0)])
+def test_what_is_typed_has_a_value(option: str, typed: str, value: object) -> None:
+    """Kafka's number for all acks is all; a duration is in seconds or has a unit."""
+    assert main.commands["run"].make_context("run", [f"--{option}", typed]).params[option] == value
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------

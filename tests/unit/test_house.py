@@ -4,11 +4,9 @@ they are needed. (test_installed.py: every package is in the wheel.)"""
 import configparser
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import packages_distributions
 from pathlib import Path
-
-import pytest
 
 import docker
 
@@ -20,13 +18,6 @@ PRODUCT = ("harness", "nemesis", "checkers", "workloads", "docker/broker")
 EXTRAS = {extra: ROOT / "harness" / "cluster" / extra for extra in ("containers", "kafka")}  # and folders
 TOOLS = {"import-linter", "mypy", "pytest-xdist", "ruff", "setuptools", "types-docker"}  # run, not imported
 UNSEEN = {"playwright", "python-snappy", "zstandard"}  # imported if installed; imported by kafka-python
-
-
-@pytest.fixture(name="setup", scope="module")
-def the_setup() -> configparser.ConfigParser:
-    words = configparser.ConfigParser(interpolation=None)
-    words.read(ROOT / "setup.cfg", encoding="utf-8")
-    return words
 
 
 def test_no_package_is_called_docker_or_is_under_tests() -> None:
@@ -44,7 +35,7 @@ def test_no_package_is_called_docker_or_is_under_tests() -> None:
 # -- what is imported ---------------------------------------------------------------------------------------
 
 
-def imported(files: Iterator[Path]) -> dict[str, set[Path]]:
+def imported(files: Iterable[Path]) -> dict[str, set[Path]]:
     """Top names of modules that are neither Python's nor floodmark's, and the files that import them."""
     found: dict[str, set[Path]] = {}
     for file in files:
@@ -69,30 +60,20 @@ def distributions(modules: Mapping[str, set[Path]]) -> set[str]:
     return {canonical(of[name][0]) if name in of else name for name in modules}
 
 
-def product() -> Iterator[Path]:
-    for folder in PRODUCT:
-        yield from (ROOT / folder).rglob("*.py")
-
-
-def test_the_product_imports_what_it_declares(setup: configparser.ConfigParser) -> None:
-    """Without extras: all but the clusters that have one, and the plugin, which pytest itself imports."""
-    files = (file for file in product() if not {*EXTRAS.values()} & {*file.parents})
-    found = imported(file for file in files if file.name != "pytest_plugin.py")
-    assert distributions(found) == declared(setup["options"]["install_requires"]), found
-
-
-@pytest.mark.parametrize("extra", EXTRAS)
-def test_a_cluster_imports_what_its_extra_declares(extra: str, setup: configparser.ConfigParser) -> None:
-    found = imported(file for file in product() if EXTRAS[extra] in file.parents)
-    needed = declared(setup["options.extras_require"][extra])
-    assert distributions(found) - declared(setup["options"]["install_requires"]) == needed, found
-
-
-def test_the_tests_import_what_dev_declares(setup: configparser.ConfigParser) -> None:
-    """dev includes the extras: a development environment runs every test."""
-    found = distributions(imported((ROOT / "tests").rglob("*.py")))
-    dev = declared(setup["options.extras_require"]["dev"])
-    assert found <= dev | declared(setup["options"]["install_requires"])
-    extras = {name for extra in EXTRAS for name in declared(setup["options.extras_require"][extra])}
-    assert extras <= dev
-    assert dev <= found | TOOLS | UNSEEN | extras
+def test_each_part_imports_what_it_declares() -> None:
+    """The product without extras: all but the clusters that have one, and the plugin, which pytest itself
+    imports. dev includes the extras: a development environment runs every test."""
+    setup = configparser.ConfigParser(interpolation=None)
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    always, extra = declared(setup["options"]["install_requires"]), setup["options.extras_require"]
+    files = [file for folder in PRODUCT for file in (ROOT / folder).rglob("*.py")]
+    found = imported(file for file in files if not {*EXTRAS.values()} & {*file.parents}
+                     and file.name != "pytest_plugin.py")
+    assert distributions(found) == always, found
+    for name, folder in EXTRAS.items():
+        found = imported(file for file in files if folder in file.parents)
+        assert distributions(found) - always == declared(extra[name]), found
+    tests, dev = distributions(imported((ROOT / "tests").rglob("*.py"))), declared(extra["dev"])
+    extras = {one for name in EXTRAS for one in declared(extra[name])}
+    assert tests <= dev | always
+    assert extras <= dev <= tests | TOOLS | UNSEEN | extras

@@ -281,12 +281,6 @@ def test_error_zero_is_ok_with_an_offset_for_each_value_if_it_names_one(
         (3, 10, offsets[0]), (3, 11, offsets[1])]
 
 
-def test_no_answer_is_a_failure_only_if_no_byte_was_sent() -> None:
-    assert classify.unanswered(SENDS, began=False, error=classify.CONNECTION).type is Type.FAIL
-    assert classify.unanswered(SENDS, began=True, error=classify.CONNECTION).type is Type.INFO
-    assert classify.unanswered(SENDS, began=True, error=classify.TIMEOUT).error == "TIMEOUT"
-
-
 @pytest.mark.parametrize("error", [*RETRIED, -1, 0, 10, 22, 31, 35, 46, 47, 59, 87, 90])
 def test_an_idempotent_producer_repeats_what_may_succeed_later_and_nothing_else(error: int) -> None:
     assert {classify.is_retried(error, first=first) for first in (True, False)} == {error in RETRIED}

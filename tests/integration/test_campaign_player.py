@@ -24,8 +24,8 @@ CASE = RunSpec(rules=RULES[-1], cluster=catalog.SIMULATED, rate=100.0, nemesis="
 
 
 @asynccontextmanager
-async def player(log: Path) -> AsyncIterator[Worker]:
-    made = Worker(PLAYER, log)
+async def player(log: Path, words: Sequence[str] = PLAYER, **environment: str) -> AsyncIterator[Worker]:
+    made = Worker(words, log, environment)
     try:
         yield made
     finally:
@@ -118,12 +118,8 @@ sys.exit(1)
 
 async def asked(folder: Path, module: str) -> dict[str, Any]:
     (folder / "a_worker.py").write_text(module)
-    one = Worker(["a_worker"], folder / "log", {"PYTHONPATH": str(folder)})
-    try:
-        async with asyncio.timeout(60):
-            return await one.ask({})
-    finally:
-        await one.end()
+    async with player(folder / "log", ["a_worker"], PYTHONPATH=str(folder)) as one, asyncio.timeout(60):
+        return await one.ask({})
 
 
 def test_what_a_child_of_it_prints_is_no_answer(tmp_path: Path) -> None:

@@ -68,32 +68,28 @@ def test_a_damaged_folder_is_named_and_the_others_count(tmp_path: Path) -> None:
     assert answer.out.index("gap-9") < answer.out.index("gap-4") < answer.out.index("gap-2")
 
 
-def test_the_second_question_reads_what_the_first_has_kept(tmp_path: Path) -> None:
-    run = killed_for(tmp_path / "run", 4)
+@pytest.mark.parametrize(("damage", "gap_s"), [("none", 4.0), ("another version", 6.0), ("cut short", 6.0)])
+def test_the_second_question_reads_what_the_first_has_kept(
+    tmp_path: Path, damage: str, gap_s: float
+) -> None:
+    """Of a history that has changed since, and of a run that was shrunk. What is kept in another form is made
+    anew."""
+    run = killed_for(4).write(tmp_path / "run")
     first = figures(tmp_path / "first.json", run)
-    killed_for(tmp_path / "other", 6)
-    (tmp_path / "other" / "history.jsonl").replace(run / "history.jsonl")
-    assert figures(tmp_path / "second.json", run) == first
-    for name in ("history.jsonl", "trace.jsonl", "replicas.jsonl"):
-        (run / name).unlink(missing_ok=True)
-    assert figures(tmp_path / "shrunk.json", run) == first
     assert (first["faults"][0]["gap_s"], first["runs"][0]["faults_by_kind"]) == (4.0, {"kill": 1})
-
-
-@pytest.mark.parametrize("damage", ["another version", "cut short"])
-def test_what_is_kept_in_another_form_is_made_anew(tmp_path: Path, damage: str) -> None:
-    run = killed_for(tmp_path / "run", 4)
-    first = figures(tmp_path / "first.json", run)
     kept = run / "measures.parquet"
     if damage == "cut short":
         kept.write_bytes(kept.read_bytes()[:-20])
-    else:
+    elif damage == "another version":
         pq.write_table(pq.read_table(kept).replace_schema_metadata({"floodmark.measures": "0"}), kept)
-    killed_for(tmp_path / "other", 6)
+    killed_for(6).write(tmp_path / "other")
     (tmp_path / "other" / "history.jsonl").replace(run / "history.jsonl")
     second = figures(tmp_path / "second.json", run)
-    assert (first["faults"][0]["gap_s"], second["faults"][0]["gap_s"]) == (4.0, 6.0)
-    assert figures(tmp_path / "third.json", run) == second
+    assert second["faults"][0]["gap_s"] == gap_s
+    assert (second == first) == (damage == "none")
+    for name in ("history.jsonl", "trace.jsonl", "replicas.jsonl"):
+        (run / name).unlink(missing_ok=True)
+    assert figures(tmp_path / "shrunk.json", run) == second
 
 
 def test_nights_side_by_side_in_the_order_in_which_they_began(tmp_path: Path) -> None:

@@ -31,58 +31,33 @@ def at_work(temporary: Path) -> bool:
     return any(name.startswith("blockmgr-") for _, folders, _ in os.walk(temporary) for name in folders)
 
 
-def ended(tmp_path: Path, words: tuple[object, ...], ripe: Callable[[list[str]], bool], **more: str
-          ) -> tuple[int, str]:
-    """The command's exit code and stderr; SIGTERM is sent when the temporary folder looks so."""
+@pytest.mark.parametrize(("words", "ripe", "says"), [
+    # A judge, whose Spark has folders of its own; here where its user says.
+    pytest.param("check saved", at_work, "ended by SIGTERM", marks=pytest.mark.spark),
+    # Its own event loop handled the signal before. Spark's folders are where it chooses.
+    pytest.param("run --nodes 1 --partitions 1 --concurrency 1 --duration 0.5 --seed 1 --out run", at_work,
+                 "ended by SIGTERM", marks=(pytest.mark.cluster, pytest.mark.spark)),
+    # After a history has begun: brokers run then. (`scenario run` plays in the same way.)
+    pytest.param("demo --out out", lambda temporary: any(temporary.parent.glob("out/*/history.jsonl")),
+                 "interrupted", marks=pytest.mark.cluster),
+    # As soon as its folder exists: no broker has been started then.
+    pytest.param("cluster up --nodes 1", left, "", marks=pytest.mark.cluster),
+])
+def test_a_command_is_ended(tmp_path: Path, words: str, ripe: Callable[[Path], object], says: str) -> None:
+    """A run that was being judged stays to be judged again."""
     temporary = tmp_path / "tmp"
-    with running(tmp_path, *words, **more) as process:
-        wait_until(f"{words[0]} to be at work; {temporary} has {left(temporary)}",
-                   lambda: ripe(left(temporary)) or process.poll() is not None)
+    golden(tmp_path, "a-kill-loses-the-tail", called="saved")
+    of_spark = {"SPARK_LOCAL_DIRS": str(temporary), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary}"}
+    with running(tmp_path, *words.split(), **(of_spark if "check" in words else {})) as process:
+        wait_until(f"{words} to be at work; {temporary} has {left(temporary)}",
+                   lambda: ripe(temporary) or process.poll() is not None)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=ENDED_WITHIN_S)
+    assert (process.returncode, says in said, "Traceback" in said) == (4, True, False), said
     assert left(temporary) == []
-    assert "Traceback" not in said, said
-    return process.returncode, said
-
-
-@pytest.mark.spark
-def test_a_judge_is_ended(tmp_path: Path) -> None:
-    """While Spark works, which has folders of its own; here where its user says."""
-    folder = golden(tmp_path, "a-kill-loses-the-tail")
-    temporary = tmp_path / "tmp"
-    theirs = {"SPARK_LOCAL_DIRS": str(temporary), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary}"}
-    code, said = ended(tmp_path, ("check", folder), lambda _: at_work(temporary), **theirs)
-    assert (code, "ended by SIGTERM" in said) == (4, True), said
-    assert not (folder / "verdict.json").exists()
-
-
-@pytest.mark.cluster
-@pytest.mark.spark
-def test_a_run_that_is_being_judged_is_ended(tmp_path: Path) -> None:
-    """Its own event loop handled the signal before; the run stays to be judged again. Spark's folders are
-    where it chooses."""
-    code, said = ended(tmp_path, ("run", "--nodes", 1, "--partitions", 1, "--concurrency", 1, "--duration",
-                                  0.5, "--seed", 1, "--out", "run"),
-                       lambda _: at_work(tmp_path / "tmp"))
-    assert (code, "ended by SIGTERM" in said) == (4, True), said
-    assert (tmp_path / "run" / "history.jsonl").exists()
-    assert not (tmp_path / "run" / "verdict.json").exists()
-    assert not (tmp_path / "histories").exists()  # only a run in its default folder is the latest
-
-
-@pytest.mark.cluster
-def test_what_is_played_is_ended_with_its_clusters(tmp_path: Path) -> None:
-    """After a history has begun: brokers run then. (`scenario run` plays in the same way.)"""
-    out = tmp_path / "out"
-    code, said = ended(tmp_path, ("demo", "--out", out), lambda _: any(out.glob("*/history.jsonl")))
-    assert (code, "interrupted" in said) == (4, True), said
-
-
-@pytest.mark.cluster
-def test_a_cluster_on_its_way_up_is_ended(tmp_path: Path) -> None:
-    """As soon as its folder exists: no broker has been started then."""
-    code, said = ended(tmp_path, ("cluster", "up", "--nodes", 1), bool)
-    assert code == 4, (code, said)
+    assert list(tmp_path.rglob("verdict.json")) == []
+    assert (tmp_path / "run" / "history.jsonl").exists() == words.startswith("run")
+    assert not (tmp_path / "histories" / "runs" / "latest").exists()  # only of a run in its default folder
 
 
 # -- the signal itself --------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ import pytest
 import real_like
 from browser import chromium, opened
 from command_line import edit_lines, edit_run
-from judged_runs import VALID, judged
+from judged_runs import VALID, finding, judged
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, night, written
+from stories import told
 
 from floodmark.harness.campaign.ledger import Ledger, with_findings
 from floodmark.harness.report.night import write_index
@@ -63,37 +64,12 @@ def test_the_lost_write_is_stepped_through(lost: Path, browser: Any) -> None:
         assert (seen.said, seen.asked) == ([], [])
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1240, "light"), (390, "dark")])
-def test_nothing_is_asked_of_anybody_and_nothing_scrolls_sideways(
-        lost: Path, browser: Any, width: int, scheme: str) -> None:
-    """Every drawing is there, and the legend has what the run has."""
-    with opened(browser, lost, width=width, scheme=scheme) as seen:
-        assert seen.page.evaluate("document.documentElement.scrollWidth") == width
-        for drawing in ("plot-rails", "plot-logs", "plot-load"):
-            assert seen.page.evaluate(f"document.querySelectorAll('#{drawing} svg path').length") > 3
-        shown = seen.page.evaluate("""() => [...document.querySelectorAll("[data-if]")].filter(
-            (one) => !one.hidden).map((one) => one.dataset.if)""")
-        assert {"leads", "fault", "elected", "unsafe", "ok", "lost"} <= set(shown)
-        assert {"fail", "unclean"}.isdisjoint(shown)
-        assert (seen.said, seen.asked) == ([], [])
-
-
-def long_log(folder: Path) -> Path:
-    """The run without a trace, and with 40 more records in every replica's log."""
-    (folder / "trace.jsonl").unlink()
-    for dump in sorted((folder / "logs").glob("*.jsonl")):
-        last = json.loads(dump.read_text().splitlines()[-1])
-        edit_lines(dump, lambda lines, last=last: [*lines, *(
-            json.dumps({**last, "offset": last["offset"] + more, "value": 100 + more})
-            for more in range(1, 41))])
-    edit_lines(folder / "replicas.jsonl", lambda lines: [
-        json.dumps({**row, "leo": row["leo"] + 40, "hw": row["hw"] + 40}) for row in map(json.loads, lines)])
-    return folder
-
-
 def test_a_phone_shows_the_record_that_the_finding_names(tmp_path: Path, browser: Any) -> None:
     """Also in a long log: as many offsets as fit, the names of the nodes above their logs."""
-    folder = long_log(judged(tmp_path, LOST))
+    values = " ".join(map(str, range(1, 46)))
+    folder = told(tmp_path / "run", f"run leaders/0/leader=n3; 1 acked {values}")
+    (folder / "verdict.json").write_text(json.dumps({**VALID, "valid": False, "findings": [
+        finding("lost-write", {"partition": 0, "offset": 3, "value": 4, "text": "It is gone."})]}))
     with opened(browser, write_report(folder), width=390) as seen:
         layout = seen.page.evaluate("""() => { const box = document.getElementById("logs");
             const focus = box.querySelector(".focus").getBoundingClientRect();
@@ -289,17 +265,28 @@ def night_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1240, "light"), (390, "dark")])
-def test_a_night_asks_nothing_of_anybody_and_does_not_scroll_sideways(
-    night_page: Path, browser: Any, width: int, scheme: str
-) -> None:
-    with opened(browser, night_page, width=width, scheme=scheme) as seen:
-        assert seen.page.evaluate("document.documentElement.scrollWidth") == width
-        assert seen.page.evaluate("document.querySelectorAll('img').length") == 0
-        assert seen.page.evaluate("document.querySelectorAll('svg.spark').length") == 5
-        for fold in seen.page.locator("summary").all():
-            fold.click()
-        assert seen.page.evaluate("document.documentElement.scrollWidth") == width
-        assert (seen.said, seen.asked) == ([], [])
+def test_nothing_is_asked_of_anybody_and_nothing_scrolls_sideways(
+        lost: Path, night_page: Path, browser: Any, width: int, scheme: str) -> None:
+    """On both pages every drawing is there; the legend has what the run has."""
+    for page in (lost, night_page):
+        with opened(browser, page, width=width, scheme=scheme) as seen:
+            def count(selector: str, of: Any = seen.page) -> int:
+                return int(of.evaluate(f"document.querySelectorAll('{selector}').length"))
+
+            assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+            for fold in seen.page.locator("summary:visible").all():
+                fold.click()
+            assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+            assert count("img") == 0
+            if page == night_page:
+                assert count("svg.spark") == 5
+            else:
+                assert min(count(f"#plot-{name} svg path") for name in ("rails", "logs", "load")) > 3
+                shown = seen.page.evaluate("""() => [...document.querySelectorAll("[data-if]")].filter(
+                    (one) => !one.hidden).map((one) => one.dataset.if)""")
+                assert {"leads", "fault", "elected", "unsafe", "ok", "lost"} <= set(shown)
+                assert {"fail", "unclean"}.isdisjoint(shown)
+            assert (seen.said, seen.asked) == ([], [])
 
 
 def test_the_keyboard_reaches_every_fold_link_and_command(night_page: Path, browser: Any) -> None:

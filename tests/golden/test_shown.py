@@ -1,9 +1,9 @@
 """What `floodmark show` says of saved and told runs: for each call of shown.txt all that it prints.
 
-`run NAME` is a copy of a saved run, with its verdict if golden/accounts has one; `story` is of stories.py;
-`found NAME EXAMPLE` adds a finding, `permitted CAUSE, NAME EXAMPLE` one that is no bug, `unknown NAME` one
-that cannot tell; after `judged` nothing was found. `about` changes run.json, `file` and `edit` a file. Below
-each call is its output, and after `!` what is on stderr.
+`run NAME` is a copy of a saved run, with its verdict if golden/accounts has one; `story` is of stories.py.
+`found NAME EXAMPLE` adds a finding, `permitted CAUSE, NAME EXAMPLE` one that is no bug; `unknown`, `not_made`
+name checks; after `judged` nothing was found. `about` changes run.json, `file` and `edit` a file. Below each
+call is its output, and after `!` what is on stderr.
 """
 
 import json
@@ -43,7 +43,7 @@ def folder_of(parent: Path, given: list[str]) -> Path:
             before, after = json.loads(more)
             (folder / name).write_text((folder / name).read_text().replace(before, after))
         elif verb != "story":
-            verdict = changed(verdict or {**VALID, "findings": [], "unknown": []}, verb, rest)
+            verdict = changed(verdict or {**VALID, "findings": [], "unknown": [], "not_made": []}, verb, rest)
     if verdict:
         (folder / "verdict.json").write_text(json.dumps(verdict))
     return folder
@@ -52,8 +52,8 @@ def folder_of(parent: Path, given: list[str]) -> Path:
 def changed(verdict: dict[str, Any], verb: str, rest: str) -> dict[str, Any]:
     """The verdict with one more finding, or check that cannot tell."""
     head, _, example = rest.partition(" {")
-    if verb == "unknown":
-        verdict["unknown"].append({"names": [rest], "reason": "no final reads"})
+    if verb in ("unknown", "not_made"):
+        verdict[verb].append({"names": rest.split(), "reason": "no final reads"})
     elif verb != "judged":
         *cause, name = head.split(", ")
         examples = [{"text": f"{name} it is.", **one} for one in json.loads(f"[{{{example}]")]

@@ -4,22 +4,18 @@ import html
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
-import click
 import pytest
 from command_line import floodmark
 from judged_runs import judge_by
 
 from floodmark.checkers.judge import report
-from floodmark.checkers.laws.finding_names import MADE
-from floodmark.harness.report import verdict_text
 from floodmark.harness.report.run_summary import EXITS, LET_THROUGH, Ruling, ruling, summary
-from floodmark.harness.report.verdict_text import Outcome, effects_of_options, markdown, outcome_of
-from floodmark.harness.verdict import Finding, NotMade, Policy, Unknown, Verdict, worst
+from floodmark.harness.report.verdict_text import effects_of_options, outcome_of
+from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict, worst
 
 BUG = Finding(name="lost-write", klass="bug", permitted_by=None, count=2)
 PERMITTED = Finding(name="duplicate", klass="permitted", permitted_by="retries", count=1)
@@ -147,51 +143,9 @@ def test_no_option_lets_a_harness_failure_through(
         assert message in outcome.ruling.harness[0]
 
 
-def test_a_green_run_on_kafka_reads_like_none_on_the_reference_broker(tmp_path: Path) -> None:
-    """The heading says how many checks were made, and the report what was tested."""
-    about = {"format": 1, "nodes": ["n1", "n2"], "cluster": "local", "rules": "kip-320", "ended": "done",
-             "system": {"name": "kafka", "version": "4.3.1", "form": "kraft"}}
-    part = Verdict(valid=True, counts=COUNTS, not_made=(
-        NotMade(names=("ack-rule", "unsafe-isr"), reason="no ack"), NotMade(names=("ack-rule",), reason="-")))
-    made = len(MADE) - 2
-    for verdict, policy, word in (
-            (part, Policy(), f"valid, {made} of {made + 2} checks made"),
-            (replace(part, valid="unknown", unknown=(UNSEEN,)), Policy(), "unknown, "),
-            (replace(part, not_made=()), Policy(), "valid")):
-        told = click.unstyle(verdict_text.report(
-            verdict_text.reading_of(tmp_path, report.as_json(verdict), about),
-            ruling(report.as_json(verdict), about, policy)))
-        assert told.startswith(f"{tmp_path.name}: {word}")
-        assert "\n  ran        Apache Kafka 4.3.1, KRaft, 2 brokers, workload ?, seed ?\n" in told
-        assert "kip-320" not in told
-
-
 def test_show_prints_the_heading_that_check_printed(runs: list[Path]) -> None:
     """Without options: show has no gate."""
     answer = floodmark("check", *runs)
     for folder in runs:
         if (folder / "run.json").exists():
             assert floodmark("show", folder).out.splitlines()[0] in answer.out.splitlines()
-
-
-KILLS = 11 * [{"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down"]}]
-
-
-@pytest.mark.parametrize("gap", ["", " "])
-def test_every_report_has_the_same_count_of_strikes(tmp_path: Path, gap: str) -> None:
-    """Those of the history, and those that were planned and never came: in `check`'s text, which is JUnit's
-    too, and on the page."""
-    struck = {"process": -1, "type": "info", "fault": {"nodes": ["n1"]}}
-    lines = [{"index": index, "time": index, "f": f, **struck}
-             for index, f in enumerate(("kill", "start", "kill"))]
-    client = {"index": 3, "time": 9, "process": 1, "type": "invoke", "f": "poll"}
-    (tmp_path / "history.jsonl").write_text("".join(
-        json.dumps(line, separators=("," + gap, ":" + gap)) + "\n" for line in [*lines, client]))
-    run = {"format": 1, "nodes": ["n1"], "schedule": KILLS, "missed": list(range(4, 22)), "ended": "done"}
-    verdict = {"valid": "unknown", "findings": [], "unknown": [{"names": ["unfit"], "reason": "missed"}]}
-    expected = "struck by  2 kill; missed because the moment never came: 9 kill"
-    reading = verdict_text.reading_of(tmp_path, verdict, run)
-    outcome = Outcome(reading=reading, ruling=ruling(verdict, run))
-    assert expected in outcome.report
-    assert f"- {' '.join(expected.split())}" in markdown([outcome]).decode()
-    assert expected in verdict_text.report(reading)

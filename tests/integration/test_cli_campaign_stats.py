@@ -74,7 +74,7 @@ def test_the_second_question_reads_what_the_first_has_kept(
 ) -> None:
     """Of a history that has changed since, and of a run that was shrunk. What is kept in another form is made
     anew."""
-    run = killed_for(4).write(tmp_path / "run")
+    run = killed_for(tmp_path / "run", 4)
     first = figures(tmp_path / "first.json", run)
     assert (first["faults"][0]["gap_s"], first["runs"][0]["faults_by_kind"]) == (4.0, {"kill": 1})
     kept = run / "measures.parquet"
@@ -82,7 +82,7 @@ def test_the_second_question_reads_what_the_first_has_kept(
         kept.write_bytes(kept.read_bytes()[:-20])
     elif damage == "another version":
         pq.write_table(pq.read_table(kept).replace_schema_metadata({"floodmark.measures": "0"}), kept)
-    killed_for(6).write(tmp_path / "other")
+    killed_for(tmp_path / "other", 6)
     (tmp_path / "other" / "history.jsonl").replace(run / "history.jsonl")
     second = figures(tmp_path / "second.json", run)
     assert second["faults"][0]["gap_s"] == gap_s

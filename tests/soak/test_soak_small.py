@@ -61,7 +61,7 @@ def test_a_wrong_verdict_is_seen(verdict: Verdict, twins: Verdict | None, legal:
     """twins: the twin's verdict; None: it cannot read run.json, which a damage changed in a healthy run."""
     asked = Asked(number=0, path=Path(), story="", legal=legal, loosely=loosely,
                   wanted="the twin failed" if twins is None else spoken(as_dict(twins)),
-                  before=spoken(as_dict(HEALTHY)) if twins is None else None)
+                  before=frozenset() if twins is None else None)
 
     assert [one.partition(":")[0] for one in wrong(asked, verdict)] == breaches
 

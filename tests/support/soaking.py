@@ -9,7 +9,7 @@ Rules kept here:
 2. The judge never fails, and says what the twin says, name by name. Where a value has another type, in
    run.json, and where readers of JSON differ (LOOSELY) it may leave more open: it calls nothing a bug that
    the twin does not, a bug of the twin's is at least unknown, and a run is valid only if the twin says so.
-3. Where the twin cannot read run.json any more, nothing is a bug that was none before the damage.
+3. After a damage to run.json a bug that was one before it may stay one. The twin may be unable to read it.
 4. Whatever the judge does, a batch ends: an exception is narrowed down to the folder that causes it; a call
    that does not return ends the soak, which has printed where to go on.
 """
@@ -57,7 +57,7 @@ class Asked:
     legal: bool
     wanted: Spoken | str  # the twin's verdict, or how it failed
     loosely: bool = False
-    before: Spoken | None = None  # the twin's verdict of the folder before the damage, where it has none now
+    before: frozenset[str] | None = None  # for a damaged run.json: the twin's findings before the damage
 
 
 # -- folders ------------------------------------------------------------------------------------------------
@@ -73,9 +73,9 @@ def make(campaign: str, seed: str, root: Path, number: int) -> Asked:
     files, name, touched = damaged(base, random, OF_FIELDS if campaign == "mistyped" else sorted(DAMAGES))
     write_files(files, path)
     wanted, before = by_twin(path), None
-    if isinstance(wanted, str) and touched == RUN:
+    if touched == RUN:
         told = by_twin(write_files(base, path.with_suffix(".base")))
-        before = None if isinstance(told, str) else told
+        before = None if isinstance(told, str) else frozenset(name for name, *_ in told[1])
     return Asked(number=number, path=path, story=f"{name} in {touched} of: {story}", legal=False,
                  wanted=wanted, before=before,
                  loosely=campaign == "mistyped" or touched == RUN or name in LOOSELY)
@@ -146,13 +146,10 @@ def wrong(asked: Asked, verdict: Verdict | str) -> Iterator[str]:
     mine = spoken(as_dict(verdict))
     if asked.legal and bugs(mine):
         yield f"false alarm: {', '.join(sorted(bugs(mine)))} in a legal run"
-    if isinstance(asked.wanted, str):
-        if asked.before is None:
-            yield asked.wanted
-        elif news := bugs(mine) - {name for name, *_ in asked.before[1]}:
-            yield f"false alarm: {', '.join(sorted(news))}, where run.json cannot be read"
+    if isinstance(asked.wanted, str) and asked.before is None:
+        yield asked.wanted
     elif asked.loosely:
-        yield from harsher_or_blinder(asked.wanted, mine)
+        yield from harsher_or_blinder(asked, mine)
     elif asked.wanted != mine:
         yield f"difference:\n    twin  {asked.wanted}\n    judge {mine}"
 
@@ -161,14 +158,16 @@ def bugs(verdict: Spoken) -> set[str]:
     return {name for name, klass, *_ in verdict[1] if klass == BUG}
 
 
-def harsher_or_blinder(wanted: Spoken, mine: Spoken) -> Iterator[str]:
-    """Breaches of rule 2 where the judge may leave more open than the twin."""
-    if harsher := bugs(mine) - bugs(wanted):
+def harsher_or_blinder(asked: Asked, mine: Spoken) -> Iterator[str]:
+    """Breaches of rules 2 and 3 where the judge may leave more open than the twin."""
+    read = None if isinstance(asked.wanted, str) else asked.wanted
+    theirs = bugs(read) if read else set()
+    if harsher := bugs(mine) - theirs - (asked.before or set()):
         yield f"false alarm: {', '.join(sorted(harsher))}, says the twin"
-    if missed := bugs(wanted) - {name for name, *_ in mine[1]} - {*mine[2]}:
+    if missed := theirs - {name for name, *_ in mine[1]} - {*mine[2]}:
         yield f"false valid: {', '.join(sorted(missed))}, says the twin"
-    if mine[0] is True and wanted[0] is not True:
-        yield f"false valid: {wanted[0]}, says the twin"
+    if mine[0] is True and read and read[0] is not True:
+        yield f"false valid: {read[0]}, says the twin"
 
 
 # -- campaigns ----------------------------------------------------------------------------------------------

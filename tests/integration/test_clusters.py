@@ -217,19 +217,6 @@ async def test_a_follower_that_does_not_hear_its_leader_leaves_the_isr_until_the
 
 
 @local
-async def test_a_broker_cut_from_the_controller_by_reset_is_fenced_until_the_heal(stage: Stage) -> None:
-    """Its session ends, and another leads."""
-    one = stage.cluster
-    await stage.as_in_the_beginning()
-    await one.place.cut({CONTROLLER: ["n1"], "n1": [CONTROLLER]}, reset=True)
-    await one.runs.expire("n1")
-    look = await stage.seen(lambda look: look.partitions[0].leader != "n1", "another leader")
-    assert "n1" in look.running - look.unfenced
-    await one.place.heal()
-    await stage.all_in_sync()
-
-
-@local
 async def test_a_power_cut_loses_what_was_not_fsynced_and_the_others_give_it_back(stage: Stage) -> None:
     """Or it keeps records up to the requested batch; the result says how much was lost."""
     one, base = stage.cluster, (await stage.as_in_the_beginning()).replicas["n1", 0].leo
@@ -245,18 +232,6 @@ async def test_a_power_cut_loses_what_was_not_fsynced_and_the_others_give_it_bac
     assert not look.replicas["n3", 0].clean
 
     assert (await one.power_cut("n3"))["keep"][0] == base + 3, "what a power cut leaves is durable"
-
-
-@local
-async def test_a_preferred_election_brings_the_first_replica_back_to_lead(stage: Stage) -> None:
-    """Whoever led before; electing a replica that leads already changes nothing and is not refused."""
-    one = stage.cluster
-    await stage.as_in_the_beginning()
-    await one.runs.expire("n1")
-    await stage.all_in_sync()
-    assert (await one.observe()).partitions[0].leader != "n1"
-    assert await one.runs.elect([0, 1]) == {"elected": [0], "refused": {}}
-    assert (await one.observe()).partitions[0].leader == "n1"
 
 
 @everywhere

@@ -201,6 +201,19 @@ def ending(schedule: Schedule) -> str:
     return "blackout" if all_down else "other"
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_eight_seconds_of_harm_there_is_a_calm_time(seed: int) -> None:
+    """Whatever struck in them may last for eight more."""
+    schedule, began_ns, longest_ns = made(["crash", "pause"], seed, 5, duration_s=120.0, interval_s=0.5), 0, 0
+    for entry, ledger in zip(schedule, ledgers(schedule), strict=True):
+        if isinstance(entry.moment, Time):
+            began_ns = began_ns or entry.moment.time
+            longest_ns = max(longest_ns, entry.moment.time - began_ns)
+            began_ns = 0 if quiet(ledger) else began_ns
+
+    assert 4e9 < longest_ns < 16e9
+
+
 def test_each_nemesis_does_what_it_says() -> None:
     """Thirty seconds of each, one seed: the faults that belong to it, and no other. (Ten minutes for those
     with more kinds of faults than fit in thirty seconds.)"""

@@ -301,7 +301,7 @@ def a_file_goes(files: Files, random: Random) -> str:
 
 @damage()
 def a_folder_stands_there(files: Files, random: Random) -> str:
-    name = one(random, sorted(files))
+    name = text_file(files, random)  # the twin's reader takes a folder for an empty table of Parquet
     files[name] = None
     return name
 
@@ -371,7 +371,7 @@ def a_parquet_of_other_types(data: bytes, random: Random) -> bytes:
     column = random.choice(("partition", "offset", "epoch", "value", "crc"))
     at, values = table.schema.get_field_index(column), table[column].to_pylist()
     other = random.choice((
-        pa.string(), pa.float64(), pa.int8(), pa.list_(pa.int64()), pa.timestamp("ns"), None, pa.null()))
+        pa.string(), pa.float64(), pa.int8(), pa.list_(pa.int64()), pa.decimal128(30), None, pa.null()))
     if other is None:
         return written(table.remove_column(at))
     if pa.types.is_null(other):

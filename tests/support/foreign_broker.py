@@ -12,7 +12,6 @@ import struct
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,7 +43,6 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.producer import ProduceResponse
-from kafka.record.default_records import DefaultRecordBatchBuilder
 
 CREATE, DELETE, CONFIGS, ELECT = 19, 20, 32, 43
 _SERVED = {PRODUCE: (3, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (1, 9), API_VERSIONS: (0, 0),
@@ -56,7 +54,6 @@ _NOT_PREFERRED = 80
 _EARLIEST, _ANY_REPLICA = -2, -2
 SETTINGS = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false",
             "broker.session.timeout.ms": "1000", "replica.lag.time.max.ms": "1000"}
-_THROTTLED_MS = 100
 _START_S = 120.0
 _ASK_CONTROL = ("import socket, sys; control = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); "
                 "control.sendall(' '.join(sys.argv[2:]).encode() + b'\\n'); sys.exit(not control.recv(1))")
@@ -67,19 +64,11 @@ class Quirk(Enum):
 
     BEGINNING_MOVES = "a log begins above its first records, although it keeps everything"
     READS_NOTHING = "a fetch from the beginning returns nothing below the high watermark that it names"
-    SKIPS_PREFIX = "a fetch from the beginning skips the first records"
     FORGETS_TOPIC = "after all brokers were down nobody knows any topic"
     BAD_CHECKSUM = "one batch of each partition is damaged"
-    UNKNOWN_MAGIC = "one batch of each partition is of no known format"
     NO_ACKS = "from some record on no send is acked"
-    END_BEHIND_ACK = "the latest offset is the last batch's base offset plus one"
-    QUIET_FETCH = "a fetch that does not wait is answered without its partitions"
-    OLD_FETCH = "Fetch is served up to version 10 only, by leaders alone"
     DELETES_BY_AGE = "a log begins above its first records, by a retention that the system shows"
-    LSO_BELOW_HW = "somebody else's transaction stays open"
     NO_CONTROLLER_YET = "after all brokers were down nobody knows controller or topics for a while"
-    PARTIAL_LAST_BATCH = "the last batch of a fetch is cut off (KIP-74)"
-    EMPTY_BY_QUOTA = "every third fetch of a broker is throttled, and answered empty"
     LISTS_FEWER = "what FORGETS_TOPIC has, but the last broker is not listed yet"
     ONE_PARTITION = "a topic has one partition, whatever was asked"
     ONE_REMEMBERS = "what FORGETS_TOPIC has, but the first broker knows the topics, without leaders"
@@ -94,14 +83,13 @@ class _Batch:
 
 @dataclass(slots=True, kw_only=True)
 class _Log:
-    """One partition. lso: where somebody's transaction is open; None: there is none."""
+    """One partition."""
 
     replicas: tuple[int, ...]
     leader: int
     isr: tuple[int, ...]
     epoch: int = 0
     start: int = 0
-    lso: int | None = None
     batches: list[_Batch] = field(default_factory=list)
 
     @property
@@ -135,7 +123,6 @@ class ForeignCluster:
     unready_answers: int = 40  # in Metadata, after all brokers were down
     _forgot: bool = False
     _unready: int = 0  # Metadata answers until controller and topics are known
-    _fetches: Counter[int] = field(default_factory=Counter)  # by node
     _grown: asyncio.Event = field(default_factory=asyncio.Event)
     _open: dict[int, set[asyncio.StreamWriter]] = field(default_factory=dict)
 
@@ -197,8 +184,7 @@ class ForeignCluster:
     async def _answer(self, node: int, frame: bytes) -> bytes | None:
         api, version = struct.unpack_from(">hh", frame)
         if api == API_VERSIONS:
-            spans = _SERVED | ({FETCH: (4, 10)} if Quirk.OLD_FETCH in self.quirks else {})
-            return api_versions({api: span for api, span in spans.items() if api not in self.unserved})
+            return api_versions({api: span for api, span in _SERVED.items() if api not in self.unserved})
         request = _REQUESTS[api].decode(frame, version=version, header=True)
         if api == FETCH:
             made = await self._fetch(node, request)
@@ -302,25 +288,16 @@ class ForeignCluster:
         if len(log.isr) < min(len(log.replicas), int(self.settings["min.insync.replicas"])) or (
                 odd and Quirk.NO_ACKS in self.quirks):
             return _FEW_REPLICAS, -1
-        if log.lso is None and odd and Quirk.LSO_BELOW_HW in self.quirks:
-            log.lso = log.append(_of_a_transaction()).base
         damaged = any(batch.base >= self.odd_from for batch in log.batches)
         stored = log.append(bytes(part.records))
         if odd and not damaged and Quirk.BAD_CHECKSUM in self.quirks:
             stored.data = stored.data[:-1] + bytes([stored.data[-1] ^ 0xFF])
-        if odd and not damaged and Quirk.UNKNOWN_MAGIC in self.quirks:
-            stored.data = stored.data[:16] + b"\x09" + stored.data[17:]
         if odd and self.quirks & {Quirk.BEGINNING_MOVES, Quirk.DELETES_BY_AGE}:
             log.start = log.batches[len(log.batches) // 4].base
         return 0, stored.base
 
     async def _fetch(self, node: int, request: Any) -> Any:
-        self._fetches[node] += 1
         one = FetchResponse.FetchableTopicResponse
-        quiet = request.max_wait_ms == 0 and Quirk.QUIET_FETCH in self.quirks
-        throttled = self._fetches[node] % 3 == 0 and Quirk.EMPTY_BY_QUOTA in self.quirks
-        if quiet or throttled:
-            return FetchResponse(throttle_time_ms=_THROTTLED_MS if throttled else 0)
         deadline_s = time.monotonic() + request.max_wait_ms / 1000
         while True:
             grown = self._grown
@@ -340,7 +317,7 @@ class ForeignCluster:
         one = FetchResponse.FetchableTopicResponse.PartitionData
         log = self._log(topic, part.partition)
         error = _UNKNOWN_TOPIC if log is None else 0
-        if log is not None and node not in ((log.leader,) if Quirk.OLD_FETCH in self.quirks else log.isr):
+        if log is not None and node not in log.isr:
             error = _NOT_LEADER
         if log is not None and not error and not log.start <= part.fetch_offset <= log.end:
             error = _OUT_OF_RANGE
@@ -348,25 +325,18 @@ class ForeignCluster:
             error = _FENCED_EPOCH
         if log is None or error:
             return one(partition_index=part.partition, error_code=error, high_watermark=-1)
-        lso = log.end if log.lso is None else log.lso
-        return one(partition_index=part.partition, high_watermark=log.end, last_stable_offset=lso,
-                   log_start_offset=log.start,
-                   records=self._records(log, part, lso if request.isolation_level == 1 else log.end))
+        return one(partition_index=part.partition, high_watermark=log.end, last_stable_offset=log.end,
+                   log_start_offset=log.start, records=self._records(log, part))
 
-    def _records(self, log: _Log, part: Any, below: int) -> bytes:
-        offset = part.fetch_offset
-        if offset == 0 and log.end > self.odd_from:
-            if Quirk.READS_NOTHING in self.quirks:
-                return b""
-            offset = self.odd_from if Quirk.SKIPS_PREFIX in self.quirks else 0
+    def _records(self, log: _Log, part: Any) -> bytes:
+        if part.fetch_offset == 0 and log.end > self.odd_from and Quirk.READS_NOTHING in self.quirks:
+            return b""
         pieces, size = [], 0
-        for batch in (batch for batch in log.batches if batch.last >= offset and batch.base < below):
+        for batch in (batch for batch in log.batches if batch.last >= part.fetch_offset):
             if pieces and size + len(batch.data) > part.partition_max_bytes:
                 break
             pieces.append(batch.data)
             size += len(batch.data)
-        if len(pieces) > 1 and Quirk.PARTIAL_LAST_BATCH in self.quirks:
-            pieces[-1] = pieces[-1][:len(pieces[-1]) // 2]
         return b"".join(pieces)
 
     def _list_offsets(self, node: int, request: Any) -> Any:
@@ -384,22 +354,7 @@ class ForeignCluster:
             return _UNKNOWN_TOPIC, -1, -1
         if node not in log.isr or (node != log.leader and request.replica_id != _ANY_REPLICA):
             return _NOT_LEADER, -1, -1
-        if part.timestamp == _EARLIEST:
-            return 0, log.start, log.epoch
-        if request.isolation_level == 1 and log.lso is not None:
-            return 0, log.lso, log.epoch
-        if Quirk.END_BEHIND_ACK in self.quirks and log.batches:
-            return 0, log.batches[-1].base + 1, log.epoch
-        return 0, log.end, log.epoch
-
-
-def _of_a_transaction() -> bytes:
-    """A batch of somebody else's transaction."""
-    builder = DefaultRecordBatchBuilder(
-        magic=2, compression_type=0, is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0,
-        batch_size=1 << 14)
-    builder.append(0, time.time_ns() // 1_000_000, None, b"theirs", [])
-    return bytes(builder.build())
+        return 0, log.start if part.timestamp == _EARLIEST else log.end, log.epoch
 
 
 @contextmanager

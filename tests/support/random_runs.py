@@ -477,14 +477,6 @@ def it_was_imported(folder: RunFolder, random: Random) -> None:
     folder.files["replicas.jsonl"] = None
 
 
-@damage
-def a_file_goes(folder: RunFolder, random: Random) -> None:
-    if random.random() < 0.2:
-        folder.files["replicas.jsonl"] = None
-    for node in some_nodes(random):
-        folder.dumps.pop(node, None)
-
-
 # -- what runs promise and show
 
 def other_promises(random: Random) -> Line:

@@ -1,32 +1,21 @@
-"""The soak: random folders are judged a thousand in one call, and each verdict is compared with the twin's.
+"""Random run folders, each with the twin's verdict, and what is wrong with another one.
 
     histories   random small runs, legal and damaged: judge and twin agree, name by name
     mistyped    the same, half of them with a trace; one value is another, mostly of another type, or is gone
     mutated     the same, saved runs and cases of the corpus too, with a damage to one of their files
 
 Rules kept here:
-1. (campaign, seed, number) determines a folder. Wrong ones are kept and named, all others are deleted.
+1. Campaign, seed and number determine a folder, whoever asks and in whatever order.
 2. The judge never fails, and says what the twin says, name by name. Where a value has another type, in
    run.json, and where readers of JSON differ (LOOSELY) it may leave more open: it calls nothing a bug that
    the twin does not, a bug of the twin's is at least unknown, and a run is valid only if the twin says so.
 3. After a damage to run.json a bug that was one before it may stay one. The twin may be unable to read it.
-4. Whatever the judge does, a batch ends: an exception is narrowed down to the folder that causes it; a call
-   that does not return ends the soak, which has printed where to go on.
 """
 
-import ctypes
-import faulthandler
-import multiprocessing
 import shutil
-import signal
-import time
-import traceback
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -41,9 +30,7 @@ from floodmark.harness.verdict import BUG, Verdict
 GOLDEN = Path(__file__).parents[2] / "histories" / "golden"
 LOOSELY = {"a_field_comes_twice", "a_folder_stands_there", "a_mark_of_byte_order"}
 OF_FIELDS = ("a_field_goes", "a_value_is_another")
-HANGS_AFTER_S, A_FOLDER_S = 300, 3  # time for a batch, and additional time for each folder
 FAILED = "the judge failed"
-PR_SET_PDEATHSIG = 1
 Spoken = tuple[Any, ...]  # valid, findings, unknown names, names that are not made
 
 
@@ -168,107 +155,3 @@ def harsher_or_blinder(asked: Asked, mine: Spoken) -> Iterator[str]:
         yield f"false valid: {', '.join(sorted(missed))}, says the twin"
     if mine[0] is True and read and read[0] is not True:
         yield f"false valid: {read[0]}, says the twin"
-
-
-# -- campaigns ----------------------------------------------------------------------------------------------
-
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """The counts of a campaign so far."""
-
-    campaign: str
-    folders: int = 0
-    judging_s: float = 0
-    elapsed_s: float = 0
-    wrongs: Counter[str] = field(default_factory=Counter)
-    kept: list[str] = field(default_factory=list)
-
-    def line(self) -> str:
-        rate = self.folders / max(self.elapsed_s, 1e-9)
-        judged = self.folders / max(self.judging_s, 1e-9)
-        found = ", ".join(f"{count} {what}" for what, count in sorted(self.wrongs.items())) or "nothing wrong"
-        return (f"{self.campaign}: {self.folders:,} folders in {self.elapsed_s:,.0f} s, {rate:.1f}/s "
-                f"({judged:.1f}/s while judging): {found}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Soak:
-    """Runs campaigns in a working folder, and keeps wrong folders in another one. alone: all is made in this
-    process, not in several."""
-
-    work: Path
-    kept: Path
-    seed: str
-    batch: int
-    alone: bool = False
-
-    def run(self, campaign: str, first: int, count: int) -> Tally:
-        """Judges the numbers from `first` on; prints one line for each batch."""
-        tally, began = Tally(campaign=campaign), time.monotonic()
-        with nullcontext() if self.alone else makers() as pool:
-            for start in range(first, first + count, self.batch):
-                numbers = range(start, min(start + self.batch, first + count))
-                self.one_batch(tally, numbers, map if pool is None else partial(pool.map, chunksize=20))
-                tally.elapsed_s = time.monotonic() - began
-                print(f"{tally.line()}; {memory()}; next: --only {campaign} --from {numbers.stop}",
-                      flush=True)
-        return tally
-
-    def one_batch(self, tally: Tally, numbers: range, each: Callable[..., Iterable[Asked]]) -> None:
-        root = self.work / tally.campaign
-        root.mkdir(parents=True)
-        batch = list(each(partial(make, tally.campaign, self.seed, root), numbers))
-        faulthandler.dump_traceback_later(HANGS_AFTER_S + A_FOLDER_S * len(batch), exit=True)
-        began = time.monotonic()
-        verdicts = judged([asked.path for asked in batch])
-        faulthandler.cancel_dump_traceback_later()
-        tally.judging_s += time.monotonic() - began
-        tally.folders += len(batch)
-        for asked, verdict in zip(batch, verdicts, strict=True):
-            if found := list(wrong(asked, verdict)):
-                self.keep(tally, asked, found)
-        shutil.rmtree(root)
-
-    def keep(self, tally: Tally, asked: Asked, found: Sequence[str]) -> None:
-        """Copies the folder away, and prints what is wrong."""
-        place = self.kept / f"{tally.campaign}-{self.seed}-{asked.number}"
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(asked.path, place)
-        tally.wrongs.update(one.partition(":")[0] for one in found)
-        tally.kept.append(str(place))
-        print(f"WRONG {place}: {asked.story}", *found, sep="\n  ", flush=True)
-
-
-def makers() -> ProcessPoolExecutor:
-    """Processes that end with this one, however it ends. A fork would inherit the JVM's pipes."""
-    return ProcessPoolExecutor(2, multiprocessing.get_context("spawn"), end_with_parent)
-
-
-def end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def judged(paths: Sequence[Path]) -> list[Verdict | str]:
-    """A verdict for each folder, or the traceback in its place; never an exception."""
-    from floodmark.checkers.judge.job import SparkJudge
-
-    try:
-        return [*SparkJudge().judge(paths)]
-    except Exception:
-        if len(paths) == 1:
-            return [traceback.format_exc(limit=-3, chain=False)]
-        middle = len(paths) // 2
-        return [*judged(paths[:middle]), *judged(paths[middle:])]
-
-
-def memory() -> str:
-    """The most memory that this process and its children have used so far."""
-    most: Counter[str] = Counter()
-    mine = str(multiprocessing.current_process().pid)
-    for status in Path("/proc").glob("[0-9]*/status"):
-        with suppress(OSError):
-            fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
-            if mine in (fields["Pid"], fields["PPid"]) and "VmHWM" in fields:
-                name = fields["Name"]
-                most[name] = max(most[name], int(fields["VmHWM"].split()[0]) >> 10)
-    return ", ".join(f"{name} {megabytes:,} MB" for name, megabytes in most.items())

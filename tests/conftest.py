@@ -15,8 +15,8 @@ settings.register_profile("floodmark", deadline=None)
 settings.load_profile("floodmark")
 
 # Files that take longest begin first: one that begins last keeps one worker busy alone.
-LONGEST = ("test_simulated_scenarios.py", "test_judge_failures.py", "test_passes.py", "test_corpus.py",
-           "test_foreign.py", "test_checkers_spark_same.py", "test_laws_growth.py", "test_judge_twin.py")
+LONGEST = ("test_simulated_scenarios.py", "test_judge_failures.py", "test_every_path.py", "test_corpus.py",
+           "test_foreign.py", "test_laws_growth.py", "test_judge_twin.py")
 
 # Kinds of tests that `make test` leaves out, and how to run them.
 LEFT_OUT = {

@@ -47,8 +47,8 @@ class Unit:
         self._loaded[name] = table
 
     def has(self, name: str) -> bool:
-        """Whether a table of this name was loaded or made."""
-        return name in self._loaded
+        """Whether a table of this name was loaded, or made by `append`."""
+        return name in self._loaded or name in self._grown
 
     def is_empty(self, name: str) -> bool:
         """Whether the table has no rows."""

@@ -1,206 +1,94 @@
 """Measures the cluster, the recorder and the judge, and prints the figures. `make bench`, on an idle machine.
 
-    make bench ARGS='--only cluster,trace,recorder,judge,stats,source,containers,kafka --seconds 8'
+    make bench ARGS='--only cluster,judge --repeat 5'
+    make bench ARGS='--only real,damaged --ops 10000,1000000 --keep DIR'
 
-Every figure is a median over --repeat runs, with its range. Nothing here passes or fails.
+Each part of PARTS is some rows; each row is measured --repeat times. What is printed is the median with its
+range, and how many times that of another row it is, where it is measured against one. Nothing here passes or
+fails. `judge` is all rows of `floodmark check` that take minutes; scale and memory, which take long, must be
+asked for, and so must containers and kafka, which need an engine or fetch jars.
 """
 
 import argparse
-import asyncio
-import shutil
 import statistics
+import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import engine
-import judge_figures
-import judge_scale
-import kafka_figures
-import orjson
-import source_figures
-import stats_figures
+import clusters
+import judging
+from rows import Options, Row
 
-from floodmark.harness import history, trace
-from floodmark.harness.commands.run import planned
-from floodmark.harness.history import Recorder
-from floodmark.harness.op import Intent, Outcome, Send, Type
-from floodmark.harness.pipeline import record
-from floodmark.harness.spec import RunSpec
-
-PARTS = ("cluster", "trace", "recorder", "judge", "stats", "source", "containers", "kafka")
+# name -> what makes its rows, and what is measured. The command is `make bench ARGS='--only NAME'`.
+Part = tuple[Callable[[Options], Iterator[Row]], str]
+PARTS: Mapping[str, Part] = {
+    "cluster": (clusters.local, "3 brokers, 4 partitions, acks=all, min.insync.replicas=2, workload log"),
+    "trace": (clusters.traced, "the same with direct links and 20 processes, with and without a trace"),
+    "recorder": (clusters.recorder, "ops recorded by 20 processes, with a client that answers at once"),
+    "runs": (judging.runs, "check of folders that `floodmark run --nemesis all` has made"),
+    "real": (judging.real, "check of folders like those (tests/support/real_like.py) of --ops ops, no trace"),
+    "damaged": (judging.damaged, "the same of --ops ops with each damage, or with transactions"),
+    "small": (judging.small, "check of --folders small folders in one call"),
+    "campaign": (judging.campaign, "check of --folders traced folders like a run of 20 s in one call"),
+    "session": (judging.session, "a traced folder of 30 s where a session of Spark runs already"),
+    "stats": (judging.stats, "`campaign stats` of --folders traced folders like runs of 20 s"),
+    "source": (judging.source, "count() of each table of Spark's format, and spark.read.json of each file"),
+    "containers": (clusters.containers, "3 brokers and a controller on this machine's engine, and its acks"),
+    "kafka": (clusters.kafka, "Apache Kafka beside the reference broker"),
+    "scale": (judging.scale, "check of --ops ops by two workers of Spark with a core each, and by one"),
+    "memory": (judging.memory, "check of --ops ops by a worker whose Python may use a third of its bytes"),
+}
+JUDGE = ("runs", "real", "damaged", "small", "campaign", "session")
+USUAL = ("cluster", "trace", "recorder", "judge", "stats", "source", "containers", "kafka")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--only", default=",".join(PARTS))
-    parser.add_argument("--seconds", type=float, default=8.0)
-    parser.add_argument("--ops", default="10000,1000000")
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--judge-rows", default=",".join(judge_figures.USUAL_ROWS))
-    parser.add_argument("--damaged-ops", type=int, default=1_000_000)
-    parser.add_argument("--small-folders", type=int, default=200)
-    parser.add_argument("--campaign-folders", type=int, default=100)
-    parser.add_argument("--stats-folders", type=int, default=100)
-    parser.add_argument("--scale-ops", default="3000000,10000000")
-    parser.add_argument("--memory-ops", type=int, default=10_000_000)
-    parser.add_argument("--memory-mb", type=int, help="of a worker's Python process")
+    parts = "\n".join(f"  {name:<11} {about}" for name, (_, about) in PARTS.items())
+    parser = argparse.ArgumentParser(
+        description=f"{(__doc__ or '').splitlines()[0]}\n\n{parts}\n  {'judge':<11} {', '.join(JUDGE)}",
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(USUAL), metavar="PARTS")
+    parser.add_argument("--repeat", type=int, default=3, help="how often each row is measured")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each load")
+    parser.add_argument("--ops", type=sizes, help="of each folder, with commas", metavar="N,...")
+    parser.add_argument("--folders", type=int, help="in one call", metavar="N")
+    parser.add_argument("--memory-mb", type=int, help="what the Python process of a worker may use")
     parser.add_argument("--kafka", default="2.8.2,3.9.2,4.3.1", metavar="VERSIONS")
-    parser.add_argument("--folders", type=Path, help="where the judge's folders are kept, or found")
-    options = parser.parse_args()
-    parts = [part for part in PARTS if part in options.only.split(",")]
+    parser.add_argument("--keep", type=Path, help="where folders are kept: the bench of another commit then "
+                                                  "judges the same bytes", metavar="DIR")
+    asked = parser.parse_args()
+    names = [name for word in asked.only.split(",") for name in (JUDGE if word == "judge" else (word,))]
+    if unknown := {*names} - {*PARTS}:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory(prefix="floodmark-bench-") as name:
-        scratch = Path(name)
-        folders = judge_figures.Bench(
-            scratch=options.folders or scratch, keep=options.folders is not None, repeat=options.repeat)
-        folders.scratch.mkdir(parents=True, exist_ok=True)
-        if "cluster" in parts:
-            bench_cluster(scratch, options.seconds, options.repeat)
-        if "trace" in parts:
-            bench_trace(scratch, options.seconds, options.repeat)
-        if "recorder" in parts:
-            bench_recorder(scratch, options.repeat)
-        if "judge" in parts:
-            rows = options.judge_rows.split(",")
-            if not {"scale", "memory"}.issuperset(rows):
-                judge_figures.bench_judge(
-                    folders, rows, sizes=sizes_of(options.ops), damaged_ops=options.damaged_ops,
-                    small=options.small_folders, campaign=options.campaign_folders)
-            if "scale" in rows:
-                judge_scale.bench_scale(folders, sizes_of(options.scale_ops))
-            if "memory" in rows:
-                judge_scale.bench_memory(folders, options.memory_ops, options.memory_mb)
-        if "stats" in parts:
-            stats_figures.bench_stats(folders, options.stats_folders)
-        if "source" in parts:
-            source_figures.bench_source(folders, sizes_of(options.ops))
-        if "containers" in parts:
-            engine.bench_containers(
-                scratch, options.repeat, say,
-                lambda folder, cluster: acked(folder, "direct", 20, options.seconds, cluster=cluster)[0])
-        if "kafka" in parts:
-            kafka_figures.bench_kafka(
-                scratch, options.kafka.split(","), options.repeat, say,
-                lambda folder, processes, kafka: acked(
-                    folder, "direct", processes, options.seconds, kafka=kafka)[0])
+        options = Options(
+            scratch=Path(name), kept=asked.keep, seconds=asked.seconds, ops=asked.ops, folders=asked.folders,
+            memory_mb=asked.memory_mb, kafka=asked.kafka.split(","))
+        for part in names:
+            make, about = PARTS[part]
+            print(f"{part}: {about}", flush=True)
+            measure(make(options), asked.repeat)
 
 
-def sizes_of(words: str) -> list[int]:
+def sizes(words: str) -> list[int]:
     return [int(ops) for ops in words.split(",")]
 
 
-def say(what: str, values: Sequence[float], unit: str) -> None:
-    """One row: the median and the range."""
-    spread = f"({min(values):,.4g} to {max(values):,.4g}, {len(values)} runs)"
-    print(f"  {what:<58}{statistics.median(values):>12,.4g} {unit:<6} {spread}", flush=True)
-
-
-# -- the cluster ------------------------------------------------------------------------------------------
-
-
-def bench_cluster(scratch: Path, seconds: float, repeat: int) -> None:
-    """Acked op/s and latency: 1 and 20 processes, links direct and proxied."""
-    print("cluster: 3 brokers, 4 partitions, acks=all, min.insync.replicas=2, workload log", flush=True)
-    for links in ("direct", "proxied"):
-        for concurrency in (1, 20):
-            runs = [acked(scratch / "run", links, concurrency, seconds) for _ in range(repeat)]
-            title = f"{links}, {concurrency} process{'es' if concurrency > 1 else ''}"
-            say(f"{title}: acked sends", [rate for rate, _ in runs], "op/s")
-            say(f"{title}: p50", [quantile(times, 0.50) for _, times in runs], "ms")
-            say(f"{title}: p99", [quantile(times, 0.99) for _, times in runs], "ms")
-
-
-def acked(
-    folder: Path, links: str, concurrency: int, seconds: float, *, trace: bool = True,
-    cluster: str = "local", kafka: str | None = None,
-) -> tuple[float, list[float]]:
-    """Acked send ops a second in the main phase, and each one's milliseconds."""
-    shutil.rmtree(folder, ignore_errors=True)
-    options = RunSpec(
-        cluster=cluster, kafka=kafka, links=links, concurrency=concurrency, duration=seconds, seed=1,
-        out=folder, trace=trace)
-    result = record(planned(options))
-    begun: dict[int, int] = {}
-    done: list[tuple[int, int]] = []
-    for op in history.read(result.run.history_path):
-        if op.f == "send" and op.type is Type.INVOKE:
-            begun[op.process] = op.time
-        elif op.f == "send" and op.type is Type.OK and op.process < 1_000_000:
-            done.append((begun[op.process], op.time))
-    first, last = min(start for start, _ in done), max(end for _, end in done)
-    return len(done) / ((last - first) / 1e9), [(end - start) / 1e6 for start, end in done]
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
-
-# -- the trace --------------------------------------------------------------------------------------------
-
-
-def bench_trace(scratch: Path, seconds: float, repeat: int) -> None:
-    """The same load with and without a trace, in turns: the cost of the trace in throughput, and the speed of
-    its merge."""
-    print("trace: 3 brokers, 4 partitions, acks=all, links direct, 20 processes", flush=True)
-    rates: dict[bool, list[float]] = {True: [], False: []}
-    merges: list[float] = []
-    for turn in range(repeat):
-        for traced in (True, False) if turn % 2 else (False, True):
-            rates[traced].append(acked(scratch / "run", "direct", 20, seconds, trace=traced)[0])
-            if traced:
-                merges.append(merged(scratch / "run" / "trace.jsonl", scratch / "again.trace"))
-    say("without: acked sends", rates[False], "op/s")
-    say("with: acked sends", rates[True], "op/s")
-    pairs = zip(rates[False], rates[True], strict=True)
-    say("cost, of each pair", [100 * (1 - traced / plain) for plain, traced in pairs], "%")
-    medians = statistics.median(rates[True]) / statistics.median(rates[False])
-    print(f"  {'cost, of the medians':<58}{100 * (1 - medians):>12,.4g} %", flush=True)
-    say("merged again: lines", merges, "/s")
-
-
-def merged(path: Path, raw: Path) -> float:
-    """Lines a second of a merge of as many raw lines of one node."""
-    lines = 0
-    with raw.open("wb") as file:
-        for line in map(orjson.loads, path.open("rb")):
-            here = {"node": 1, "seq": lines, "topic": "t", "partition": line.get("partition", 0)}
-            state_line = {**line, **here, "isr": []}
-            file.write(orjson.dumps(state_line, option=orjson.OPT_APPEND_NEWLINE))
-            lines += 1
-    keys = {("t", key): key for key in range(4)}
-    begun_s = time.perf_counter()
-    for _ in trace.merge(trace.Raw(files={"n1": raw}, names={1: "n1"}, keys=keys), 0, []):
-        pass
-    return lines / (time.perf_counter() - begun_s)
-
-
-# -- the recorder -----------------------------------------------------------------------------------------
-
-
-def bench_recorder(scratch: Path, repeat: int) -> None:
-    """Ops recorded a second with a client that answers at once: the cost of the harness itself."""
-    print("recorder: 20 processes, a client that does nothing", flush=True)
-    say(
-        "invoke, write(2), complete", [asyncio.run(recorded(scratch / "h.jsonl")) for _ in range(repeat)],
-        "op/s")
-
-
-async def recorded(path: Path, processes: int = 20, each: int = 5_000) -> float:
-    path.unlink(missing_ok=True)
-    recorder = Recorder(path)
-
-    async def process(number: int) -> None:
-        for index in range(each):
-            send = Send(partition=0, value=number * each + index)
-            invoked = recorder.invoke(number, Intent(f="send", sends=(send,)))
-            await recorder.written()
-            recorder.complete(invoked, Outcome(type=Type.OK, sends=(send,)))
-
-    begun_s = time.perf_counter()
-    await asyncio.gather(*map(process, range(processes)))
-    recorder.close()
-    return processes * each / (time.perf_counter() - begun_s)
+def measure(rows: Iterator[Row], repeat: int) -> None:
+    """Prints each figure of the rows."""
+    medians: dict[tuple[str, str], float] = {}
+    for row in rows:
+        found: dict[tuple[str, str], list[float]] = {}
+        for turn in range(repeat):
+            print(f"  {row.about}: {turn + 1} of {repeat}", file=sys.stderr, flush=True)
+            for key, figure in row.measured(turn).items():
+                found.setdefault(key, []).append(figure)
+        for (who, what), figures in found.items():
+            middle = medians[who, what] = statistics.median(figures)
+            beside = medians.get((row.against, what)) if who != row.against else None
+            print(f"  {who:<58} {what:<28} {middle:>10,.4g} ({min(figures):,.4g} to {max(figures):,.4g})"
+                  + (f", {middle / beside:.2f} of {row.against}" if beside else ""), flush=True)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,8 @@ def judged(runs: Path) -> dict[str, tuple[Answer, dict[str, str]]]:
 
 @pytest.mark.long
 def test_from_everywhere_the_verdicts_are_the_same(judged: dict[str, tuple[Answer, dict[str, str]]]) -> None:
-    """Byte for byte except timings; for a folder without run.json the path is in the reason."""
+    """Byte for byte except timings; for a folder without run.json the path is in the reason. The report of a
+    far one lacks what needs the files here: commands that do not take an address."""
     (here, paths), (_, files), (there, far) = (judged[kind] for kind in ("path", "file", "far"))
     assert len(paths) == len(SAVED) + 6
     assert '"n2": 2' in paths["only-parquet"]
@@ -83,15 +84,8 @@ def test_from_everywhere_the_verdicts_are_the_same(judged: dict[str, tuple[Answe
     assert far == paths
     assert here.code == there.code == 1
     assert "lost-write" in far["run=7 [x] {y} %41 é"]
-
-
-@pytest.mark.long
-def test_a_far_report_is_the_near_one_without_what_needs_the_files_here(
-        judged: dict[str, tuple[Answer, dict[str, str]]]) -> None:
-    """Sentences for findings, the first bad line; no command that does not take an address."""
-    there = judged["far"][0]
-    assert there.out.splitlines()[0] == judged["path"][0].out.splitlines()[0]
-    assert there.last == f"{FAR}/runs/{sorted(judged['far'][1])[-1]}"
+    assert there.out.splitlines()[0] == here.out.splitlines()[0]
+    assert there.last == f"{FAR}/runs/{sorted(far)[-1]}"
     assert "floodmark show" not in there.out
     assert "history.jsonl:2: " in there.out
 
@@ -102,6 +96,12 @@ def test_a_verdict_takes_the_place_of_the_last_and_leaves_nothing_beside_it(runs
     for command, shown in (("check", "again: "), ("rejudge", "again: unchanged, ")):
         assert shown in floodmark(command, f"{FAR}/runs/again").out
         assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "verdict.json"])
+    verdict = folder / "verdict.json"
+    verdict.unlink()
+    (verdict / "x").mkdir(parents=True)  # where it cannot be written, nothing is left either
+    with pytest.raises(OSError):
+        (place(f"{FAR}/runs/again") / "verdict.json").write_whole(b"new")
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "verdict.json"])
     shutil.rmtree(folder)
 
 
@@ -173,18 +173,6 @@ def test_the_lines_of_a_far_file_are_its_bytes_in_ranges(
     shutil.rmtree(runs / "bytes")
 
 
-# -- a place, call by call ----------------------------------------------------------------------------------
-
-
-def test_a_write_that_fails_leaves_the_last_as_it_was(runs: Path) -> None:
-    """A folder is in the file's place."""
-    (runs / "taken" / "verdict.json" / "x").mkdir(parents=True)
-    with pytest.raises(OSError):
-        (place(f"{FAR}/runs/taken") / "verdict.json").write_whole(b"new")
-    assert [path.name for path in (runs / "taken").iterdir()] == ["verdict.json"]
-    shutil.rmtree(runs / "taken")
-
-
 def test_a_dump_that_spark_would_not_see_is_damaged_and_not_passed_over(runs: Path) -> None:
     folder = told(runs / "hidden", "1 acked 1 2")
     for file in folder.rglob("*.json*"):
@@ -232,21 +220,16 @@ def test_another_master_than_that_of_the_session_is_usage(runs: Path) -> None:
 # -- addresses ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("word", "scheme"), [
-    ("hdfs://host:8020/runs/a", "hdfs"), ("S3A://bucket/a", "s3a"), ("file:/a/b", "file"), ("/a/b", None),
-    ("a:b", None), ("c:/a", None), ("./hdfs://a", None), ("histories/runs/*", None)])
-def test_an_address_is_distinguished_from_a_path(word: str, scheme: str | None) -> None:
-    assert scheme_of(word) == scheme
-
-
-def test_what_is_there_by_that_very_name_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("word", "scheme", "path"), [
+    ("hdfs://host:8020/runs/a", "hdfs", None), ("S3A://bucket/a", "s3a", None), ("/a/b", None, None),
+    ("a:b", None, None), ("c:/a", None, None), ("./hdfs://a", None, None), ("histories/runs/*", None, None),
+    ("run:/a", None, None), ("run:/b", "run", None),  # the first is there by that very name
+    ("file:/a b/%41", "file", "/a b/%41"), ("file:///a", "file", "/a"), ("file://localhost/a", "file", "/a"),
+    ("FILE:/a", "file", "/a")])
+def test_an_address_is_distinguished_from_a_path_and_a_file_address_is_one(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, scheme: str | None, path: str | None
+        ) -> None:
     (tmp_path / "run:" / "a").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    assert scheme_of("run:/a") is None
-    assert scheme_of("run:/b") == "run"
-
-
-@pytest.mark.parametrize(("address", "path"), [
-    ("file:/a b/%41", "/a b/%41"), ("file:///a", "/a"), ("file://localhost/a", "/a"), ("FILE:/a", "/a")])
-def test_a_file_address_is_a_path(address: str, path: str) -> None:
-    assert path_of(address) == Path(path)
+    assert scheme_of(word) == scheme
+    assert path is None or path_of(word) == Path(path)

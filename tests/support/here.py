@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -64,27 +63,15 @@ def rows_of(folder: Folder) -> pa.Table | None:
     return pa.concat_tables([SCHEMA.empty_table(), *(read_range(one).tables[REPLICA_ROWS] for one in ranges)])
 
 
-def groups(verdict: dict[str, Any]) -> list[tuple[str, str, str | None, int]]:
-    return sorted(
-        (one["name"], one["class"], str(one["permitted_by"]), one["count"]) for one in verdict["findings"]
-    )
-
-
 def main() -> None:
-    from floodmark.checkers.judge.report import as_json
-
+    """Prints what is found beside what was kept, of each folder."""
     folders = [Path(name) for name in sys.argv[1:]]
     for folder, verdict in zip(folders, judge(folders), strict=True):
-        there = [folder / name for name in ("verdict.json", "expected.json") if (folder / name).exists()]
-        saved = json.loads(there[0].read_text()) if there else None
-        mine = as_json(verdict)
-        same = saved is not None and groups(mine) == groups(saved)
-        print(
-            "same" if same else "DIFFERS",
-            folder,
-            groups(mine),
-            "" if same or saved is None else groups(saved),
-        )
+        mine = sorted((one.name, one.klass, str(one.permitted_by), one.count) for one in verdict.findings)
+        kept = [folder / name for name in ("verdict.json", "expected.json") if (folder / name).exists()]
+        saved = sorted((one["name"], one["class"], str(one["permitted_by"]), one["count"])
+                       for file in kept[:1] for one in json.loads(file.read_text())["findings"])
+        print("same" if kept and mine == saved else "DIFFERS", folder, mine, "" if mine == saved else saved)
 
 
 if __name__ == "__main__":

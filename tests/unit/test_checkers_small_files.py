@@ -48,19 +48,6 @@ def with_odd(content: Any, at: Place, odd: object) -> Any:
     return changed
 
 
-def leaderless(run_json: Any) -> Any:
-    """run.json of a run whose controller named no leader: other files are read for it then."""
-    for partition in run_json["leaders"].values():
-        partition["leader"] = None
-    return run_json
-
-
-def first_row(folder: Path) -> tuple[Any, list[str]]:
-    """The first row, and the remaining lines."""
-    first, *rest = (folder / "replicas.jsonl").read_text().splitlines()
-    return json.loads(first), rest
-
-
 RUNS = "a-kill-loses-the-tail", "no-ack-after-mending"
 STEP = cases(2, few=8)
 
@@ -69,15 +56,17 @@ STEP = cases(2, few=8)
 @pytest.mark.parametrize("kind", ["run.json", "leaderless", "replicas.jsonl"])
 def test_any_value_anywhere_raises_nothing(tmp_path: Path, golden: str, kind: str) -> None:
     """At each place every second value, in one run the even ones and in the other the odd ones; in
-    `make test` a fourth of these, others at the next place."""
+    `make test` a fourth of these, others at the next place. Leaderless: the controller named no leader, and
+    other files are read for it."""
     folder = Path(shutil.copytree(GOLDEN / golden, tmp_path / "run"))
     rows = None if kind == "replicas.jsonl" else here.rows_of(open_folder(folder))
-    file, rest = folder / ("replicas.jsonl" if kind == "replicas.jsonl" else "run.json"), list[str]()
+    file, rest = folder / "run.json", list[str]()
     if kind == "replicas.jsonl":
-        content, rest = first_row(folder)
-    else:
-        run_json = json.loads(file.read_text())
-        content = leaderless(run_json) if kind == "leaderless" else run_json
+        file = folder / kind
+        first, *rest = file.read_text().splitlines()
+    content = json.loads(first if rest else file.read_text())
+    if kind == "leaderless":
+        content["leaders"] = {key: one | {"leader": None} for key, one in content["leaders"].items()}
     judged = 0
     for at in places(content):
         number = crc32(repr(at).encode()) + RUNS.index(golden)

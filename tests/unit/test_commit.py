@@ -10,6 +10,7 @@ import pytest
 from floodmark.harness.commands.run import commit
 
 PACKAGE = Path(__file__).parents[2] / "harness"
+FLOODMARK = "[metadata]\nname = floodmark\n"
 
 
 def git(folder: Path, *words: str) -> str:
@@ -29,46 +30,30 @@ def repository(root: Path, content: str = "something") -> str:
     return git(root, "rev-parse", "HEAD")
 
 
-def install_package(root: Path, *, setup: str | None = "[metadata]\nname = floodmark\n") -> Path:
-    """The package in a folder, with a setup.cfg beside it."""
-    shutil.copytree(PACKAGE / "client", root / "harness" / "client")
+def install_package(place: Path, project: Path | None = None, setup: str | None = FLOODMARK) -> Path:
+    """The package in a folder of the project, which has this setup.cfg."""
+    shutil.copytree(PACKAGE / "client", place / "harness" / "client")
     if setup is not None:
-        (root / "setup.cfg").write_text(setup)
-    return root / "harness"
+        ((project or place) / "setup.cfg").write_text(setup)
+    return place / "harness"
 
 
-def test_a_checkout_gives_its_own_commit(tmp_path: Path) -> None:
-    """Also through a link."""
-    commit_hash = repository(tmp_path / "src")
+def test_a_checkout_gives_its_own_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also through a link, and in the hook of another repository."""
+    commit_hash, other = repository(tmp_path / "src"), repository(tmp_path / "other", "more")
     package = install_package(tmp_path / "src")
     (tmp_path / "link").symlink_to("src")
-    assert commit(package) == commit_hash
-    assert commit(tmp_path / "link" / "harness") == commit_hash
-
-
-def test_the_environment_of_another_repositorys_hook_is_ignored(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit_hash, other = repository(tmp_path / "src"), repository(tmp_path / "other", "more")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
     assert other != commit_hash
-    assert commit(install_package(tmp_path / "src")) == commit_hash
+    assert commit(package) == commit(tmp_path / "link" / "harness") == commit_hash
 
 
-def test_a_project_that_contains_the_virtual_environment_is_not_the_checkout(tmp_path: Path) -> None:
-    """The usual place of an installed package, below a repository that may have a setup.cfg too."""
-    repository(tmp_path / "project")
-    (tmp_path / "project" / "setup.cfg").write_text("[metadata]\nname = floodmark\n")
-    package = install_package(tmp_path / "project" / ".venv" / "lib" / "site-packages", setup=None)
-    assert commit(package) is None
-
-
-@pytest.mark.parametrize("setup", [None, "[metadata]\nname = another\n", "no ini at all", "[options]\n"])
+@pytest.mark.parametrize(("setup", "place"), [
+    (None, "."), ("[metadata]\nname = another\n", "."), ("no ini at all", "."), ("[options]\n", "."),
+    (FLOODMARK, ".venv/lib/site-packages")])
 def test_a_repository_that_only_contains_the_package_is_not_the_checkout(
-        tmp_path: Path, setup: str | None) -> None:
-    """A copy of the package in another project."""
-    repository(tmp_path / "theirs")
-    assert commit(install_package(tmp_path / "theirs", setup=setup)) is None
-
-
-def test_without_a_repository_there_is_no_commit(tmp_path: Path) -> None:
-    assert commit(install_package(tmp_path)) is None
+        tmp_path: Path, setup: str | None, place: str) -> None:
+    """A copy of the package in another project; or installed below one, where setup.cfg is the project's."""
+    assert commit(install_package(tmp_path / place, tmp_path, setup)) is None  # there is no repository
+    repository(tmp_path)
+    assert commit(tmp_path / place / "harness") is None

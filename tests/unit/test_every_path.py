@@ -17,9 +17,10 @@ import here
 import pytest
 import real_like
 from command_line import GOLDEN
-from corpus import Case, Told
+from corpus import Case
 from how_many import cases
 from no_spark import NoSpark
+from stories import told
 
 from floodmark.checkers.judge import layout, passes
 from floodmark.checkers.judge.job import SparkJudge
@@ -89,7 +90,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Folders:
         "traced": {"ops": 100, "trace": True}, "txn": {"ops": 200, "transactions": True}}
     return {
         **{case.ident: case.write(root / str(number)) for number, case in enumerate(some)},
-        **{name: Told(story.split("; ")).write(root / name) for name, story in TOLD.items()},
+        **{name: told(root / name, story) for name, story in TOLD.items()},
         **{name: real_like.write(root / name, partitions=2, **how) for name, how in many.items()}}
 
 

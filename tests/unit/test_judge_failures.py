@@ -2,6 +2,7 @@
 file. Other runs of the call are judged as they would be alone."""
 
 import json
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -19,6 +20,7 @@ from floodmark.checkers.judge.failures import failure_of
 from floodmark.checkers.judge.layout import RunWork
 from floodmark.checkers.laws.unit import Unit
 from floodmark.checkers.read.folder import open_folder
+from floodmark.checkers.stats import job as stats
 
 ERROR_FILE, INJECTED = "judge-error.txt", "injected by a test"
 RUNS = ("good", "bad", "good-too")  # the folders of a call; on one of them the judge fails
@@ -101,6 +103,10 @@ def failing_on(run: set[object], original: Callable[..., Any]) -> Callable[..., 
     return broken
 
 
+def by_many(works: Sequence[RunWork]) -> dict[int, Any]:
+    return {**passes.judged_by_many(NoSpark(), works)}  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("pieces", [False, True])
 def test_each_stage_fails_on_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, pieces: bool) -> None:
     """Each on its own run, all in one call: the laws fail on a bag, and then on such runs of it alone."""
@@ -109,11 +115,25 @@ def test_each_stage_fails_on_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for number, stage in enumerate(stages, 1):
         monkeypatch.setattr(passes, stage, failing_on({number, stage}, getattr(passes, stage)))
     works = [RunWork.of(run, open_folder(folder)) for run, folder in enumerate(folders)]
-    judged: dict[int, Any] = {**(passes.judged_by_many(NoSpark(), works) if pieces  # type: ignore[arg-type]
-                                 else passes.judged_bag(works))}
+    judged: dict[int, Any] = by_many(works) if pieces else {**passes.judged_bag(works)}
 
     assert judged[0].valid is True
     assert {judged[run].words for run in range(1, len(folders))} == {f"RuntimeError: {INJECTED}"}
+
+
+@pytest.mark.parametrize("judge", [passes.judged_bag, by_many])
+@pytest.mark.parametrize(("change", "words"), [
+    (Path.unlink, " is not there for the machine that was to read it; on a cluster every worker must see"),
+    (lambda file: os.truncate(file, 100), "OSError: {} is shorter than when its ranges were cut"),
+])
+def test_a_file_changes_after_it_was_cut_into_ranges(
+        tmp_path: Path, judge: Any, change: Callable[[Path], None], words: str) -> None:
+    """Parquet that is not there is not damaged Parquet, and another run is judged."""
+    works = [RunWork.of(run, open_folder(run_in(tmp_path / str(run)))) for run in range(2)]
+    change(history := tmp_path / "0" / "history.jsonl")
+    judged = judge(works)
+    assert words.format(history) in judged[0].words
+    assert judged[1].valid is True
 
 
 # -- on the command line, with Spark ------------------------------------------------------------------------
@@ -121,8 +141,7 @@ def test_each_stage_fails_on_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.spark
 def test_the_driver_fails_on_a_run(
-    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+        folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it opens the folder, where it cuts the files, and where it finds that there is nothing to judge.
     The file of an earlier failure is removed."""
     monkeypatch.setattr(job, "open_folder", failing_on({"bad"}, job.open_folder))
@@ -142,8 +161,7 @@ def test_the_driver_fails_on_a_run(
 
 @pytest.mark.spark
 def test_the_driver_fails_on_all_of_them_together_and_on_none_alone(
-    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+        folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing can be written (both files' paths are folders), the traceback is in a temporary file."""
     whole = many_runs.bags_of
 
@@ -162,22 +180,19 @@ def test_the_driver_fails_on_all_of_them_together_and_on_none_alone(
     assert INJECTED in kept.read_text()
 
 
-def ended_by(act: Callable[[str], object]) -> Callable[[Any], Any]:
-    """A task's work, which does this for each run that it gets, by its name. Spark sends it by value."""
+def ended_by(act: Callable[[str], object], work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A task's work, which does this before for each run that it gets, by its name."""
 
-    def judged(bag: Any) -> Any:
-        from floodmark.checkers.judge import passes
+    def of_a_task(works: Any) -> Any:
+        for one in works:
+            act(one.folder.path.name if hasattr(one, "folder") else one[1].name)
+        return work(works)
 
-        for work in bag:
-            act(work.folder.path.name)
-        return [*passes.judged_bag(bag).items()]
-
-    return judged
+    return of_a_task
 
 
-@pytest.mark.spark
-def test_a_task_ends_when_memory_runs_out(folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the kernel, or by itself."""
+def without_memory(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The work ends by the kernel, or by itself."""
 
     def end(run: str) -> None:
         import os
@@ -188,7 +203,12 @@ def test_a_task_ends_when_memory_runs_out(folders: list[Path], monkeypatch: pyte
         if run == "good-too":
             raise MemoryError("of this task")
 
-    monkeypatch.setattr(many_runs, "judged_bag", ended_by(end))
+    return ended_by(end, work)
+
+
+@pytest.mark.spark
+def test_a_task_ends_when_memory_runs_out(folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_runs, "judged_bag", without_memory(many_runs.judged_bag))
     assert floodmark("check", *folders).code == 4
     is_judged(folders[0])
     is_refused(folders[1], "Python worker exited unexpectedly")
@@ -196,9 +216,21 @@ def test_a_task_ends_when_memory_runs_out(folders: list[Path], monkeypatch: pyte
 
 
 @pytest.mark.spark
+def test_a_task_of_the_statistics_ends(folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its neighbours are measured; an error that no folder causes is raised."""
+    monkeypatch.setattr(stats, "measured_here", without_memory(stats.measured_here))
+    measures = stats.measure(folders)
+    assert list(measures.run_rows()) == [0]
+    assert "Python worker exited unexpectedly" in measures.failures[1]
+    assert measures.failures[2] == "MemoryError: of this task"
+    monkeypatch.setattr(stats, "_size", failing)
+    with pytest.raises(RuntimeError, match=INJECTED):
+        stats.measure(folders)
+
+
+@pytest.mark.spark
 def test_a_worker_is_killed_while_it_reads_a_run_in_pieces(
-    folders: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+        folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     def parsed(layout: Any, read_as: Any, ranges: Any) -> Any:
         import os
         import signal
@@ -220,21 +252,19 @@ def test_a_worker_is_killed_while_it_reads_a_run_in_pieces(
 @pytest.mark.spark
 @pytest.mark.long
 def test_a_jvm_that_dies_fails_only_the_run_that_kills_it(
-    folders: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+        folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Another run of the call is judged by a later JVM."""
 
     def kill_the_jvm(run: str) -> None:
         import os
         import signal
 
-        if run != "bad":
-            return
-        daemon = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
-        os.kill(daemon, signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
+        if run == "bad":
+            daemon = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
+            os.kill(daemon, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(many_runs, "judged_bag", ended_by(kill_the_jvm))
+    monkeypatch.setattr(many_runs, "judged_bag", ended_by(kill_the_jvm, many_runs.judged_bag))
     assert floodmark("check", *folders[:2]).code == 4
     is_judged(folders[0])
     is_refused(folders[1], "", beginning="the judge failed: Spark's JVM died: ")

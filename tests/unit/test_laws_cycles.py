@@ -6,11 +6,10 @@ from random import Random
 
 import networkx as nx
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.laws.cycles import LEVELS, Found, OpOfLine, by_number, found_in
+from floodmark.checkers.laws.cycles import LEVELS, Found, found_in
 from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, WR, WW, Graph, suspects
 
 Edge = tuple[int, int, int]  # kind, source, target
@@ -144,54 +143,3 @@ def test_a_cycle_by_processes_is_found_among_many_ops(apart: int) -> None:
     found = found_in(graph_of(ops, [(WR, 2 * apart, 1), (WR, 2 * apart + 1, 0)]))
 
     assert summary(found) == [(names.G1C_PROCESS, False, 4)]
-
-
-def test_no_level_comes_before_one_whose_edges_are_among_its_own() -> None:
-    for at, level in enumerate(LEVELS):
-        assert not any(later.edges < level.edges for later in LEVELS[at:])
-
-
-def edges_of(x: list[int], y: list[int], partition: list[int]) -> pa.Table:
-    return pa.table({"kind": pa.array([0] * len(x), pa.int8()), "x": x, "y": y, "partition": partition})
-
-
-def op_of(ops: list[int], others: dict[int, int]) -> OpOfLine:
-    """others: line -> the line of its op."""
-    lines = {"op": pa.array([*others.values()], pa.int64()), "line": pa.array([*others], pa.int64())}
-    return OpOfLine.of(np.array(ops), pa.table(lines))
-
-
-def test_edges_of_several_units_are_in_the_order_of_their_records() -> None:
-    """Two units send partitions 1 and 3, and 0 and 2, each in order."""
-    edges = edges_of([10, 30, 10, 10, 30], [30, 10, 20, 30, 20], [1, 1, 3, 0, 2])
-
-    found = by_number(edges, op_of([10, 20, 30], {}))
-
-    assert found["row"].tolist() == [3, 0, 1, 4, 2]
-    assert found["source"].tolist() == [0, 0, 2, 2, 0]
-    assert found["target"].tolist() == [2, 2, 0, 1, 1]
-
-
-SECOND_RANGE = 1 << 32
-
-
-def test_an_edge_inside_an_op_or_of_a_line_without_an_op_is_none() -> None:
-    """Lines 10 and 11 are the invocation and the completion of one op; line 12 is no op's, nor is any of the
-    second range."""
-    edges = edges_of([10, 10, 12, 11, 10], [11, 12, 20, 20, SECOND_RANGE + 20], [0] * 5)
-
-    found = by_number(edges, op_of([10, 20], {11: 10}))
-
-    assert [found[name].tolist() for name in ("source", "target", "row")] == [[0], [1], [3]]
-
-
-def test_lines_of_many_edges_are_looked_up_some_at_a_time() -> None:
-    """More lines than are looked up at once, of two ranges."""
-    count = 100_000
-    ops = [*range(0, count, 2), *range(SECOND_RANGE, SECOND_RANGE + count, 2)]
-    lines = Random(2).choices([*range(count), *range(SECOND_RANGE, SECOND_RANGE + count)], k=count)
-
-    found = op_of(ops, {ops[3] + 1: ops[3]})(np.array(lines))
-
-    number = {line: at for at, line in enumerate(ops)} | {ops[3] + 1: 3}
-    assert found.tolist() == [number.get(line, -1) for line in lines]

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import real_like
-from folders import Tale
 from no_spark import NoSpark
+from stories import told
 
 from floodmark.checkers.judge.layout import RunWork
 from floodmark.checkers.judge.passes import judged_by_many
@@ -203,8 +203,7 @@ DUMPS: dict[str, tuple[Change, str | None]] = {  # how n2's is changed, and why 
 
 def in_parquet(folder: Path) -> Path:
     """A run that has lost a record, with n2's dump in Parquet as well."""
-    return parquet_dump.write_parquet(
-        Tale().acked(1, 2).send(4, 5, at=[2]).write(folder) / "logs" / "n2.jsonl")
+    return parquet_dump.write_parquet(told(folder, "1 acked 1 2; 4 send 5@2") / "logs" / "n2.jsonl")
 
 
 def lost_one(verdict: Verdict) -> bool:

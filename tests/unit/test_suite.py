@@ -63,29 +63,22 @@ def test_keywords_are_the_options_of_the_command_line(tmp_path: Path) -> None:
     assert (options.bugs, options.nodes, options.out, schedule) == (("ack_early",), 5, tmp_path, None)
 
 
-def test_settings_are_drawn_except_those_given(tmp_path: Path) -> None:
-    """From the seed, and recorded in run.json; without `drawn` nothing is drawn."""
-    words = {"settings": "drawn", "partitions": 3, "seed": 5}
-    plan = planned(*spec_of(tmp_path / "run", words))
+def test_settings_are_drawn_from_the_seed_except_those_given(tmp_path: Path) -> None:
+    """And recorded in run.json; a schedule names nodes that were drawn, the same in floodmark_schedule and
+    floodmark_run. Without `drawn` nothing is drawn."""
+    words = {"settings": "drawn", "partitions": 3, "duration": 10}
+    seed = next(seed for seed in range(50) if with_drawn(spec_of(None, words)[0], seed).nodes == 5)
+    given = entries({**words, "seed": seed, "nemesis": "crash", "interval": 0.5})
+    assert {node for entry in given for node in entry.get("nodes", ())} >= {"n4", "n5"}
+    options, schedule = spec_of(tmp_path / "run", {**words, "seed": seed, "schedule": given})
+    plan = planned(options, schedule)
+    assert (options.nodes, options.seed, plan.spec.drawn) == (5, seed, options.drawn)
     assert plan.spec.drawn
     assert "partitions" not in plan.spec.drawn
     assert {spec.key for spec in plan.partitions} == {0, 1, 2}
-    assert planned(*spec_of(tmp_path / "again", words)).spec.drawn == plan.spec.drawn
-    assert planned(*spec_of(tmp_path / "other", {**words, "seed": 6})).spec.drawn != plan.spec.drawn
+    other = planned(*spec_of(tmp_path / "other", {**words, "seed": seed + 1}))
+    assert other.spec.drawn != plan.spec.drawn
     assert planned(*spec_of(tmp_path / "fixed", {"partitions": 3})).spec.drawn is None
-
-
-def test_a_schedule_names_nodes_and_partitions_that_were_drawn(tmp_path: Path) -> None:
-    """The same ones in floodmark_schedule and floodmark_run, for the same seed."""
-    seed = next(seed for seed in range(50)
-                if with_drawn(spec_of(None, {"settings": "drawn"})[0], seed).nodes == 5)
-    words = {"settings": "drawn", "seed": seed, "duration": 10}
-    given = entries({**words, "nemesis": "crash", "interval": 0.5})
-    assert {node for entry in given for node in entry.get("nodes", ())} >= {"n4", "n5"}
-    options, schedule = spec_of(tmp_path, {**words, "schedule": given})
-    assert (options.nodes, options.seed) == (5, seed)
-    assert options.drawn
-    assert planned(options, schedule).spec.drawn == options.drawn
 
 
 def test_a_schedule_is_data_and_the_same_for_the_same_keywords(tmp_path: Path) -> None:
@@ -217,32 +210,27 @@ async def asked(server: cluster_server.ClusterServer, do: str, **besides: Any) -
     return await server.carry_out(cluster_server.Request(id=1, do=do, **besides))
 
 
-async def test_a_cluster_suffers_every_field_of_an_entry_as_in_a_run(
+async def test_nemeses_strike_one_after_the_other_with_every_field_of_an_entry(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The share of a log to keep and the reset of connections too; the strikes are listed, and recorded."""
+    """The share of a log to keep and the reset of connections too, as in a run; the strikes are listed, and
+    recorded, each nemesis in a history of its own. One that has not ended is not replaced."""
     given = entries({"nemesis": "crash,restart,pause,cut,power,expire", "duration": 300, "interval": 1,
                      "seed": 3})
     acts = [replace(entry, moment=None) for entry in json_form.read(given) if entry.f != "wait"]
     assert {"keep_share", "reset", "grudge"} <= {key for entry in acts for key in entry.args}
     strikes = Strikes()
+    server = served(monkeypatch, tmp_path, strikes)
 
-    answer = await carried_out(served(monkeypatch, tmp_path, strikes), json_form.write(acts), len(acts))
+    answer = await carried_out(server, json_form.write(acts), len(acts))
 
     assert answer["failure"] is None
     assert strikes.entries == acts
     assert [line.partition(" s ")[2] for line in answer["struck"]] == [
         " ".join((entry.f, *entry.nodes)) for entry in acts]
-    lines = (tmp_path / "work" / cluster_server.HISTORY).read_text().splitlines()
-    assert [json.loads(line)["f"] for line in lines] == [entry.f for entry in acts]
-
-
-async def test_nemeses_strike_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has a history of its own; one that has not ended is not replaced."""
-    server = served(monkeypatch, tmp_path, Strikes())
-    for f in ("kill", "start"):
-        assert (await carried_out(server, [{"f": f, "nodes": ["n1"]}], 1))["failure"] is None
-    histories = sorted((tmp_path / "work").glob("nemesis*.jsonl"))
-    assert [json.loads(file.read_text())["f"] for file in histories] == ["start", "kill"]
+    assert (await carried_out(server, [KILL], 1))["failure"] is None
+    second, first = ([json.loads(line)["f"] for line in file.read_text().splitlines()]
+                     for file in sorted((tmp_path / "work").glob("nemesis*.jsonl")))
+    assert (first, second) == ([entry.f for entry in acts], ["kill"])
 
     waits = [{"f": "wait", "moment": {"at": "after", "after_ns": 10**12}}]
     await asked(server, "nemesis", schedule=waits)
@@ -300,11 +288,9 @@ def test_an_unsupported_nemesis_strikes_nothing(words: dict[str, Any], message: 
 
 
 def test_the_plugin_costs_nothing_before_it_is_used() -> None:
-    loaded = subprocess.run(
-        [sys.executable, "-c",
-         "import sys, pytest; before = set(sys.modules); import floodmark.harness.pytest_plugin; "
-         "print(*sorted(set(sys.modules) - before))"], capture_output=True, text=True, check=True)
-    assert {name for name in loaded.stdout.split() if "." not in name} <= {
-        "floodmark", "datetime", "_datetime"}
-    assert {name for name in loaded.stdout.split() if name.startswith("floodmark")} == {
+    loaded = subprocess.check_output(
+        [sys.executable, "-c", "import sys, pytest; before = set(sys.modules); "
+         "import floodmark.harness.pytest_plugin; print(*set(sys.modules) - before)"], text=True).split()
+    assert {name for name in loaded if name.startswith("floodmark")} == {
         "floodmark", "floodmark.harness", "floodmark.harness.pytest_plugin"}
+    assert {name for name in loaded if "." not in name} <= {"floodmark", "datetime", "_datetime"}

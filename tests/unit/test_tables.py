@@ -66,7 +66,7 @@ def test_a_run_counts_once_however_it_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     shutil.copytree(RUN, "runs/mine")
     Path("runs/latest").symlink_to("mine")
-    database = tables.open(["runs/*", "runs/./mine/", tmp_path / "runs" / "latest"])
+    database = tables.open([*(tmp_path / "runs").iterdir(), "runs/*", "runs/./mine/"])
 
     assert database.sql("select folder, count(*) from runs group by all").fetchall() == [("runs/mine", 1)]
 

@@ -1,25 +1,46 @@
-"""The settings with which the judge starts Spark, and its master: all without a JVM."""
+"""How the judge starts Spark: what it imports before, its settings, its master, and what is said where it
+cannot start."""
 
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from command_line import floodmark
 from golden_text import answered_as_written
-from pyspark import SparkContext
 
 from floodmark.checkers.judge import far_files
 from floodmark.checkers.spark import session, settings, spark_master
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.spark_options import ITS_OWN, workers
 
-# -- memory and cores ---------------------------------------------------------------------------------------
+# -- imports ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("imported", "slow"), [
+    ("floodmark.harness.commands.check, floodmark.checkers.judge.job",
+     {"numpy", "pyarrow", "duckdb", "pandas", "networkx"}),
+    ("floodmark.harness.cli, floodmark.harness.commands.check, floodmark.harness.commands.show",
+     {"kafka", "kio", "confluent_kafka", "docker", "jinja2", "rich"}),
+])
+def test_nothing_slow_is_imported_before_it_is_needed(imported: str, slow: set[str]) -> None:
+    """The judge's modules are imported while the JVM starts, a Kafka library when a command needs one."""
+    code = f"import sys, {imported}; print({slow} & sys.modules.keys())"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
+
+
+def test_the_process_that_workers_are_forked_from_ends_in_silence() -> None:
+    """It ends when Spark closes its stdin; what it wrote then would come after a command's last line."""
+    ended = subprocess.run([sys.executable, "-m", session.DAEMON, "pyspark.worker"], stdin=subprocess.DEVNULL,
+                           capture_output=True, check=False)
+    assert ended.stderr == b""
+
+
+# -- settings -----------------------------------------------------------------------------------------------
 
 
 def answer(line: str) -> str:
@@ -43,37 +64,25 @@ def test_heaps_masters_and_options(request: pytest.FixtureRequest) -> None:
     answered_as_written("spark_settings.txt", answer, request)
 
 
-def test_the_cores_and_the_memory_of_this_machine_are_known() -> None:
-    assert settings.own_cores() >= 1
-    assert settings.own_memory_mb() > 256
-
-
-# -- keys ---------------------------------------------------------------------------------------------------
-
-
-def test_a_users_setting_goes_first() -> None:
-    given = {"spark.ui.enabled": "true", "spark.driver.host": "me"}
-    chosen = settings.chosen(given, loopback=True)
-    assert (chosen["spark.ui.enabled"], chosen["spark.driver.host"]) == ("true", "me")
-    assert chosen["spark.driver.bindAddress"] == "127.0.0.1"
-    assert "spark.driver.bindAddress" not in settings.chosen({}, loopback=False)
-
-
 def test_a_setting_that_the_verdict_depends_on_is_the_judges_alone() -> None:
     assert sorted(settings.CERTAIN) == sorted(ITS_OWN)
     assert set(settings.CERTAIN.items()) <= set(far_files._KEYS.items())
 
 
-def test_the_heap_is_set_unless_the_user_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_setting_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = settings.chosen({"spark.ui.enabled": "true", "spark.driver.host": "me"}, loopback=True)
+    assert (chosen["spark.ui.enabled"], chosen["spark.driver.host"]) == ("true", "me")
+    assert chosen["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.bindAddress" not in settings.chosen({}, loopback=False)
     monkeypatch.setattr(session.jvm_cds, "options", lambda java: "-Xshare:auto")
-    java = Path("/java")
-    mine = session.launch_environment(java, {})
+    mine = session.launch_environment(Path("/java"), {})
+    assert settings.own_cores() >= 1
+    assert settings.own_memory_mb() > 256
     heap_mb = settings.heap_mb(settings.own_cores(), settings.own_memory_mb())
-    assert mine["spark.driver.memory"] == f"{heap_mb}m"
-    theirs = session.launch_environment(java, {"spark.driver.memory": "8g", settings.JVM_OPTIONS: "-Dx=y"})
-    assert theirs["spark.driver.memory"] == "8g"
+    assert mine[settings.HEAP] == f"{heap_mb}m"
+    theirs = session.launch_environment(Path("/java"), {settings.HEAP: "8g", settings.JVM_OPTIONS: "-Dx=y"})
+    assert theirs[settings.HEAP] == "8g"
     assert theirs[settings.JVM_OPTIONS].endswith(" -Xshare:auto -Dx=y")
-    assert "TieredStopAtLevel" in mine[settings.JVM_OPTIONS]
 
 
 def test_spark_defaults_are_read_as_spark_submit_reads_them(
@@ -88,10 +97,10 @@ def test_spark_defaults_are_read_as_spark_submit_reads_them(
     assert settings.spark_defaults() == {}
 
 
-def test_an_invalid_option_is_a_usage_error(tmp_path: Path) -> None:
-    for command in ("check", "rejudge"):
-        answer = floodmark(command, "--conf", "driver.memory=8g", tmp_path)
-        assert (answer.code, "--conf takes KEY=VALUE with a key of Spark's" in answer.err) == (2, True)
+@pytest.mark.parametrize("command", ["check", "rejudge"])
+def test_an_invalid_option_is_a_usage_error(tmp_path: Path, command: str) -> None:
+    answer = floodmark(command, "--conf", "driver.memory=8g", tmp_path)
+    assert (answer.code, "--conf takes KEY=VALUE with a key of Spark's" in answer.err) == (2, True)
 
 
 # -- masters ------------------------------------------------------------------------------------------------
@@ -99,22 +108,13 @@ def test_an_invalid_option_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_a_master_without_workers_is_waited_for_up_to_a_limit() -> None:
     """The job that never starts is cancelled."""
-    begun, cancelled = threading.Event(), threading.Event()
-
-    def count() -> None:
-        begun.set()
-        assert cancelled.wait(120)
-
-    def rows(work: Callable[[], object]) -> SimpleNamespace:
-        return SimpleNamespace(count=work)
-
-    spark = SimpleNamespace(parallelize=lambda *_: rows(count), cancelAllJobs=cancelled.set)
+    cancelled = threading.Event()
+    waiting = SimpleNamespace(count=lambda: cancelled.wait(120))
+    spark: Any = SimpleNamespace(parallelize=lambda *_: waiting, cancelAllJobs=cancelled.set)
     with pytest.raises(FloodmarkError, match="spark://far:7077 answers, but gave no worker within 0 s"):
-        spark_master.await_worker(cast(SparkContext, spark), "spark://far:7077", wait_s=0.2)
-    assert begun.is_set()
+        spark_master.await_worker(spark, "spark://far:7077", wait_s=0.2)
     assert cancelled.is_set()
-    spark.parallelize = lambda *_: rows(lambda: 1)
-    spark_master.await_worker(cast(SparkContext, spark), "spark://far:7077", wait_s=30)
+    spark_master.await_worker(spark, "spark://far:7077", wait_s=30)
 
 
 @pytest.mark.parametrize("words", [

@@ -120,18 +120,23 @@ class Hunted:
                 f"| {self.seconds:.0f} | {'; '.join(self.red)} |")
 
 
+def hunted(one: Bug, ends: Iterable[tuple[int, Ended]], spent_s: Callable[[], float]) -> Hunted:
+    """What comes of a bug's runs (seed, end), of which none is asked for after one with a finding."""
+    red: list[str] = []
+    runs = 0
+    for runs, (seed, ended) in enumerate(ends, start=1):
+        if ended.findings:
+            return Hunted(bug=one, findings=ended.findings, seed=seed, runs=runs, seconds=spent_s(),
+                          red=tuple(red))
+        red += [] if ended.red is None else [ended.red]
+    return Hunted(bug=one, findings=(), seed=None, runs=runs, seconds=spent_s(), red=tuple(red))
+
+
 def hunt(one: Bug, plan: Plan) -> Hunted:
     """Runs until a verdict is invalid, or the seeds are used up."""
-    began = time.monotonic()
-    red: list[str] = []
-    for number, seed in enumerate(seeds_of(one, plan.seeds), start=1):
-        ended = run(one, seed, plan)
-        if ended.findings:
-            return Hunted(bug=one, findings=ended.findings, seed=seed, runs=number,
-                          seconds=time.monotonic() - began, red=tuple(red))
-        red += [] if ended.red is None else [ended.red]
-    return Hunted(bug=one, findings=(), seed=None, runs=plan.seeds, seconds=time.monotonic() - began,
-                  red=tuple(red))
+    began_s = time.monotonic()
+    ends = ((seed, run(one, seed, plan)) for seed in seeds_of(one, plan.seeds))
+    return hunted(one, ends, lambda: time.monotonic() - began_s)
 
 
 def hunt_at_once(wanted: Iterable[Bug], plan: Plan, at_once: int, add: Callable[[Hunted], None]) -> None:
@@ -210,22 +215,18 @@ async def hunt_simulated(wanted: Iterable[Bug], plan: Plan, at_once: int, add: C
 
 async def hunt_in_batches(one: Bug, plan: Plan, judge: Worker, folder: Path, at_once: int) -> Hunted:
     """Runs and judges batches of the bug's seeds until a verdict is invalid."""
-    began_s, red, runs = simulated_runs.cpu_s(), [], 0
+    began_s, ends = simulated_runs.cpu_s(), list[tuple[int, Ended]]()
     wrong = one.put_into(folder / "wrong", plan.floodmark)
     async with simulated_runs.player_with(folder, wrong) as player:
         for seeds in simulated_runs.growing_batches(seeds_of(one, plan.seeds), at_once):
             whys = await simulated_runs.played(
                 player, seeds, folder, duration_s=plan.duration_s, at_once=at_once)
             await simulated_runs.judge_runs(judge, seeds, folder)
-            spent_s = simulated_runs.cpu_s() - began_s
-            for seed, why in zip(seeds, whys, strict=True):
-                runs += 1
-                ended = simulated_outcome(folder / str(seed) / "verdict.json", why)
-                if ended.findings:
-                    return Hunted(bug=one, findings=ended.findings, seed=seed, runs=runs, seconds=spent_s,
-                                  red=tuple(red))
-                red += [] if ended.red is None else [ended.red]
-    return Hunted(bug=one, findings=(), seed=None, runs=runs, seconds=spent_s, red=tuple(red))
+            ends += [(seed, simulated_outcome(folder / str(seed) / "verdict.json", why))
+                     for seed, why in zip(seeds, whys, strict=True)]
+            if any(ended.findings for _, ended in ends):
+                break
+        return hunted(one, ends, lambda: simulated_runs.cpu_s() - began_s)
 
 
 def simulated_outcome(verdict: Path, why: str | None) -> Ended:

@@ -94,7 +94,7 @@ SAW_THEN_LOST = _law("saw-then-lost", "history leaders_log leaderless compact lo
 TORN_TRANSACTION = _law("torn-transaction", "repeated acks isolation losses", *FILES,
                         silent="breached", imports_show=True)  # fmt: skip
 NONMONOTONIC_SEND = _law("nonmonotonic-send", "history overlapping acks retries losses", silent="disordered")
-INT_NONMONOTONIC_SEND = _law("int-nonmonotonic-send", "history retries")
+INT_NONMONOTONIC_SEND = _law("int-nonmonotonic-send", "history acks retries losses")
 REALTIME_ORDER = _law("realtime-order", "repeated overlapping acks losses", silent="breached")
 NONMONOTONIC_POLL = _law(
     "nonmonotonic-poll", "repeated overlapping log_start losses", silent="breached killed")

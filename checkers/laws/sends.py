@@ -83,33 +83,27 @@ select run, partition, ack as "offset", value, highest as seen, process,
 from lower join highest_sends using (run, partition, highest)
 """
 
-# Compared with earlier ops only: the sends of one op have one index.
-NONMONOTONIC_SEND = f"""
+# Each send that is lower than one before it, which {before} says. key: within which sends are compared.
+_LOWER = f"""
 with ordered as (
-        from placed_sends semi join unordered_senders using (run, partition, process) where not overlapping),
+        from placed_sends semi join unordered_senders using (run, partition, process) where {{which}}),
     lower as materialized (
         from (
             select *, {SO_FAR.format(offset="place")}
-            from ordered
-            window before as (partition by run, partition, process order by done
-                rows between unbounded preceding and current row exclude group))
+            from ordered window before as (partition by {{key}} order by {{before}}))
         where highest > place),
-    highest_sends as ({HIGHEST_SENDS.format(key="run, partition, process", place="place", sends="ordered")})
+    highest_sends as ({HIGHEST_SENDS.format(key="{key}", place="place", sends="ordered")})
 select run, partition, place as "offset", value, highest as seen, process,
-    list_filter([highest_done, invoked, done], lambda index: index is not null) as ops,
+    list_filter([{{ops}}], lambda index: index is not null) as ops,
     coalesce({OF_LOSSES}, case when retried then {RETRIES} end) as permit
-from lower join highest_sends using (run, partition, process, highest)
+from lower join highest_sends using ({{key}}, highest)
 """
-
-# An op is identified by its line, because two ops may have the same index. A transaction, or a batch, writes
-# its sends to a partition in their order, whatever is lost afterwards: only a retry may change that.
-INT_NONMONOTONIC_SEND = f"""
-with earlier as (
-        select *, max(place) over (partition by run, partition, line order by pos
-            rows between unbounded preceding and 1 preceding) as highest
-        from placed_sends semi join unordered_senders using (run, partition, process))
-select run, partition, place as "offset", value, highest as seen, process,
-    list_filter([done, invoked], lambda index: index is not null) as ops,
-    case when retried then {RETRIES} end as permit
-from earlier where highest > place
-"""
+# Compared with earlier ops only: the sends of one op have one index.
+NONMONOTONIC_SEND = _LOWER.format(
+    which="not overlapping", key="run, partition, process", ops="highest_done, invoked, done",
+    before="done rows between unbounded preceding and current row exclude group")
+# An op is identified by its line, because two ops may have the same index. Its requests may go to two leaders
+# with a loss in between.
+INT_NONMONOTONIC_SEND = _LOWER.format(
+    which="true", key="run, partition, line", ops="done, invoked",
+    before="pos rows between unbounded preceding and 1 preceding")

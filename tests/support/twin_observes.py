@@ -80,16 +80,17 @@ def not_made(run: dict[str, Any]) -> set[str]:
 UNCLEAN = "unclean.leader.election.enable, internal topics"
 BUDGET = "fault budget, internal topics"
 LOSING = ("lost-write", "inconsistent-offsets", "saw-then-lost", "realtime-order", "nonmonotonic-send",
-          "duplicate", "end-offset-regressed", "nonmonotonic-poll", "poll-skip", "int-poll-skip",
-          "G1a", "torn-transaction", "leader-incomplete", "candidate-incomplete", "unsafe-truncation")
+          "int-nonmonotonic-send", "duplicate", "end-offset-regressed", "nonmonotonic-poll", "poll-skip",
+          "int-poll-skip", "G1a", "torn-transaction", "leader-incomplete", "candidate-incomplete",
+          "unsafe-truncation")
 TWICE = ("duplicate", "nonmonotonic-send", "int-nonmonotonic-send")
 ANOMALIES = ("unseen", "G1a", "torn-transaction", "precommitted-read", "G0", "G0-process", "G0-realtime",
              "G1c", "G1c-process", "G1c-realtime")
 # its values as JSON, or the least number; the value that permits most; the causes; the checks
 GUARANTEES: dict[str, tuple[Any, Any, str, tuple[str, ...]]] = {
     "acks": (('"all"', '"-1"', "-1", '"1"', '"0"'), "1", "acks, internal topics",
-             ("lost-write", "inconsistent-offsets", "realtime-order", "nonmonotonic-send", "poll-skip",
-              "int-poll-skip", "torn-transaction")),
+             ("lost-write", "inconsistent-offsets", "realtime-order", "nonmonotonic-send",
+              "int-nonmonotonic-send", "poll-skip", "int-poll-skip", "torn-transaction")),
     "min_insync_replicas": (1, 1, BUDGET, (*LOSING, "ack-rule")),
     "replication_factor": (0, 0, "", ("unfit",)),
     "unclean_leader_election": (("true", "false"), True, UNCLEAN, (*LOSING, "unclean-election")),

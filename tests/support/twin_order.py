@@ -56,15 +56,17 @@ def nonmonotonic_send(world: World) -> Iterator[Found]:
     either, or retries, may permit it. If indexes do not rise, it is unknown which op was the earlier."""
     for b, earlier in lower_sends(world, lambda a, b: bool(a.completed < b.completed)):
         if b.process not in world.overlapping and not world.folder.disordered:
-            losses = every(follows(world, [a, b], acks=True) for a in earlier)
-            yield b.partition, losses or retried(world)
+            yield b.partition, follows_all(world, b, earlier)
 
 
 def int_nonmonotonic_send(world: World) -> Iterator[Found]:
-    """Inside one ok send or transaction, a later micro-send got a lower offset than an earlier one: only
-    retries permit it."""
-    for b, _ in lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place):
-        yield b.partition, retried(world)
+    """Inside one ok send or transaction, a later micro-send got a lower offset than an earlier one."""
+    for b, earlier in lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place):
+        yield b.partition, follows_all(world, b, earlier)
+
+
+def follows_all(world: World, b: Row, earlier: list[Row]) -> Cause | None:
+    return every(follows(world, [a, b], acks=True) for a in earlier) or retried(world)
 
 
 def lower_sends(world: World, before: Callable[[Row, Row], bool]) -> Iterator[tuple[Row, list[Row]]]:

@@ -1,4 +1,4 @@
-"""The pytest plugin as a team uses it: the page's suite, a test that fails, a suite that is killed.
+"""The pytest plugin as a team uses it: the page's suite, a test that fails, a nemesis beside a test.
 
 Each suite is next to packages of our names, first on its path, as in some team's repository.
 """

@@ -6,6 +6,7 @@ from pathlib import Path
 import finding_tables
 import pytest
 import twin
+from trace_laws import FIELDS
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.laws.permits import PERMITTED_BY
@@ -107,10 +108,7 @@ OF_FILES = tuple(name for name, law in names.LAWS.items() if "dumps" in law.need
 
 def test_every_check_of_the_trace_has_its_events() -> None:
     """And each is an event of the format's table."""
-    format_events = {
-        "append", "truncate", "hw", "become_leader", "become_follower", "fetch", "ack", "isr_proposed", "isr",
-        "elect", "register", "fence", "unfence", "checkpoint", "crash", "start", "failpoint"}  # fmt: skip
-    assert format_events >= EVENTS
+    assert {*FIELDS} >= EVENTS
     assert names.LOST_WRITE not in OF_FILES
 
 

@@ -72,6 +72,12 @@ def nights() -> Iterator[tuple[str, State, Ledger]]:
         "gates": with_gates(measured, gates, CRASH)["gates"]}), Ledger()
     yield "seen before, known, permitted; of another system", night(
         (CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)), (CUT, "valid", (ALLOWED,))), known
+    yield "many runs, of three systems", night(
+        *[(CRASH, "invalid", (LOST,))] * 3, *[(CRASH, "valid", ())] * 997,
+        *[(replace(CRASH, rules="kip-101"), "invalid", (replace(GONE, system="kip-101"),))] * 4,
+        *[(replace(CUT, rules="kip-320"), "stuck", (replace(HUNG, system="kip-320"),))] * 2,
+    ), known.with_finding(other := replace(GONE, system="kip-101"), "night1", 1).changed(
+        other.id, known={"reason": "K", "since": "2026-02-02"})
     yield "all that was known is gone", night((CRASH, "valid", ())), before
     yield "nothing", night((CRASH, "valid", ())), Ledger()
     yield "no run was made", night(), Ledger()

@@ -10,7 +10,7 @@ import pytest
 from command_line import floodmark
 from golden_text import as_written
 from judged_runs import judged
-from nights import ABOUT, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, nights, written
+from nights import ABOUT, CRASH, CUT, EARLIER, LOST, night, nights, written
 
 from floodmark.harness.campaign.ledger import Ledger, Night, load, save, with_findings
 from floodmark.harness.campaign.state import DATABASE, State
@@ -39,9 +39,10 @@ def page(folder: Path) -> str:
 
 
 def sections(text: str) -> dict[str, str]:
-    """Section -> its text, without tags."""
-    return {name: " ".join(unescape(re.sub(r"<[^>]*>", " ", content)).split()) for name, content in
-            re.findall(r'<section aria-label="(.*?)">(.*?)</section>', text, re.S)}
+    """Section -> its text, without tags but the kinds of a grid's squares."""
+    return {name: " ".join(unescape(re.sub(
+        r"<[^>]*>", " ", re.sub(r'<td class="(\w+)"', r"[\1] <td", content))).split()) for name, content in
+        re.findall(r'<section aria-label="(.*?)">(.*?)</section>', text, re.S)}
 
 
 def test_what_the_pages_of_nights_show(tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -143,31 +144,6 @@ def test_the_page_of_thousands_of_runs_is_small(tmp_path: Path) -> None:
 
     assert len(text) < 500_000
     assert "100 more are left out" in sections(text)["signatures"]
-
-
-# -- coverage -----------------------------------------------------------------------------------------------
-
-
-def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards(tmp_path: Path) -> None:
-    other, third = replace(CRASH, rules="kip-101"), replace(CUT, rules="kip-320")
-    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1)
-    before = before.changed(GONE.id, known={"reason": "KAFKA-1", "since": "2026"})
-    known = replace(GONE, system="kip-101")
-    before = before.with_finding(known, "night1", 1).changed(known.id, known={"reason": "K", "since": "2026"})
-    shown = [(CRASH, "invalid", (LOST,))] * 3 + [(CRASH, "valid", ())] * 997
-    state = night(*shown, (CUT, "not made", ()), *[(other, "invalid", (known,))] * 4,
-                  *[(third, "stuck", (replace(HUNG, system="kip-320"),))] * 2)
-    _, _, drawn = page(folder_of(tmp_path, state, before)).partition('"grid"')
-    rows = re.findall(r"<tr>.*?</tr>", drawn, re.S)[:4]
-
-    assert '<th scope="col">crash</th><th scope="col">cut</th>' in rows[0]
-    assert '<td class="found" data-head="crash"><span><b>3</b> of 1,000</span></td>' in rows[1]
-    assert 'class="empty"' in rows[1]
-    assert '<td class="known" data-head="crash"><span><b>4</b> of 4<small>known</small>' in rows[2]
-    assert 'class="outside"' in rows[2]
-    assert '<td class="quiet" data-head="cut"><span>2<small>2 stuck</small>' in rows[3]
-    tall = page(folder_of(tmp_path / "two", night((CRASH, "valid", ()), (CUT, "valid", ()))))
-    assert re.findall(r'<th scope="row">(\w+)</th>', tall) == ["crash", "cut"]
 
 
 # -- small charts -------------------------------------------------------------------------------------------

@@ -1,13 +1,16 @@
-"""What `floodmark show` says of saved and told runs: for each call of shown.txt all that it prints.
+"""What `floodmark show` and the page of a run say of saved and told runs, call by call (shown.txt).
 
-`run NAME` is a copy of a saved run, with its verdict if golden/accounts has one; `story` is of stories.py.
-`found NAME EXAMPLE` adds a finding, `permitted CAUSE, NAME EXAMPLE` one that is no bug; `unknown`, `not_made`
-name checks; after `judged` nothing was found. `about` changes run.json, `file` and `edit` a file. Below each
-call is its output, and after `!` what is on stderr.
+`run NAME` is a copy of a saved run, with its verdict if golden/accounts has one; `story` and `seconds` tell
+one (stories.py). `found NAME EXAMPLE` adds a finding, `permitted CAUSE, NAME EXAMPLE` one that is no bug;
+`unknown` and `not_made` name checks; after `judged` nothing was found. `about` changes run.json, `file` and
+`edit` a file. Below each call (`report` is the page, without tags) is its output, and after `!` what is on
+stderr.
 """
 
 import json
+import re
 from collections.abc import Iterable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from folders import lines_of
 from golden_text import GOLDEN, as_written
 from judged_runs import VALID, VERDICTS, finding
 from pyarrow import parquet
-from stories import told
+from stories import in_seconds, told
 
 from floodmark.checkers.text.explain import EXPLANATIONS, PERMISSIONS
 
@@ -27,7 +30,10 @@ LATEST = "an-offset-is-given-twice"
 
 def folder_of(parent: Path, given: list[str]) -> Path:
     """The folder that these lines describe."""
-    folder, verdict = told(parent / "told", *(line[6:] for line in given if line.startswith("story "))), {}
+    stories = [line[6:] for line in given if line.startswith("story ")]
+    in_s = [line[8:] for line in given if line.startswith("seconds ")]
+    folder = in_seconds(parent / "told", *in_s) if in_s else told(parent / "told", *stories)
+    verdict: dict[str, Any] = {}
     for line in given:
         verb, _, rest = line.partition(" ")
         name, _, more = rest.partition(" ")
@@ -42,7 +48,7 @@ def folder_of(parent: Path, given: list[str]) -> Path:
         elif verb == "edit":
             before, after = json.loads(more)
             (folder / name).write_text((folder / name).read_text().replace(before, after))
-        elif verb != "story":
+        elif verb not in ("story", "seconds"):
             verdict = changed(verdict or {**VALID, "findings": [], "unknown": [], "not_made": []}, verb, rest)
     if verdict:
         (folder / "verdict.json").write_text(json.dumps(verdict))
@@ -66,16 +72,25 @@ def test_what_is_shown(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     now = ""
     for number, part in enumerate((GOLDEN / "shown.txt").read_text().removeprefix("== ").split("\n== ")):
         title, *lines = part.splitlines()
-        given = [line for line in lines if line and not line.startswith(" ")]
-        folder = folder_of(tmp_path / str(number), [line for line in given if not line.startswith("show")])
-        now += "\n".join([f"== {title}", *(line for line in given if not line.startswith("show")), ""])
-        for call in (line for line in given if line.startswith("show")):
+        written = [line for line in lines if line and not line.startswith(" ")]
+        given = [line for line in written if not line.startswith(("show", "report"))]
+        folder = folder_of(tmp_path / str(number), given)
+        now += "\n".join([f"== {title}", *given, ""])
+        for call in written[len(given):]:
             answer = floodmark(*call.split(), folder)
             assert answer.code == 0, answer
-            shown = [f"    {line}" for line in answer.out.splitlines()]
-            shown += [f"    ! {line}" for line in answer.err.splitlines()]
+            out = words_of(folder / "report.html") if call == "report" else answer.out.splitlines()
+            shown = [f"    {line}" for line in (*out, *(f"! {line}" for line in answer.err.splitlines()))]
             now += "\n".join([call, *(line.rstrip() for line in shown), ""]).replace(str(folder), "FOLDER")
     as_written("shown.txt", now, request)
+
+
+def words_of(page: Path) -> list[str]:
+    """The text of a page as a reader sees it, with nothing of today."""
+    text = re.sub(r"<(script|style|template)\b.*?</\1>", "", page.read_text(), flags=re.DOTALL)
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "TODAY", " ".join(text.split()))
+    lines = re.sub(r"</(p|tr|h\d|li|section|details|summary)>", "\n", text).split("\n")
+    return [words for line in lines if (words := " ".join(unescape(re.sub(r"<[^>]*>", " ", line)).split()))]
 
 
 def test_without_a_folder_the_latest_run_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from base64 import b64decode
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +51,6 @@ def edit_verdict(folder: Path, **changes: Any) -> None:
     (folder / "verdict.json").write_text(json.dumps({**verdict(folder), **changes}))
 
 
-def test_the_verdict_its_explanation_and_its_events_are_on_the_page(folder: Path) -> None:
-    text = page(folder)
-
-    assert "<title>invalid: 1 lost write - double-failover</title>" in text
-    assert "was acked at offset 3, but the leader's final log holds 4 there" in unescape(text)
-    for line in ("acked record 3; offset 3", "truncated its log from 4 to 3", "floodmark reproduce"):
-        assert line in text
-
-
 def test_the_steps_are_the_relevant_events_and_it_opens_at_the_guilty_one(folder: Path) -> None:
     story = data(page(folder))["stories"][0]
 
@@ -89,34 +79,6 @@ def test_every_finding_is_on_the_page_and_each_step_is_an_event(tmp_path: Path) 
         for story in data(text)["stories"]:
             assert all(0 <= step["at"] < len(story["events"]) for step in story["steps"])
             assert 0 <= story["opens"] <= max(0, len(story["steps"]) - 1)
-
-
-def test_the_page_of_a_valid_run_shows_what_was_checked(tmp_path: Path) -> None:
-    """It says so if not all was; below a run that failed in the harness there is nothing."""
-    folder = judged(tmp_path, "traced-and-in-order")
-
-    text = page(folder)
-
-    assert "<title>valid - traced-and-in-order</title>" in text
-    assert "Looked at:" in text
-    assert "The logs in the end" in text
-    assert "no law was broken," in text
-    story, = data(text)["stories"]
-    assert (story["traced"], story["acked"], story["steps"]) == (False, [], [])
-    rows = [json.loads(line) for line in (folder / "replicas.jsonl").read_text().splitlines()]
-    assert {one["node"]: one["leo"] for one in story["replicas"]} == {row["node"]: row["leo"] for row in rows}
-    edit_verdict(folder, not_made=[{"names": ["ack-rule"], "reason": "this system's trace has no ack"}])
-    assert "no law that was checked was broken," in page(folder)
-    edit_verdict(folder, not_made=[])
-    edit_run(folder, ended="no broker became ready")
-    assert '<p class="lead">No broken law was found.' in page(folder)
-
-
-def test_a_truncation_that_only_permitted_findings_name_is_not_unsafe(folder: Path) -> None:
-    assert "truncations, 1 unsafe" in page(folder)
-    edit_verdict(folder, findings=[{**found, "class": "permitted", "permitted_by": "acks"}
-                                   for found in verdict(folder)["findings"]])
-    assert "1 unsafe" not in page(folder)
 
 
 def test_a_damaged_folder_still_has_its_page(folder: Path) -> None:
@@ -254,19 +216,6 @@ def test_a_fault_that_the_run_mended_is_drawn_until_then(folder: Path) -> None:
     (folder / "history.jsonl").write_text(json.dumps(act) + "\n")
     edit_run(folder, mended=[1_000_000, 2_000_000])
     assert data(page(folder))["rows"]["bands"][0]["to"] == 2.0
-
-
-def test_availability_is_shown_as_measured(tmp_path: Path) -> None:
-    """The kill of n1 from 10 to 14 s of golden/stats.txt; and a pause that nothing ends."""
-    text = page(in_seconds(
-        tmp_path / "run", "partitions 2; 1 8-9; 1 9-9.2; 1 9.5-12 info; 2 12-13 fail; 2 13-15; 2 15-15.5",
-        "3 10-10.1 p1; 3 11-16 p1; kill n1 10-10.5; start n1 13.8-14; pause n2 15.8"))
-
-    rows = [re.findall(r'<td data-head="[^"]*">([^<]*)</td>', row)
-            for row in re.findall(r"<tr.*?</tr>", text) if "longest wait" in row]
-    assert [row for row in rows if row] == [
-        ["kill n1", "10.000 s", "4.000 s", "2.000 s", "5.500 s in p0", "2.000 s in p1"],
-        ["pause n2", "15.800 s", "200.0 ms, to the end", "none failed", "5.000 s in p1", "-"]]
 
 
 def test_reproductions_are_shown_from_the_campaign_and_the_ledger(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ def memory(options: Options) -> Iterator[Row]:
     for ops in options.ops or (10_000_000,):
         with folders(options, like(ops)) as (folder,):
             size = sum(file.stat().st_size for file in read_by_judge([folder]))
-            unit_mb = max(16, ((options.memory_mb or int(size / 3e6)) - EMPTY_MB) // 2)
+            unit_mb = max(64, ((options.memory_mb or int(size / 3e6)) - EMPTY_MB) // 2)
             verdicts: set[str] = set()
             for who, conf in (("no limit", ()), (f"{unit_mb} MB for tables", (f"{UNIT_MEMORY}={unit_mb}",))):
                 yield Row(about=f"{who}: {described([folder])}", against="no limit",

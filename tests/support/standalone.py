@@ -7,13 +7,13 @@ limit; each process is ended by its id.
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
+from run_processes import wait_until
 
 START_S = 120
 END_S = 120
@@ -25,21 +25,18 @@ _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 class Daemon:
     """One of the cluster's processes, and its log."""
 
-    name: str
     log: Path
     process: subprocess.Popen[bytes]
 
     def awaited(self, pattern: str, times: int = 1) -> str:
         """Waits until the log has the pattern so often; returns its first group."""
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            found = re.findall(pattern, self.log.read_text(errors="replace"))
-            if len(found) >= times:
-                return str(found[0])
-            assert self.process.poll() is None, f"{self.name} ended: {self.log.read_text()[-2000:]}"
-            time.sleep(0.05)
-        output = self.log.read_text()[-2000:]
-        raise AssertionError(f"{self.name}: no {pattern!r} within {START_S} s: {output}")
+        def found() -> list[str]:
+            text = self.log.read_text(errors="replace")
+            assert self.process.poll() is None, f"it ended: {text[-2000:]}"
+            several = re.findall(pattern, text)
+            return several if len(several) >= times else []
+
+        return str(wait_until(f"{pattern} in {self.log}", found, START_S)[0])
 
     def end(self) -> None:
         self.process.terminate()
@@ -74,15 +71,14 @@ class Standalone:
                 [*pinned, _HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{role}", *words,
                  "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=env, cwd=self.folder)
-        daemon = Daemon(name=name, log=log, process=process)
+        daemon = Daemon(log=log, process=process)
         self.daemons.append(daemon)
         return daemon
 
 
 @contextmanager
 def standalone(
-    folder: Path, workers: int, memory: str = "1g", *, pinned: bool = False
-) -> Iterator[Standalone]:
+        folder: Path, workers: int, memory: str = "1g", *, pinned: bool = False) -> Iterator[Standalone]:
     """The cluster, with all its workers registered. Each worker has one core; pinned, it may use no other.
     memory: for each worker, for the JVMs of its executors."""
     cluster, cores = Standalone(folder=folder), sorted(os.sched_getaffinity(0))

@@ -110,19 +110,20 @@ def in_pieces(folders: Sequence[Path], range_bytes: int = 12_000) -> list[Verdic
     return [judged[run] for run in range(len(works))]  # type: ignore[misc]
 
 
-def test_by_many_tasks(
-        big: Folders, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A unit for each partition; and of some runs each put into tables piece by piece, as if it were too
-    large for its memory."""
+def test_by_many_tasks(big: Folders, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit for each partition."""
     monkeypatch.setattr(layout, "UNIT_BYTES", 300)
-    for row_bytes, names in ((passes.ROW_BYTES, [*big]), (1 << 30, [*big][::3])):
-        monkeypatch.setattr(passes, "ROW_BYTES", row_bytes)
-        for name, verdict in zip(names, in_pieces([big[name] for name in names]), strict=True):
-            assert json_of(verdict) == whole[name], (name, row_bytes)
+    for name, verdict in zip(big, in_pieces([*big.values()]), strict=True):
+        assert json_of(verdict) == whole[name], name
 
 
-def test_in_small_ranges(few: Folders, whole: dict[str, Any]) -> None:
-    for name, verdict in zip(few, here.judge([*few.values()], range_bytes=300), strict=True):
+@pytest.mark.parametrize(("range_bytes", "row_bytes"), [(300, passes.ROW_BYTES), (1 << 24, 1 << 30)])
+def test_in_small_ranges_and_on_disk(
+        few: Folders, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch, range_bytes: int,
+        row_bytes: int) -> None:
+    """A unit that is too large for its memory is put into tables piece by piece."""
+    monkeypatch.setattr(passes, "ROW_BYTES", row_bytes)
+    for name, verdict in zip(few, here.judge([*few.values()], range_bytes=range_bytes), strict=True):
         assert json_of(verdict) == whole[name], name
 
 

@@ -1,9 +1,9 @@
 """Checks of other distributions: a SELECT and a function find; an invalid one fails, by its name."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import here
 import pytest
@@ -43,11 +43,8 @@ def fussy(unit):
 '''
 ALONE = (registered_checks,)  # without floodmark's own laws, which do not use what is registered
 FEW = (log, values, registered_checks)  # of its own only those whose tables these checks use
+Bring = Callable[..., None]
 CHECKS = {"slow-ack": "SLOW", "lonely": "lonely", "fussy": "fussy"}
-
-
-class Bring(Protocol):
-    def __call__(self, code: str, checks: Mapping[str, str], *, name: str = ...) -> None: ...
 
 
 def distribution(site: Path, code: str, checks: Mapping[str, str], name: str = "somebodys") -> Path:

@@ -11,7 +11,17 @@ from random import Random
 from typing import Any
 
 import pytest
-from twin_folder import CAUSES, EVENT, OF_EVENTS, fits, fits_field_table, is_entry, is_int, object_of
+from twin_folder import (
+    EVENT,
+    OF_EVENTS,
+    RULINGS,
+    Row,
+    fields_of,
+    fits,
+    fits_field_table,
+    is_entry,
+    object_of,
+)
 
 from floodmark.checkers.judge.preconditions import preconditions_of
 from floodmark.checkers.read import json_lines
@@ -47,33 +57,20 @@ def test_every_line_is_in_the_range_it_starts_in(tmp_path: Path, data: bytes) ->
 
 # -- what a line must be ------------------------------------------------------------------------------------
 
-STATES = ("partition", "epoch", "leo", "hw")
-NEEDED = {  # what a line of the trace must have
-    "append": (*STATES, "role", "offset", "count"), "truncate": (*STATES, "from", "to"),
-    "hw": (*STATES, "role"),
-    "become_leader": (*STATES, "isr", "start"), "become_follower": STATES, "fetch": STATES,
-    "ack": (*STATES, "offset", "acks", "isr"), "isr_proposed": (*STATES, "isr"),
-    "isr": ("partition", "epoch", "isr"), "elect": ("partition", "epoch", "isr", "clean"),
-    "register": ("broker",), "fence": ("broker",), "unfence": ("broker",),
-}  # fmt: skip
-AT_LEAST = {"append": {"offset": 0, "count": 1}, "ack": {"offset": 0}}
+MORE = {"truncate": ("from", "to"), "become_leader": ("start",), "elect": ("clean",)}  # than the twin reads
 
 
-def is_event(row: Line) -> bool:
+def is_event(row: Row) -> bool:
     """Whether a line of the trace has what its event needs (the table of histories/README.md)."""
-    event = row.get("event")
-    if not fits(row, EVENT, {**OF_EVENTS, "partition": is_int}):
+    if not fits(row, EVENT, OF_EVENTS):
         return False
-    needed = NEEDED.get(event, STATES if event == "start" and row.get("partition") is not None else ())
-    return (all(row.get(name) is not None for name in needed)
-            and all(row[name] >= 0 for name in ("partition", "leo") if name in needed)
-            and all(row[name] >= least for name, least in AT_LEAST.get(event, {}).items())
-            and ("role" not in needed or row["role"] in ("leader", "follower"))
-            and (event != "truncate" or row.get("cause") in CAUSES)
-            and (event != "isr" or (row.get("leo") is None) == (row.get("hw") is None)))
+    needed = fields_of(row, [] if row.event in RULINGS else [row.node])
+    return ((needed is None or fits(row, needed, {}))
+            and all(row.get(name) is not None for name in MORE.get(row.event, ()))
+            and (row.event != "isr" or (row.leo is None) == (row.hw is None)))
 
 
-LAWS: dict[Kind, tuple[Table, Callable[[Line], bool]]] = {
+LAWS: dict[Kind, tuple[Table, Callable[[Row], bool]]] = {
     "history": (HISTORY, fits_field_table),
     "dump": (dump_of("n1"), lambda row: is_entry(row, "n1")),
     "trace": (TRACE, is_event),

@@ -1,5 +1,6 @@
 """Laws of the grudges, for one to seven nodes and any seed."""
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from floodmark.harness.schedule.views import CLIENTS
 from floodmark.nemesis.grudges import KINDS, Grudge, apart, bridge, halves, majorities_ring, one_node, one_way
 
+Draw = Callable[[Random, tuple[str, ...]], Grudge]
 NODES = tuple(f"n{number}" for number in range(1, 8))
 counts = st.integers(1, 7)
 seeds = st.integers(0, 2**32)
@@ -51,16 +53,16 @@ def test_majorities_ring(count: int, seed: int) -> None:
     assert {sum(node in group for group in seen.values()) for node in nodes} == {count // 2 + 1}
 
 
+@pytest.mark.parametrize(("draw", "smaller"), [(halves, lambda count: count // 2), (one_node, lambda _: 1)])
 @given(count=st.integers(2, 7), seed=seeds)
-def test_halves(count: int, seed: int) -> None:
-    """Two groups, as equal as possible; each hears only itself."""
+def test_two_groups_that_hear_only_themselves(
+        draw: Draw, smaller: Callable[[int], int], count: int, seed: int) -> None:
+    """As equal as possible, or one node alone."""
     nodes = NODES[:count]
-    groups = set(heard(halves(Random(seed), nodes), nodes).values())
+    groups = {*heard(draw(Random(seed), nodes), nodes).values()}
 
-    assert sorted(len(group) for group in groups) == sorted({count // 2, count - count // 2}) or (
-        len(groups) == 2 and count % 2 == 0)
-    assert frozenset().union(*groups) == frozenset(nodes)
-    assert sum(len(group) for group in groups) == count
+    assert sorted(map(len, groups)) == [smaller(count), count - smaller(count)]
+    assert frozenset().union(*groups) == {*nodes}
 
 
 @given(count=st.integers(3, 7), seed=seeds)
@@ -73,15 +75,6 @@ def test_bridge(count: int, seed: int) -> None:
     assert len(middles) == 1
     assert all(middles[0] in group for group in seen.values())
     assert len({group - {middles[0]} for node, group in seen.items() if node != middles[0]}) == 2
-
-
-@given(count=st.integers(2, 7), seed=seeds)
-def test_one_node(count: int, seed: int) -> None:
-    """One node hears no other and no other hears it; the others hear each other."""
-    nodes = NODES[:count]
-    seen = heard(one_node(Random(seed), nodes), nodes)
-
-    assert sorted({len(group) for group in seen.values()}) == sorted({1, count - 1})
 
 
 @given(count=st.integers(2, 7), seed=seeds)

@@ -44,67 +44,54 @@ PR_SET_PDEATHSIG = 1
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
-    """The counts of a campaign so far."""
+class Campaign:
+    """One kind of folders, and its counts so far."""
 
-    campaign: str
+    name: str
+    seed: str
+    work: Path
+    kept: Path  # where folders go that something is wrong with
     folders: int = 0
     judging_s: float = 0
-    elapsed_s: float = 0
+    began_s: float = field(default_factory=time.monotonic)
     wrongs: Counter[str] = field(default_factory=Counter)
-    kept: list[str] = field(default_factory=list)
+    wrong_folders: list[Path] = field(default_factory=list)
 
     def line(self) -> str:
-        rate = self.folders / max(self.elapsed_s, 1e-9)
-        judged = self.folders / max(self.judging_s, 1e-9)
+        took_s = time.monotonic() - self.began_s
         found = ", ".join(f"{count} {what}" for what, count in sorted(self.wrongs.items())) or "nothing wrong"
-        return (f"{self.campaign}: {self.folders:,} folders in {self.elapsed_s:,.0f} s, {rate:.1f}/s "
-                f"({judged:.1f}/s while judging): {found}")
+        return (f"{self.name}: {self.folders:,} folders in {took_s:,.0f} s "
+                f"({self.judging_s:,.0f} s of them judging): {found}")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Soak:
-    """Runs campaigns in a working folder, and keeps wrong folders in another one."""
-
-    work: Path
-    kept: Path
-    seed: str
-    batch: int
-
-    def run(self, campaign: str, first: int, count: int) -> Tally:
-        """Judges the numbers from `first` on; prints one line for each batch."""
-        tally, began = Tally(campaign=campaign), time.monotonic()
+    def run(self, numbers: range, batch: int) -> None:
+        """Prints one line for each batch."""
         with makers() as pool:
-            for start in range(first, first + count, self.batch):
-                numbers = range(start, min(start + self.batch, first + count))
-                self.one_batch(tally, numbers, pool)
-                tally.elapsed_s = time.monotonic() - began
-                print(f"{tally.line()}; {memory()}; next: --only {campaign} --from {numbers.stop}",
+            for start in numbers[::batch]:
+                self.one_batch(range(start, min(start + batch, numbers.stop)), pool)
+                print(f"{self.line()}; {memory()}; next: --only {self.name} --from {start + batch}",
                       flush=True)
-        return tally
 
-    def one_batch(self, tally: Tally, numbers: range, pool: ProcessPoolExecutor) -> None:
-        root = self.work / tally.campaign
+    def one_batch(self, numbers: range, pool: ProcessPoolExecutor) -> None:
+        root = self.work / self.name
         root.mkdir(parents=True)
-        batch = list(pool.map(partial(make, tally.campaign, self.seed, root), numbers, chunksize=20))
+        batch = list(pool.map(partial(make, self.name, self.seed, root), numbers, chunksize=20))
         faulthandler.dump_traceback_later(HANGS_AFTER_S + A_FOLDER_S * len(batch), exit=True)
-        began = time.monotonic()
+        began_s = time.monotonic()
         verdicts = judged([asked.path for asked in batch])
         faulthandler.cancel_dump_traceback_later()
-        tally.judging_s += time.monotonic() - began
-        tally.folders += len(batch)
+        self.judging_s += time.monotonic() - began_s
+        self.folders += len(batch)
         for asked, verdict in zip(batch, verdicts, strict=True):
             if found := list(wrong(asked, verdict)):
-                self.keep(tally, asked, found)
+                self.keep(asked, found)
         shutil.rmtree(root)
 
-    def keep(self, tally: Tally, asked: Asked, found: Sequence[str]) -> None:
+    def keep(self, asked: Asked, found: Sequence[str]) -> None:
         """Copies the folder away, and prints what is wrong."""
-        place = self.kept / f"{tally.campaign}-{self.seed}-{asked.number}"
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(asked.path, place)
-        tally.wrongs.update(one.partition(":")[0] for one in found)
-        tally.kept.append(str(place))
+        place = self.kept / f"{self.name}-{self.seed}-{asked.number}"
+        shutil.copytree(asked.path, place, dirs_exist_ok=True)
+        self.wrongs.update(one.partition(":")[0] for one in found)
+        self.wrong_folders.append(place)
         print(f"WRONG {place}: {asked.story}", *found, sep="\n  ", flush=True)
 
 
@@ -154,19 +141,15 @@ def main() -> int:
     options = parser.parse_args()
     kept = options.keep or Path(tempfile.gettempdir()) / f"floodmark-soak-{options.seed}"
     kept.mkdir(parents=True, exist_ok=True)
-    began, tallies = time.monotonic(), []
+    began, only, campaigns = time.monotonic(), options.only.split(","), []
     context()
     with tempfile.TemporaryDirectory(prefix="floodmark-soak-") as work:
-        soak = Soak(work=Path(work), kept=kept, seed=options.seed, batch=options.batch)
-        for campaign in CAMPAIGNS:
-            if campaign in options.only.split(","):
-                tallies.append(soak.run(campaign, options.first, getattr(options, campaign)))
-        asked = "partitions" in options.only.split(",")
-        failed = asked and not many_partitions(Path(work), options.partitions)
+        for name in [name for name in CAMPAIGNS if name in only]:
+            campaigns.append(Campaign(name=name, seed=options.seed, work=Path(work), kept=kept))
+            campaigns[-1].run(range(options.first, options.first + getattr(options, name)), options.batch)
+        failed = "partitions" in only and not many_partitions(Path(work), options.partitions)
     print(f"seed {options.seed}, batches of {options.batch}, {time.monotonic() - began:,.0f} s")
-    for tally in tallies:
-        print(tally.line())
-    folders = [folder for tally in tallies for folder in tally.kept]
+    folders = [folder for campaign in campaigns for folder in campaign.wrong_folders]
     print(*(f"kept: {folder}" for folder in folders), sep="\n")
     return 1 if folders or failed else 0
 

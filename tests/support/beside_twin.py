@@ -2,7 +2,7 @@
 
     histories   random small runs, legal and damaged: judge and twin agree, name by name
     mistyped    the same, half of them with a trace; one value is another, mostly of another type, or is gone
-    mutated     the same, saved runs and cases of the corpus too, with a damage to one of their files
+    mutated     the same, and cases of the corpus whatever is wrong with them, with a damage to one file
 
 Rules kept here:
 1. Campaign, seed and number determine a folder, whoever asks and in whatever order.
@@ -22,12 +22,13 @@ from typing import Any
 
 import random_runs
 import twin
-from file_damages import DAMAGES, RUN, Files, in_parquet
+from file_damages import DAMAGES, RUN, Files
 from twin_compare import as_dict, spoken
 
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.parquet_dump import write_parquet
 from floodmark.harness.verdict import BUG, Verdict
 
-GOLDEN = Path(__file__).parents[2] / "histories" / "golden"
 LOOSELY = {"a_field_comes_twice", "a_folder_stands_there", "a_mark_of_byte_order"}
 OF_FIELDS = ("a_field_goes", "a_value_is_another")
 FAILED = "the judge failed"
@@ -69,25 +70,30 @@ def make(campaign: str, seed: str, root: Path, number: int) -> Asked:
 
 
 def base_of(campaign: str, seed: str, number: int, root: Path, random: Random) -> tuple[Path, str]:
-    path, kind = root / f"{number:05}", 0.0 if campaign == "mistyped" else random.random()
-    if kind < 0.7:
-        run = random_runs.run_of(f"{campaign} {seed}", number, root,
-                                 traced_share=0.5 if campaign == "mistyped" else 0.25)
-        story = run.story
-    elif kind < 0.8:
-        saved = random.choice(sorted(path.parent for path in GOLDEN.glob("*/expected.json")))
-        story = saved.name
-        write_files(files_of(saved), path)
+    """A random run or, of the mutated ones, a case of the corpus too; a few have their dumps as Parquet."""
+    path, traced_share = root / f"{number:05}", 0.5 if campaign == "mistyped" else 0.25
+    if campaign == "mistyped" or random.random() < 0.75:
+        story = random_runs.run_of(f"{campaign} {seed}", number, root, traced_share=traced_share).story
     else:
         story = random.choice(sorted(random_runs.by_ident()))
         random_runs.by_ident()[story].write(path)
+    if random.random() < 0.2:
+        story += ", in Parquet"
+        in_parquet(path, beside=random.random() < 0.5)
     return path, story
+
+
+def in_parquet(path: Path, *, beside: bool) -> None:
+    """The dumps as Parquet, alone or beside the lines; those that are no lines stay as they are."""
+    for lines in sorted((path / "logs").glob("*.jsonl")):
+        with suppress(FloodmarkError):
+            write_parquet(lines)
+            if not beside:
+                lines.unlink()
 
 
 def damaged(base: Files, random: Random, names: Sequence[str]) -> tuple[Files, str, str]:
     """The files after a damage, its name, and that of the file that it changed."""
-    if random.random() < 0.2 and b"compact" not in (base.get(RUN) or b""):
-        in_parquet(base, random)
     while True:
         name, files = random.choice(names), dict(base)
         with suppress(random_runs.Unfit):

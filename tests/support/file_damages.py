@@ -1,18 +1,15 @@
-"""Damages to the files of a run folder: to bytes, to lines, to fields, to whole files, to dumps as Parquet.
+"""Damages to the files of a run folder: to bytes, to lines, to fields, to whole files.
 
 Rules kept here: a damage changes the files (name -> bytes) and returns the name of one that it changed; where
 it has nothing to change it raises Unfit.
 """
 
-import io
 import json
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 from folders import Line
-from pyarrow import parquet
 from random_runs import Unfit, one
 
 Files = dict[str, bytes | None]  # by name; None: a folder of that name is there
@@ -28,9 +25,6 @@ ODD = ("4611686018427387904", "9223372036854775808", "-1", "1e400", "1.5", "5.0"
        '"\\ud800"', '"\N{SNOWMAN}"', "007", "9223372036854775807", "1e300", "1" + 30 * "0", "7", '""',
        "[null]", "[1]", '["n1"]', "[[1]]", '{"a":[1]}', '"compact"', '"../../etc"')
 HERE = "\0here\0"  # marks the place of text that json cannot write
-DUMP = pa.schema([
-    ("node", pa.string()), ("partition", pa.int64()), ("offset", pa.int64()), ("epoch", pa.int64()),
-    ("value", pa.int64()), ("crc", pa.int64()), ("crc_ok", pa.bool_()), ("aborted", pa.bool_())])
 DAMAGES: dict[str, Damage] = {}
 
 
@@ -70,15 +64,6 @@ def of_objects(change: Callable[[Line, Random], str]) -> Damage:
         name, lines, spot = (RUN, [files[RUN] or b""], 0) if is_run else some_line(files, random)
         lines[spot] = change(object_of(lines[spot]), random).encode()
         files[name] = b"\n".join(lines)
-        return name
-
-    return of_file
-
-
-def of_parquet(change: Callable[[bytes, Random], bytes]) -> Damage:
-    def of_file(files: Files, random: Random) -> str:
-        name = one(random, dumps(files, ".parquet"))
-        files[name] = change(files[name] or b"", random)
         return name
 
     return of_file
@@ -332,55 +317,12 @@ def files_that_nobody_asked_for(files: Files, random: Random) -> str:
     return "verdict.json"
 
 
-# -- Parquet ------------------------------------------------------------------------------------------------
-
-def in_parquet(files: Files, random: Random) -> None:
-    """The dumps as Parquet, alone or with the lines; dumps that are no lines stay as they are."""
-    beside = random.random() < 0.5
-    for name in dumps(files, ".jsonl"):
-        try:
-            rows = [json.loads(line) for line in (files[name] or b"").split(b"\n") if line.strip()]
-            table = pa.Table.from_pylist(rows, schema=DUMP)
-        except (ValueError, TypeError, AttributeError, pa.ArrowException):
-            continue
-        files[f"{name.removesuffix('.jsonl')}.parquet"] = written(table)
-        if not beside:
-            del files[name]
-
-
-def written(table: pa.Table) -> bytes:
-    sink = io.BytesIO()
-    parquet.write_table(table, sink)
-    return sink.getvalue()
-
-
-@damage(of_parquet)
-def a_parquet_is_cut(data: bytes, random: Random) -> bytes:
-    return random.choice((data[:random.randrange(len(data))], data[:-20] + b"PAR1", data[4:], b""))
-
-
-@damage(of_parquet)
-def bits_of_a_parquet_flip(data: bytes, random: Random) -> bytes:
-    return flipped(data, random, random.choice((1, 3, 20)))
-
-
-@damage(of_parquet)
-def a_parquet_of_other_types(data: bytes, random: Random) -> bytes:
-    """A column has another type, is missing, or holds lists; or it is another table."""
-    table = parquet.read_table(io.BytesIO(data))
-    column = random.choice(("partition", "offset", "epoch", "value", "crc"))
-    at, values = table.schema.get_field_index(column), table[column].to_pylist()
-    other = random.choice((
-        pa.string(), pa.float64(), pa.int8(), pa.list_(pa.int64()), pa.decimal128(30), None, pa.null()))
-    if other is None:
-        return written(table.remove_column(at))
-    if pa.types.is_null(other):
-        return written(pa.table({"a": [1, 2], "b": ["x", None]}))
-    if pa.types.is_list(other):
-        values = [[each] for each in values]
-    if other == pa.string():
-        values = [None if each is None else f"x{each}" for each in values]
-    try:
-        return written(table.set_column(at, column, pa.array(values, type=other, safe=False)))
-    except (pa.ArrowException, OverflowError):
-        raise Unfit from None
+@damage()
+def a_parquet_is_broken(files: Files, random: Random) -> str:
+    """It ends early, or bits of it have flipped."""
+    name = one(random, dumps(files, ".parquet"))
+    data = files[name] or b""
+    files[name] = random.choice((
+        b"", data[:random.randrange(len(data))], data[:-20] + b"PAR1",
+        *(flipped(data, random, bits) for bits in (1, 3, 20))))
+    return name

@@ -9,6 +9,7 @@ not fit a run raises Unfit and has changed nothing.
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -65,32 +66,23 @@ def base_of(random: Random, traced_share: float) -> tuple[str, RunFolder, bool]:
     if kind < 0.65:
         few = random.random() < 0.2
         return "txn", healthy(random, steps=steps, settled=settled, transacts=True, uncommitted=few), True
-    case = random.choice(told())
-    return case, read_case(case), False
+    case = random.choice([*told()])
+    return case, copy.deepcopy(told()[case]), False
 
 
 @cache
-def told() -> list[str]:
+def told() -> dict[str, RunFolder]:
     """The corpus's cases that are runs all of whose lines can be read."""
-    return [ident for ident in by_ident() if readable(ident)]
+    found = {}
+    for ident, case in by_ident().items():
+        with TemporaryDirectory() as root, suppress(OSError, ValueError, AssertionError):
+            found[ident] = RunFolder.read(case.write(Path(root) / "run"))
+    return found
 
 
 @cache
 def by_ident() -> dict[str, corpus.Case]:
     return {case.ident: case for case in corpus.cases() if case.for_the_twin}
-
-
-def readable(ident: str) -> bool:
-    try:
-        read_case(ident)
-    except (OSError, ValueError, AssertionError):
-        return False
-    return True
-
-
-def read_case(ident: str) -> RunFolder:
-    with TemporaryDirectory() as root:
-        return RunFolder.read(by_ident()[ident].write(Path(root) / "run"))
 
 
 # -- damages ------------------------------------------------------------------------------------------------

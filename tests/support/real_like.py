@@ -40,7 +40,6 @@ ERRORS = ("NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "CONNECTION", "REQUES
 # The damages of a folder, and a name that the judge must then find.
 DAMAGES: Mapping[str, str] = {
     "lost": "lost-write",  # 200 acked records are replaced by others in every log
-    "one-order": "int-nonmonotonic-poll",  # in every partition one poll returned its records backwards
     "one-percent": "diverged",  # one record in a hundred differs on n3
     "skipping": "int-poll-skip",  # consumers return every other record
     "ends": "end-offset-regressed",  # every end offset is below what its client had read
@@ -78,7 +77,6 @@ class Run:
         self.partitions = tuple(range(partitions))
         self.index = self.value = self.now = 0
         self.begun = 0
-        self.turned: set[int] = set()  # partitions with a poll that was returned backwards
         self.clients = [Client(number, number >= PRODUCERS) for number in range(PRODUCERS + CONSUMERS)]
         self.next_process = len(self.clients)
 
@@ -193,19 +191,13 @@ class Run:
         records = self.cluster.read(partition, start, most)
         if self.damage == "skipping":
             records = records[::2]
-        if self.damage == "disorder" or (self.damage == "one-order" and self.turns(partition, records)):
+        if self.damage == "disorder":
             records = records[::-1]
         if client.type == "ok" and records:
             client.positions[partition] = max(record["offset"] for record in records) + 1
         elif client.type == "ok":
             client.positions[partition] = start
         return records
-
-    def turns(self, partition: int, records: list[Line]) -> bool:
-        if partition in self.turned or len(records) < 2:
-            return False
-        self.turned.add(partition)
-        return True
 
     def end_offset(self, client: Client) -> Line:
         partition = self.random.choice(client.held or self.partitions)

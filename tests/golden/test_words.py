@@ -17,7 +17,7 @@ from floodmark.harness.campaign.signatures import signatures
 from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.report import verdict_text
 from floodmark.harness.report.model import TraceLine
-from floodmark.harness.report.phrases import clause_of, listed, op_line
+from floodmark.harness.report.phrases import clause_of, op_line
 from floodmark.harness.report.run_summary import strikes_of, strikes_text
 
 INVOKED = {"index": 0, "time": 1_000, "process": 5, "type": "invoke", "sends": [{"partition": 0, "value": 7}]}
@@ -68,7 +68,3 @@ def test_all_words(tmp_path: Path, request: pytest.FixtureRequest) -> None:
 def test_a_line_without_its_fields_still_has_a_clause(event: object) -> None:
     for fields in ({}, dict.fromkeys((*FIELDS.get(str(event), ()), "epoch", "leo", "hw"), "?")):
         assert clause_of(TraceLine(number=1, fields={"event": event, **fields})).endswith(" (trace.jsonl:1)")
-
-
-def test_names_are_listed_with_commas_and_an_and() -> None:
-    assert [listed(["a", "b", "c"][:count]) for count in range(4)] == ["nobody", "a", "a and b", "a, b and c"]

@@ -5,7 +5,7 @@ one sentence, before the run where that can be, with what to do.
 
 import asyncio
 import json
-import socket
+import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -342,27 +342,21 @@ def test_elections_are_asked_of_a_broker_that_answers(tmp_path: Path, lost: str,
 @contextmanager
 def port_with(answer: bytes | None) -> Iterator[int]:
     """A port that takes connections, and answers this; None: nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        kept: list[socket.socket] = []
+    over = threading.Event()
 
-        def serve() -> None:
-            while True:
-                try:
-                    kept.append(server.accept()[0])
-                except OSError:
-                    return
-                if answer is not None:
-                    kept[-1].recv(100)
-                    kept[-1].sendall(answer)
-                    kept.pop().close()
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            if answer is None:
+                over.wait()
+            else:
+                self.request.recv(100)
+                self.request.sendall(answer)
 
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join()
-        for connection in kept:
-            connection.close()
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield server.server_address[1]
+        over.set()
+        server.shutdown()
 
 
 @pytest.mark.parametrize(("answer", "why"), [

@@ -123,21 +123,11 @@ def test_query_says_what_is_wrong(words: tuple[Any, ...], code: int, told: str) 
     assert told in answer.err
 
 
-def test_a_table_of_a_file_that_no_run_has_is_empty_for_spark(tmp_path: Path) -> None:
-    """PySpark plans a partition of its own where a source has none, and asks the source to read that. Of what
-    is no run it reads the reason."""
-    from floodmark.checkers.spark.data_source import Reader
-
-    for table, paths, folders in (("trace", [GOLDEN / "a-kill-loses-the-tail"], []),
-                                  ("reasons", [RUN, tmp_path], [str(tmp_path)])):
-        reader = Reader(table, [*map(str, paths)])
-        rows = [row for part in reader.partitions() for one in reader.read(part) for row in one.to_pylist()]
-        assert [row["folder"] for row in rows] == folders
-
-
 @pytest.mark.spark
-def test_spark_reads_the_same_rows() -> None:
-    """Of tables of all kinds: lines of each file, and what follows from a whole run."""
+def test_spark_reads_the_same_rows(tmp_path: Path) -> None:
+    """Of tables of all kinds: lines of each file, and what follows from a whole run; of what is no run the
+    reason. A table of a file that no run has is empty: PySpark plans a partition of its own where a source
+    has none, and asks the source to read that."""
     from pyspark.sql import SparkSession
 
     from floodmark.checkers.spark import session
@@ -145,10 +135,11 @@ def test_spark_reads_the_same_rows() -> None:
     session.context()
     spark = SparkSession.builder.getOrCreate()
     tables.register(spark)
-    paths = [str(RUN), str(GOLDEN / "a-g*")]
-    database = tables.open(paths)
-    for name in ("sends", "lines", "entries", "trace", "partitions", "reasons"):
-        read = spark.read.format("floodmark").option("table", name).load(paths)
+    paths, untraced = [str(RUN), str(GOLDEN / "a-g*"), str(tmp_path)], str(GOLDEN / "a-kill-loses-the-tail")
+    asked = dict.fromkeys(("sends", "lines", "entries", "trace", "partitions", "reasons"), paths)
+    for name, of in (*asked.items(), ("trace", [untraced])):
+        database = tables.open(of)
+        read = spark.read.format("floodmark").option("table", name).load(of)
         assert read.columns == SCHEMAS[name].names
         rows = [str(row.asDict(recursive=True)) for row in read.collect()]
         here_too = database.sql(f"from {name}").to_arrow_table().to_pylist()

@@ -1,6 +1,6 @@
 """`floodmark check`: its output, files and exit codes for every kind of folder, most of them in one call.
 
-Every outcome under every option: tests/unit/test_rulings.py; folders that a stranger prepared:
+Every outcome under every option: tests/unit/test_gate_files.py; folders that a stranger prepared:
 test_strange_folders.py.
 """
 

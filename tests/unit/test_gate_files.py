@@ -1,22 +1,26 @@
-"""What CI servers show of a gate: the name of a run, the JUnit report, the Markdown page; without Spark."""
+"""A gate: one outcome of a run everywhere, its name, the JUnit report, the Markdown page; without Spark."""
 
 import datetime
 import errno
 import html
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from command_line import floodmark
 from golden_text import answered_as_written, as_written
 from hypothesis import example, given
 from hypothesis import strategies as st
 from judged_runs import finding, judge_by
 from junit import outcome_in, suite_of
 
+from floodmark.checkers.judge import report
 from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import check
 from floodmark.harness.commands.broker_questions import scenario_words
@@ -24,13 +28,13 @@ from floodmark.harness.commands.error_exits import code_of
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import Part, plan_of
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.report import verdict_text
-from floodmark.harness.report.run_summary import CHARS, UNREADABLE, Ruling, case_name
+from floodmark.harness.report import run_summary, verdict_text
+from floodmark.harness.report.run_summary import CHARS, EXITS, UNREADABLE, Ruling, case_name
 from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.report.verdict_text import LIMIT, Outcome, junit, markdown, reading_of, seconds_of
 from floodmark.harness.runner import _initial_about
 from floodmark.harness.spec import RunSpec
-from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
+from floodmark.harness.verdict import Finding, NotMade, Policy, Unknown, Verdict, worst
 from floodmark.nemesis import scenario
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
@@ -48,6 +52,7 @@ VERDICTS = {
     "permitted": Verdict(valid=True, findings=(TWICE,), counts=COUNTS),
     "invalid": Verdict(valid=False, findings=(TWICE, LOST), unknown=(UNSEEN,), counts=COUNTS),
     "unknown": Verdict(valid="unknown", unknown=(UNSEEN,), counts=COUNTS),
+    "unknown-permitted": Verdict(valid="unknown", findings=(TWICE,), unknown=(UNSEEN,), counts=COUNTS),
     "no-run": Verdict(valid="unknown", unknown=(Unknown(names=("unseen",), reason="it has no run.json"),)),
 }
 
@@ -66,10 +71,10 @@ def run_folder(parent: Path, name: str, **about: Any) -> Path:
 
 
 def verdict_of(folder: Path) -> Verdict:
-    """That of its name; the judge fails for `broken`."""
+    """That of its name, up to a plus; the judge fails for `broken`."""
     if folder.name == "broken":
         raise FloodmarkError("Spark cannot start")
-    return VERDICTS[folder.name]
+    return VERDICTS[folder.name.partition("+")[0]]
 
 
 @pytest.fixture
@@ -305,3 +310,121 @@ def test_after_a_failed_judge_there_is_no_background_work(
     monkeypatch.setattr(catalog, "prepare_next_judge", lambda: pytest.fail("not expected"))
     with pytest.raises(FloodmarkError):
         check.check_folders([runs / "broken"], gate())
+
+
+# -- one outcome: in the heading of a report, the count of many, every file and the exit code --------------
+
+
+ENDS = ("done", "interrupted", "interrupted; n2's log could not be read", "n1 would not start")
+OPTIONS = list(product(("", "--strict"), ("", "--allow-unknown"), ("", "lost-write")))
+
+
+@pytest.fixture
+def ended_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Each verdict, after a run that came to its end or did not."""
+    judge_by(monkeypatch, verdict_of)
+    folders = []
+    for (name, _), (number, ended) in product(VERDICTS.items(), enumerate(ENDS)):
+        folders.append(tmp_path / "runs" / f"{name}+{number}")
+        folders[-1].mkdir(parents=True)
+        if name != "no-run":
+            (folders[-1] / "run.json").write_text(json.dumps({"format": 1, "nodes": ["n1"], "ended": ended}))
+        else:
+            (folders[-1] / "history.jsonl").touch()
+    return folders
+
+
+def kinds_of(words: Sequence[str]) -> list[str]:
+    """Of each word that a report shows, the kind that it begins or ends with."""
+    return [run_summary.LET_THROUGH if word.endswith(run_summary.LET_THROUGH) else
+            next(kind for kind in EXITS if word.lower().startswith(kind)) for word in words]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_the_word_the_count_and_the_code_agree_everywhere(
+        ended_runs: list[Path], tmp_path: Path, options: tuple[str, str, str]) -> None:
+    """check, show's heading, rejudge, JUnit and the page, for every way that a run can come out."""
+    words = [*filter(None, options[:2]), *(["--allow", options[2]] if options[2] else [])]
+    files = ("--junit", tmp_path / "j.xml", "--markdown", tmp_path / "p.md")
+    answer = floodmark("check", *ended_runs, *words, *files)
+    again = floodmark("rejudge", *ended_runs, *words)
+    headings = [re.search(rf"^{re.escape(folder.name)}: (.*)$", answer.out, re.M) for folder in ended_runs]
+    shown = [heading[1] for heading in headings if heading]
+    kinds = kinds_of(shown)
+    assert len(kinds) == len(ended_runs)
+    count = run_summary.summary(Ruling(kind=kind, word=kind) for kind in kinds)
+    assert answer.out.splitlines()[0] == count
+    assert (tmp_path / "p.md").read_text().startswith(f"## floodmark: {count}\n")
+    assert f"{count}; 4 changed" in again.err  # nothing is judged of those that have no run.json
+    assert answer.code == again.code == worst(EXITS[kind] for kind in kinds)
+    assert re.findall(r": (?:unchanged,|still) (.*)$", again.out, re.M) == shown
+    page = html.unescape((tmp_path / "p.md").read_text())
+    rows = dict(re.findall(r"^\| (\S+) \| \**([^*|:]+?)\**(?:: [^|]*)? \|", page, re.M))
+    cases = cases_of((tmp_path / "j.xml").read_bytes())
+    for folder, word, kind in zip(ended_runs, shown, kinds, strict=True):
+        case = cases[folder.name]
+        red = case.find("failure") is not None or case.find("error") is not None
+        assert red == (EXITS[kind] != 0)
+        assert (case.find("error") is not None) == (EXITS[kind] == 4)
+        assert rows[str(folder)] == word.replace("INVALID", "invalid")
+        verdict = verdict_of(folder)
+        policy = Policy(strict="--strict" in words, allow_unknown="--allow-unknown" in words,
+                        allow=frozenset(filter(None, options[2:])))
+        assert verdict_text.outcome_of(folder, verdict, policy).code == EXITS[kind]
+
+
+@pytest.mark.parametrize(("name", "ended", "policy", "word", "code"), [
+    ("valid", "done", Policy(), "valid", 0),
+    ("valid", "interrupted", Policy(), "interrupted (judged valid)", 4),
+    ("valid", "interrupted", Policy(allow_unknown=True), "interrupted (judged valid)", 4),
+    ("unknown", "interrupted", Policy(allow_unknown=True), "interrupted (judged unknown)", 4),
+    ("invalid", "interrupted", Policy(), "invalid", 1),
+    ("invalid", "interrupted", Policy(allow=frozenset({"lost-write"})), "interrupted (judged invalid)", 4),
+    ("valid", "n1 would not start", Policy(), "failed in the harness (judged valid)", 4),
+    ("permitted", "done", Policy(strict=True), "invalid by --strict", 1),
+    ("permitted", "interrupted", Policy(strict=True), "invalid by --strict", 1),
+    ("permitted", "done", Policy(strict=True, allow=frozenset({"duplicate"})), "valid", 0),
+    ("unknown-permitted", "done", Policy(), "unknown", 3),
+    ("unknown", "done", Policy(allow_unknown=True), "unknown, let through", 0),
+    ("invalid", "done", Policy(allow=frozenset({"lost-write"})), "unknown (invalid let through)", 3),
+    ("invalid", "done", Policy(allow=frozenset({"lost-write"}), allow_unknown=True),
+     "invalid, let through", 0),
+    ("no-run", "done", Policy(), "failed in the harness", 4),
+])
+def test_each_outcome_of_a_run_has_its_word(
+        name: str, ended: str, policy: Policy, word: str, code: int) -> None:
+    ruled = run_summary.ruling(report.as_json(VERDICTS[name]), {"ended": ended}, policy)
+    assert (ruled.word, ruled.code) == (word, code)
+
+
+@pytest.mark.parametrize(("name", "policy", "effects"), [
+    ("permitted", Policy(allow=frozenset({"duplicate"})), []),
+    ("permitted", Policy(strict=True, allow=frozenset({"duplicate"})), ["--allow: duplicate let through"]),
+    ("permitted", Policy(strict=True), ["--strict: duplicate counted as bugs"]),
+    ("invalid", Policy(allow=frozenset({"lost-write"})), ["--allow: lost-write let through"]),
+    ("valid", Policy(allow_unknown=True), [])])
+def test_an_option_is_told_only_where_it_changes_the_result(
+        name: str, policy: Policy, effects: list[str]) -> None:
+    assert verdict_text.effects_of_options(VERDICTS[name], policy) == effects
+
+
+@pytest.mark.parametrize(("about", "message"), [
+    ({"ended": "n1 would not start"}, "the run ended early: n1 would not start"),
+    ({"ended": "done", "died": 5}, "has no list"), ({"ended": "done", "schedule": "none"}, "has no list"),
+    ({"ended": "done", "format": 2}, "is missing")])
+def test_no_option_lets_a_harness_failure_through(
+        tmp_path: Path, about: dict[str, object], message: str) -> None:
+    """A saved run gets the same answer as when it was made; a bug in it is still a bug."""
+    (tmp_path / "run.json").write_text(json.dumps({"format": 1, "nodes": ["n1"], **about}))
+    for name in ("valid", "permitted", "unknown", "unknown-permitted", "invalid"):
+        outcome = verdict_text.outcome_of(tmp_path, VERDICTS[name], Policy(allow_unknown=True))
+        assert outcome.code == (1 if name == "invalid" else 4)
+        assert message in outcome.ruling.harness[0]
+
+
+def test_show_prints_the_heading_that_check_printed(ended_runs: list[Path]) -> None:
+    """Without options: show has no gate."""
+    answer = floodmark("check", *ended_runs)
+    for folder in ended_runs:
+        if (folder / "run.json").exists():
+            assert floodmark("show", folder).out.splitlines()[0] in answer.out.splitlines()

@@ -1,10 +1,10 @@
-"""What `floodmark show` and the page of a run say of saved and told runs, call by call (shown.txt).
+"""What `check`, `show` and the page of a run say of saved and told runs, call by call (shown.txt).
 
 `run NAME` is a copy of a saved run, with its verdict if golden/accounts has one; `story` and `seconds` tell
 one (stories.py). `found NAME EXAMPLE` adds a finding, `permitted CAUSE, NAME EXAMPLE` one that is no bug;
 `unknown` and `not_made` name checks; after `judged` nothing was found. `about` changes run.json, `file` and
-`edit` a file. Below each call (`report` is the page, without tags) is its output, and after `!` what is on
-stderr.
+`edit` a file. Below each call (`check` finds what was found, `report` is the page without tags) is its
+output, and after `!` what is on stderr.
 """
 
 import json
@@ -14,16 +14,21 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow
 import pytest
 from command_line import edit_run, floodmark, golden
+from command_line import verdict as verdict_in
 from folders import lines_of
 from golden_text import GOLDEN, as_written
-from judged_runs import VALID, VERDICTS, finding
+from judged_runs import VALID, VERDICTS, finding, judge_by, judged, judged_names
 from pyarrow import parquet
 from stories import in_seconds, told
 
+from floodmark.checkers.judge.report import of_json
 from floodmark.checkers.text.explain import EXPLANATIONS, PERMISSIONS
+from floodmark.harness.report import verdict_text
+from floodmark.harness.run import Run
 
 LATEST = "an-offset-is-given-twice"
 
@@ -68,17 +73,19 @@ def changed(verdict: dict[str, Any], verb: str, rest: str) -> dict[str, Any]:
     return verdict
 
 
-def test_what_is_shown(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_what_is_shown(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    judge_by(monkeypatch, lambda folder: of_json(verdict_in(folder)))
     now = ""
     for number, part in enumerate((GOLDEN / "shown.txt").read_text().removeprefix("== ").split("\n== ")):
         title, *lines = part.splitlines()
         written = [line for line in lines if line and not line.startswith(" ")]
-        given = [line for line in written if not line.startswith(("show", "report"))]
+        given = [line for line in written if not line.startswith(("show", "report", "check"))]
         folder = folder_of(tmp_path / str(number), given)
         now += "\n".join([f"== {title}", *given, ""])
         for call in written[len(given):]:
             answer = floodmark(*call.split(), folder)
-            assert answer.code == 0, answer
+            assert answer.code == 0 or call == "check", answer
             out = words_of(folder / "report.html") if call == "report" else answer.out.splitlines()
             shown = [f"    {line}" for line in (*out, *(f"! {line}" for line in answer.err.splitlines()))]
             now += "\n".join([call, *(line.rstrip() for line in shown), ""]).replace(str(folder), "FOLDER")
@@ -92,6 +99,22 @@ def words_of(page: Path) -> list[str]:
     text = re.sub(r"Made by floodmark \S+", "Made by floodmark", text)
     lines = re.sub(r"</(p|tr|h\d|li|section|details|summary)>", "\n", text).split("\n")
     return [words for line in lines if (words := " ".join(unescape(re.sub(r"<[^>]*>", " ", line)).split()))]
+
+
+@pytest.mark.parametrize("name", judged_names())
+def test_every_line_that_is_named_is_the_one_meant(tmp_path: Path, name: str) -> None:
+    """It is there, and what is told of it has its time, and of a client's its process."""
+    folder = judged(tmp_path, name)
+    reading = verdict_text.reading_of(folder, verdict_in(folder), Run(folder=folder).about())
+    words = " ".join(click.unstyle(verdict_text.report(reading)).split())
+    for file, number in re.findall(r"((?:history|trace|logs/\w+)\.jsonl):(\d+)", words):
+        assert int(number) <= len((folder / file).read_text().splitlines())
+    for file, who in (("history", r"process (\d+) "), ("trace", "()")):
+        told = rf"at (-?[\d.]+) s {who}(?:(?!at -?[\d.]+ s |\.jsonl:).)*?\({file}\.jsonl:(\d+)[;)]"
+        for time, process, number in re.findall(told, words):
+            line = json.loads((folder / f"{file}.jsonl").read_text().splitlines()[int(number) - 1])
+            assert f"{line['time'] / 1e9:.3f}" == time
+            assert process in ("", str(line.get("process")))
 
 
 def test_without_a_folder_the_latest_run_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

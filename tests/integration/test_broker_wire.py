@@ -46,6 +46,16 @@ def test_acks_one_and_none(leader: Raw) -> None:
     assert leader.produce("t", batch(b"x")) == (errors.NONE, offset + 2)
 
 
+def test_answers_keep_the_order_of_requests(leader: Raw) -> None:
+    """Sent at once: what is answered as soon as it is appended waits for what must be replicated."""
+    _, last = leader.produce("t", batch(b"u"))
+    numbers = {leader.send_produce("t", batch(b"v"), acks=acks): (acks, at)
+               for at, acks in enumerate((-1, 1, 0, -1, 1) * 4, last + 1)}
+
+    for number, (acks, at) in numbers.items():
+        assert acks == 0 or leader.produced(number) == (errors.NONE, at)
+
+
 def test_acks_none_refused_closes(leader: Raw) -> None:
     """The only way to report it: the connection is closed."""
     leader.send_produce("nowhere", batch(b"w"), acks=0)

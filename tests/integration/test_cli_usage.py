@@ -136,8 +136,11 @@ def commands(group: click.Group, path: CommandPath = ()) -> Iterator[tuple[Comma
 
 @pytest.mark.parametrize(("path", "command"), [*commands(main)])
 def test_every_default_is_in_the_help(path: CommandPath, command: click.Command) -> None:
-    """Of each option that takes a value and may be left out."""
+    """Of each option that takes a value and may be left out; and the help is given."""
     context = click.Context(command, parent=click.Context(main, **main.context_settings))
+    said = floodmark(*path, "--help")
+    assert (said.code, [one.opts[-1] for one in command.params if one.opts[-1] not in said.out
+                        and isinstance(one, click.Option) and not one.hidden]) == (0, [])
     for option in command.params:
         record = option.get_help_record(context)
         if isinstance(option, click.Option) and record is not None and not option.is_flag:

@@ -54,7 +54,15 @@ from floodmark.harness.campaign.plan import (
 )
 from floodmark.harness.campaign.plan import load as load_plan
 from floodmark.harness.campaign.signatures import Signature, events_of, guarantees_of, signatures
-from floodmark.harness.campaign.state import DATABASE, JOURNAL, State, alone, state_of, writable_state
+from floodmark.harness.campaign.state import (
+    DATABASE,
+    JOURNAL,
+    State,
+    alone,
+    judged_by_system,
+    state_of,
+    writable_state,
+)
 from floodmark.harness.commands import campaign
 from floodmark.harness.commands.campaign import bank_of
 from floodmark.harness.commands.campaign_processes import figures
@@ -238,6 +246,20 @@ def test_the_state_has_what_was_written(tmp_path: Path) -> None:
     assert at(state, 10_003).spent_until_now_s == 33
     at(state, 10_005).end_session("the time is over", early=False)
     assert (state.spent_s, state.end) == (35, ("the time is over", False))
+
+
+def test_a_run_that_failed_in_the_harness_counts_for_its_system_if_it_shows_a_bug() -> None:
+    state = filled(empty_state())
+    for shown, count in ((), 1), ((asdict(LOST),), 2):
+        state.judge(2, {"harness": True, "signatures": shown}, None)
+        assert judged_by_system(state.runs()) == {"kip-320": count}
+
+
+def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
+    state = filled(writable_state(tmp_path, float))
+    state.database.execute("UPDATE runs SET spec = '{}'").connection.commit()
+    with pytest.raises(FloodmarkError, match=r"campaign\.db is not a state of this version: KeyError"):
+        state_of(tmp_path).runs()
 
 
 def test_a_journal_of_before_is_read_and_carried_over_when_the_campaign_goes_on(tmp_path: Path) -> None:

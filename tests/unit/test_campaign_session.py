@@ -93,6 +93,7 @@ def test_a_batch_leaves_time_for_judging_and_for_reproducing_what_it_may_find(
             assert made.has_time_for(CRASH)  # clusters that idle find nothing at all
             made.add(CRASH)
         assert made.has_time_for(CRASH) == (left_s == least_s)
+        assert made.has_time_for(CRASH, draw=False) or not reproduce  # which finds nothing new
 
 
 @dataclass(kw_only=True)

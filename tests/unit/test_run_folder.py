@@ -212,6 +212,27 @@ def test_the_worst_of_any_set_of_codes_masks_no_failure() -> None:
     assert worst([]) == EXIT_VALID
 
 
+LOSS = Verdict(valid=False, findings=(replace(PERMITTED, klass="bug", permitted_by=None),), counts=COUNTS)
+UNSEEN = Verdict(valid="unknown", unknown=(Unknown(names=("unseen",), reason="no logs"),), counts=COUNTS)
+
+
+@pytest.mark.parametrize(("verdict", "words", "codes", "says"), [
+    (LOSS, ("--allow", "duplicate"), (1, 0), "--allow: duplicate let through"),
+    (LOSS, ("--allow", "lost-write", "--allow-unknown"), (1, 1), "1 finding, a bug"),
+    (UNSEEN, ("--allow-unknown",), (3, 0), "--allow-unknown: unknown let through"),
+    (Verdict(valid=True, findings=(PERMITTED,), counts=COUNTS), ("--strict",), (0, 1),
+     "--strict: duplicate counted as bugs")])
+def test_a_gate_lets_through_what_it_is_told_and_says_so(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, words: tuple[str, ...],
+        codes: tuple[int, int], says: str) -> None:
+    """Without the words, and with them."""
+    judge_by(monkeypatch, lambda _: verdict)
+    folder = golden(tmp_path, "two-partitions-two-elections")
+    without, told = floodmark("check", folder), floodmark("check", folder, *words)
+    assert (without.code, told.code, says in told.out) == (*codes, True), told
+    assert floodmark("rejudge", folder, *words).code == told.code
+
+
 def test_a_name_that_was_withdrawn_may_still_be_allowed() -> None:
     """Gates of before have it."""
     made = pipeline.gate(strict=True, allow=("G-single",), allow_unknown=False)

@@ -8,100 +8,55 @@ or, without that log, what the final reads show.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import twin_observes
-from twin_folder import Folder, Row, is_offset
+from twin_folder import Row, World, is_int
 
 # What loses nothing by itself; and what does.
 HARMLESS = ("kill", "stop", "start", "pause", "resume", "cut", "heal", "expire", "packet", "reset",
             "mend_disk", "clock", "reset_clock", "memory", "free_memory", "arm", "release")
 GRAVE = ("power_cut", "disk", "bad_disk")
+LONG_AGO = -(1 << 70)  # further than any clock error
 ENDING = ("kill", "disk", "bad_disk", "mend_disk", "memory")  # processes end with writes unflushed, or may
 
 
-@dataclass(slots=True, kw_only=True)
-class World:
-    """Everything that a finding may use.
-
-    An op: process, f, type (info also if it never completed), `invoked` and `completed` (positions in the
-    history, None: not there), `answer` (the line), `sends`, `reads`.
-    A send: partition, value, process, f, type, `offset` (of an ok send's ack), `place` in its op, `invoked`,
-    `since` (the same, or before all), `invoked_time`, `completed`, `home` (its partition), `twice`, `read_at`
-    (offsets), `acks` (all offsets that acks of the value have), `lost`, `gone` (it or a record of it that was
-    read; None: nobody knows).
-    A read, of a poll of any outcome: partition, offset, value, process, `index` (of the line), `place`.
-    """
-
-    folder: Folder
-    run: Row
-    given: Row  # the guarantees, the weakest of those that nobody knows
-    lines: list[Row]
-    acts: list[Row]  # the nemesis's
-    clock_error: int  # how far two stamps may be apart
-    ops: list[Row] = field(default_factory=list)
-    sends: list[Row] = field(default_factory=list)
-    reads: list[Row] = field(default_factory=list)
-    partitions: dict[int, Row] = field(default_factory=dict)
-    complete: bool = True  # no line of the history is missing or bad, and the run was closed
-    # processes with two ops open, or with an op after an info
-    overlapping: set[int] = field(default_factory=set)
-    repeated: set[int] = field(default_factory=set)  # values that were sent twice
-    strange: set[str] = field(default_factory=set)  # guarantees that nobody knows
-    settled: bool = False
-    acked: int = 0  # micro-sends of ok ops, without the settling's probes
-    txns: bool = False
-    probers: list[int] = field(default_factory=list)
-    readers: list[int] = field(default_factory=list)  # the processes of the final reads
-    # Faults that missing or unreadable lines may have been; "end": one after which nothing was flushed.
-    hidden: set[str] = field(default_factory=set)
-
-    @property
-    def oks(self) -> list[Row]:
-        """Ok sends whose value can be followed."""
-        return [send for send in self.sends if send.type == "ok" and not send.twice]
-
-    def named(self, what: str) -> list[Any]:
-        """A list in the words on settling."""
-        named = (self.run.settle or {}).get(what)
-        return named if isinstance(named, list) else []
-
-    def names_all_nodes(self, what: str) -> bool:
-        return bool(self.run.nodes) and {*self.run.nodes} <= {*self.named(what)}
-
-
-def facts(folder: Folder) -> World:
-    """Derives all facts of a folder."""
-    run, error = folder.run, folder.run.get("clock_error_ns", 0)
-    world = World(folder=folder, run=run, given=Row(twin_observes.weakened(run)), lines=folder.lines,
-                  strange=twin_observes.strange_guarantees(run),
-                  acts=[line for line in folder.lines if line.process == -1],
-                  clock_error=error if is_offset(error) else 1 << 62)  # more than any two are
+def facts(world: World) -> None:
+    """Derives all facts of a world."""
+    run, closed = world.run, world.run.history_lines is not None
+    for act in (line for line in world.lines if line.process == -1):
+        nodes, began = act.fault.nodes or [], act.fault.began
+        world.acts.append(Row(act, nodes=nodes, lost=act.fault.lost is True,
+                              began=began if is_int(began) else act.time))
     match_ops(world)
-    world.probers = world.named("processes")
-    readers = (run.final_reads or {}).get("processes")
-    world.readers = readers if isinstance(readers, list) else []
+    world.complete = closed and not world.breach
     world.txns = any(line.f == "txn" and line.process >= 0 for line in world.lines)
-    closed = run.history_lines is not None
-    world.complete = closed and not folder.breach
-    undecided = world.txns and any(row.lso is not None and row.lso < row.leo for row in folder.rows)
+    undecided = world.txns and any(row.lso is not None and row.lso < row.leo for row in world.rows)
     world.settled = run.settled is True and closed and not undecided
     world.reads = [read for op in world.ops for read in op.reads]
     world.acked = sum(len(sends_of(line)) for line in world.lines
                       if line.type == "ok" and line.process not in world.probers)
-    world.partitions = {int(key): partition_of(folder, int(key), spec)
-                        for key, spec in run.partitions.items()}
+    world.partitions = {int(key): partition_of(world, int(key), spec) for key, spec in run.partitions.items()}
+    for home in world.partitions.values():
+        home |= without_its_log(world, home)
     world.hidden = hidden(world)
     world.sends = fates(world)
+    world.oks = [send for send in world.sends if send.type == "ok" and not send.twice]
     for send in world.sends:
         send["lost"] = is_lost(world, send)
         send["gone"] = is_gone(world, send)
-    return world
 
 
 # -- the history ------------------------------------------------------------------------------------------
+
+def grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, set[Any]]:
+    """The values of each key."""
+    found = defaultdict(set)
+    for key, value in pairs:
+        found[key].add(value)
+    return found
+
 
 def reads_of(line: Row) -> list[Row]:
     """The records in a completion of a poll or transaction, of any outcome."""
@@ -114,7 +69,7 @@ def sends_of(line: Row) -> list[Row]:
     given = (line.sends or []) if line.f in ("send", "txn") and line.process >= 0 else []
     fate = "info" if line.type == "invoke" else line.type
     return [Row(partition=send.partition, value=send.value, process=line.process, f=line.f, type=fate,
-                offset=send.offset if fate == "ok" else None, invoked_time=-1, place=place,
+                offset=send.offset if fate == "ok" else None, invoked_time=LONG_AGO, place=place,
                 completed=None if line.type == "invoke" else line.position)
             for place, send in enumerate(given)]
 
@@ -122,18 +77,12 @@ def sends_of(line: Row) -> list[Row]:
 def match_ops(world: World) -> None:
     """Pairs invocations with completions in one walk over the history; notes breaches and overlaps."""
     open_ops: list[Row] = []
+    matched: list[tuple[Any, Any]] = []
     over: set[int] = set()  # processes with an info, or a completion that fits no invocation
     seen: set[int] = set()
 
     def what(line: Row) -> tuple[Any, ...]:
         return (line.process, line.f, [(send.partition, send.value) for send in sends_of(line)])
-
-    def add(opened: Row | None, closed: Row | None) -> None:
-        line = closed or opened or Row()
-        world.ops.append(Row(
-            process=line.process, f=line.f, type="info" if closed is None else closed.type, answer=closed,
-            invoked=opened and opened.position, completed=closed and closed.position,
-            sends=sends_of(line), reads=reads_of(line)))
 
     for line in world.lines:
         if line.process < 0:
@@ -148,11 +97,15 @@ def match_ops(world: World) -> None:
         opened = next((other for other in open_ops if what(other) == what(line)), None)
         if opened is not None:
             open_ops.remove(opened)
-        world.folder.breach |= opened is None
+        world.breach |= opened is None
         over |= {line.process} if opened is None or line.type == "info" else set()
-        add(opened, line)
-    for line in open_ops:
-        add(line, None)
+        matched.append((opened, line))
+    for opened, closed in [*matched, *((line, None) for line in open_ops)]:
+        line = closed or opened
+        world.ops.append(Row(
+            process=line.process, f=line.f, type="info" if closed is None else closed.type, answer=closed,
+            invoked=opened and opened.position, completed=closed and closed.position,
+            sends=sends_of(line), reads=reads_of(line)))
 
 
 def fates(world: World) -> list[Row]:
@@ -165,11 +118,9 @@ def fates(world: World) -> list[Row]:
             (asked if line.type == "invoke" else answered).setdefault((send.partition, send.value), send)
     for key, send in answered.items():
         send |= {name: asked[key][name] for name in ("invoked", "invoked_time") if key in asked}
-    read_at, acks = defaultdict(set), defaultdict(set)
-    for read in world.reads:
-        read_at[read.partition, read.value].add(read.offset)
-    for send in (send for op in world.ops for send in op.sends if send.offset is not None):
-        acks[send.partition, send.value].add(send.offset)
+    read_at = grouped(((read.partition, read.value), read.offset) for read in world.reads)
+    acks = grouped(((send.partition, send.value), send.offset) for op in world.ops for send in op.sends
+                   if send.offset is not None)
     for key, send in (asked | answered).items():
         send |= {"since": -1 if send.invoked is None else send.invoked, "twice": key[1] in world.repeated,
                  "home": world.partitions.get(key[0], UNNAMED), "acks": acks[key], "read_at": read_at[key]}
@@ -180,43 +131,42 @@ def fates(world: World) -> list[Row]:
 
 # A partition that run.json does not name.
 UNNAMED = Row(named=False, blind=True, usable=False, log_start=0, logs={}, rows={}, leader_log=[],
-              places=defaultdict(list))
+              places=defaultdict(set))
 
 
-def partition_of(folder: Folder, key: int, spec: Row) -> Row:
+def partition_of(world: World, key: int, spec: Row) -> Row:
     """One partition at the freeze: `leader` and `isr` (None: unknown); `rows` and `logs` by node, a log being
     a readable dump's entries in the file's order; `usable`: the leader, its row and all of its dump are here;
     `blind`: the leader's log does not show what is lost; `leader_log`: the readable part, which proves the
     records in it, and only if usable the missing ones; `places`: the offsets of each value there; `hw` and
     `log_start`: the leader's; `decided_end`: of the records that are committed and in no open transaction.
     """
-    rows = {row.node: row for row in folder.rows if row.partition == key and row.node in spec.replicas}
-    logs = {node: [entry for entry in folder.dumps[node] if entry.partition == key]
-            for node in spec.replicas if node in folder.dumps}
-    leader, isr = leader_of(folder, key, spec.replicas, rows)
+    rows = {row.node: row for row in world.rows if row.partition == key and row.node in spec.replicas}
+    logs = {node: [entry for entry in world.dumps[node] if entry.partition == key]
+            for node in spec.replicas if node in world.dumps}
+    leader, isr = leader_of(world, key, spec.replicas, rows)
     compact, own = "compact" in (spec.cleanup or ""), rows.get(str(leader))
-    usable = own is not None and leader in logs and leader not in folder.damaged
+    usable = own is not None and leader in logs and leader not in world.damaged
     hw = 0 if own is None else own.hw
     bounds = [own] if own is not None else [*rows.values()]
-    leader_log, places = logs.get(str(leader), []), defaultdict(list)
-    for entry in leader_log:
-        places[entry.value].append(entry.offset)
+    leader_log = logs.get(str(leader), [])
     return Row(
         named=True, key=key, replicas=spec.replicas, compact=compact, keeps_all=spec.keeps_all is True,
         leader=leader, isr=isr, rows=rows, logs=logs, usable=usable, blind=compact or not usable,
-        leader_log=leader_log, places=places, row=own,
+        leader_log=leader_log, row=own,
+        places=grouped((entry.value, entry.offset) for entry in leader_log),
         log_start=max((row.log_start for row in bounds), default=0),
         # Whether no row that is missing may have a higher one; a system without rows deletes nothing.
-        log_start_known=not twin_observes.shows(folder.run, "replicas") or own is not None or (
+        log_start_known=not twin_observes.shows(world.run, "replicas") or own is not None or (
             leader is None and all(node in rows for node in spec.replicas)),
         hw=hw, decided_end=hw if own is None or own.lso is None else min(hw, own.lso))
 
 
-def leader_of(folder: Folder, key: int, replicas: list[str], rows: dict[str, Row]
+def leader_of(world: World, key: int, replicas: list[str], rows: dict[str, Row]
               ) -> tuple[str | None, list[str] | None]:
     """The controller's leader; without it the leader of the highest epoch, if every replica has a row and the
     named one agrees."""
-    word = (folder.run.leaders or {}).get(str(key))
+    word = (world.run.leaders or {}).get(str(key))
     if word is not None:  # other nodes have stray copies
         return (word.leader, word.isr) if word.leader in replicas else (None, None)
     if {*rows} != {*replicas} or any(row.running is False and row.epochs_unreadable
@@ -230,27 +180,42 @@ def leader_of(folder: Folder, key: int, replicas: list[str], rows: dict[str, Row
     return own.node, own.isr
 
 
+def without_its_log(world: World, home: Row) -> dict[str, bool]:
+    """What shows losses of a partition whose leader's log does not, if no read is missing: final reads to its
+    end; in an imported history any reads; or all nodes denied the topic while they settled, there is no
+    leader, and nothing that the nemesis did deletes topics or data."""
+    imported, final = world.run.imported, world.run.final_reads or {}
+    is_imported = isinstance(imported, dict)
+    left_out = is_imported and (home.key in imported["blind"] if "blind" in imported else any(
+        what.startswith("read ") for what in imported.get("left_out") or {}))
+    here = world.complete and not left_out and not home.usable and not home.compact
+    read = world.settled and bool(world.readers) and home.key in (final.get("partitions") or [])
+    denied = world.names_all_nodes("topic_unknown") and home.leader is None and not any(
+        act.f not in (*GRAVE, *HARMLESS, "elect") or act.lost for act in world.acts)
+    return {"read_to_the_end": here and read, "inferred": here and is_imported, "topic_gone": here and denied}
+
+
 # -- faults that the history does not show ----------------------------------------------------------------
 
 def hidden(world: World) -> set[str]:
     """A line that mentions more faults than it names may be any."""
     found = spoken(world)
     ended = found & {*ENDING}
-    if lacks_lines(world.folder):
+    if lacks_lines(world):
         found = found | lacking(world, is_grave)
         ended |= lacking(world, lambda act: act.f in ENDING)
     return found | ({"end"} if ended else set())
 
 
-def lacks_lines(folder: Folder) -> bool:
+def lacks_lines(world: World) -> bool:
     """Whether lines are missing or unreadable."""
-    return bool(folder.strange) or folder.positions < (folder.run.history_lines or 0)
+    return bool(world.strange) or world.positions < (world.run.history_lines or 0)
 
 
 def spoken(world: World) -> set[str]:
     """The faults that unreadable lines may be which mention the nemesis."""
     found = set()
-    for text in world.folder.strange:
+    for text in world.strange:
         known = [f for f in re.findall(r'"f"\s*:\s*"(\w+)"', text) if f in (*GRAVE, *HARMLESS, "elect")]
         clean = re.search(r'"unclean"\s*:\s*false', text)
         if re.search(r'"fault"|"lost"|"process"\s*:\s*-', text):
@@ -338,7 +303,7 @@ def is_unread(world: World, send: Row) -> bool:
         return False
     reads = [read for read in world.reads if read.partition == send.partition]
     final = [read for read in reads if read.process in world.readers]
-    if read_to_the_end(world, home) and not any(read.value == send.value for read in final):
+    if home.read_to_the_end and not any(read.value == send.value for read in final):
         told = beginnings(world, home.key)
         places = [read.offset for read in final]
         begun = max(told, default=0) <= send.offset
@@ -347,7 +312,7 @@ def is_unread(world: World, send: Row) -> bool:
         surely = begun and home.log_start <= send.offset and (told or home.keeps_all or home.row)
         if surely and sum(was_told(world, reader, send) for reader in {*world.readers}) >= 3:
             return True
-    return inferred(world, home) and not send.read_at and any(read.offset > send.offset for read in reads)
+    return bool(home.inferred) and not send.read_at and any(read.offset > send.offset for read in reads)
 
 
 def beginnings(world: World, key: int) -> list[int]:
@@ -374,41 +339,8 @@ def was_told(world: World, reader: int, send: Row) -> bool:
     return False
 
 
-def read_to_the_end(world: World, home: Row) -> bool:
-    """Final reads show losses of this partition, because its log does not."""
-    to_the_end = (world.run.final_reads or {}).get("partitions") or []
-    return (world.settled and home.key in to_the_end and bool(world.readers)
-            and all_reads_are_here(world, home) and not home.usable and not home.compact)
-
-
-def inferred(world: World, home: Row) -> bool:
-    """Any reads show them, in an imported history."""
-    return (isinstance(world.run.imported, dict) and all_reads_are_here(world, home)
-            and not home.usable and not home.compact)
-
-
-def all_reads_are_here(world: World, home: Row) -> bool:
-    """No line is missing or bad, and an import left out no read of this partition (an old import: no read at
-    all)."""
-    imported = world.run.imported
-    if not world.complete or not isinstance(imported, dict):
-        return world.complete
-    if "blind" in imported:
-        return home.key not in imported["blind"]
-    return not any(what.startswith("read ") for what in imported.get("left_out") or {})
-
-
 def is_denied(world: World, send: Row) -> bool:
-    """Every broker said to the end that it knows no such topic, and neither a log nor a final reader has
-    anything that says otherwise."""
+    """The topic is gone, and neither a log nor a final reader has anything that says otherwise."""
     held = any(entry.value == send.value for log in send.home.logs.values() for entry in log)
     read = any(read.partition == send.partition and read.process in world.readers for read in world.reads)
-    return topic_gone(world, send.home) and send.type == "ok" and not (send.twice or held or read)
-
-
-def topic_gone(world: World, home: Row) -> bool:
-    """All nodes denied it while they settled, there is no leader and no log of one, and nothing that the
-    nemesis did deletes topics or data."""
-    explained = any(act.f not in (*GRAVE, *HARMLESS, "elect") or act.fault.lost is True for act in world.acts)
-    return (world.names_all_nodes("topic_unknown") and not explained and home.leader is None
-            and all_reads_are_here(world, home) and not home.compact)
+    return bool(send.home.topic_gone) and send.type == "ok" and not (send.twice or held or read)

@@ -7,7 +7,7 @@ missing file is never an empty one.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import twin_observes
 
 Kind = Callable[[Any], bool]
 LIMIT = 2**63
+FOREVER = 2**62
 CLIENT_FS = ("send", "poll", "txn", "assign", "subscribe", "crash", "list_offsets")
 
 
@@ -31,29 +32,67 @@ class Row(dict[str, Any]):
 Line = Row | dict[str, Any]
 
 
-@dataclass(slots=True, kw_only=True)
-class Folder:
-    """A run folder as read. The booleans say what is wrong with it."""
+class World:
+    """A run folder as read, and all that a finding may use of it.
 
-    run: Row
-    lines: list[Row] = field(default_factory=list)  # the good lines of the history, each with its "position"
-    positions: int = 0  # complete lines of the history, good and bad
-    breach: bool = False  # some line of the history breaks the field table
-    disordered: bool = False  # indexes that do not rise from line to line
-    time_falls: bool = False
-    strange: list[str] = field(default_factory=list)  # invalid lines of the history, as written
-    rows: list[Row] = field(default_factory=list)
-    rows_damaged: bool = False
-    dumps: dict[str, list[Row]] = field(default_factory=dict)  # without nodes that have no readable file
-    damaged: set[str] = field(default_factory=set)  # nodes whose dump is missing, torn or damaged
-    trace: list[Row] | None = None  # its readable events by time, which prove what they show; None: no trace
-    # No line is missing or unreadable, nor a node, nor a controller: a missing event proves something too.
-    trace_complete: bool = False
-    shows_elections: bool = False  # ... and it shows which leaders were elected from which copies
-    shows_cleanness: bool = False  # ... and which elections were clean
+    An op: process, f, type (info also if it never completed), `invoked` and `completed` (positions in the
+    history, None: not there), `answer` (the line), `sends`, `reads`.
+    A send: partition, value, process, f, type, `offset` (of an ok send's ack), `place` in its op, `invoked`,
+    `since` (the same, or before all), `invoked_time`, `completed`, `home` (its partition), `twice`, `read_at`
+    (offsets), `acks` (all offsets that acks of the value have), `lost`, `gone` (it or a record of it that was
+    read; None: nobody knows).
+    A read, of a poll of any outcome: partition, offset, value, process, `index` (of the line), `place`.
+    """
+
+    def __init__(self, run: Row) -> None:
+        self.run = run
+        # The files, and what is wrong with them.
+        self.lines: list[Row] = []  # the good lines of the history, each with its "position"
+        self.positions = 0  # complete lines of the history, good and bad
+        self.breach = False  # some line of the history breaks the field table
+        self.disordered = False  # indexes that do not rise from line to line
+        self.time_falls = False
+        self.strange: list[str] = []  # invalid lines of the history, as written
+        self.rows: list[Row] = []
+        self.rows_damaged = False
+        self.dumps: dict[str, list[Row]] = {}  # without nodes that have no readable file
+        self.damaged = {*run.nodes}  # nodes whose dump is missing, torn or damaged
+        self.trace: list[Row] | None = None  # its readable events by time; None: no trace
+        # No line of it is missing or unreadable, nor a node, nor a controller: a missing event proves
+        # something too; and it shows which leaders were elected from which copies; and which cleanly.
+        self.trace_complete = self.shows_elections = self.shows_cleanness = False
+        # The facts.
+        self.given = Row(twin_observes.weakened(run))  # the guarantees, the weakest of those nobody knows
+        self.unclear = twin_observes.strange_guarantees(run)
+        error = run.get("clock_error_ns", 0)
+        self.clock_error = error if is_offset(error) else FOREVER  # how far two stamps may be apart
+        self.flushes = isinstance(run.system, dict) and run.system.get("flushes_at_recovery") is True
+        self.mended = integers(run.mended) or [FOREVER]  # when mending began, and was over
+        self.died = (run.died or []) if list_of(is_text)(run.died or []) else None  # None: nobody knows
+        self.probers, self.readers = self.named("processes"), self.named("processes", "final_reads")
+        self.acts: list[Row] = []  # the nemesis's lines, with `nodes`, `began` and `lost`
+        self.ops: list[Row] = []
+        self.sends: list[Row] = []
+        self.oks: list[Row] = []  # ok sends whose value can be followed
+        self.reads: list[Row] = []
+        self.partitions: dict[int, Row] = {}
+        self.overlapping: set[int] = set()  # processes with two ops open, or with an op after an info
+        self.repeated: set[int] = set()  # values that were sent twice
+        # Faults that missing or unreadable lines may have been; "end": one after which nothing was flushed.
+        self.hidden: set[str] = set()
+        self.txns = self.settled = self.complete = False  # complete: no line is missing or bad, and it ended
+        self.acked = 0  # micro-sends of ok ops, without the settling's probes
+
+    def named(self, what: str, phase: str = "settle") -> list[Any]:
+        """A list in the words on settling, or on the final reads."""
+        named = (self.run.get(phase) or {}).get(what)
+        return named if isinstance(named, list) else []
+
+    def names_all_nodes(self, what: str) -> bool:
+        return bool(self.run.nodes) and {*self.run.nodes} <= {*self.named(what)}
 
 
-def read(path: Path) -> Folder | None:
+def read(path: Path) -> World | None:
     """Reads the folder, whatever is in it. None: run.json is missing, unreadable or of another format."""
     try:
         run = json.loads((path / "run.json").read_bytes(), object_hook=Row)
@@ -61,13 +100,13 @@ def read(path: Path) -> Folder | None:
         return None
     if not isinstance(run, Row) or run.format != 1:
         return None
-    folder = Folder(run=run)
-    read_history(path / "history.jsonl", folder)
-    read_rows(path / "replicas.jsonl", folder)
-    read_dumps(path / "logs", folder)
+    world = World(run)
+    read_history(path / "history.jsonl", world)
+    read_rows(path / "replicas.jsonl", world)
+    read_dumps(path / "logs", world)
     if twin_observes.events(run) != []:
-        read_trace(path / "trace.jsonl", folder)
-    return folder
+        read_trace(path / "trace.jsonl", world)
+    return world
 
 
 def lines_of(path: Path) -> list[bytes] | None:
@@ -79,17 +118,14 @@ def lines_of(path: Path) -> list[bytes] | None:
 
 
 def object_of(line: bytes) -> Row | None:
-    """The line's JSON object, or None; a number of very many digits is some number, and no integer."""
+    """The line's JSON object, or None; a number of very many digits is some number, and no integer.
+    NaN is refused (as int refuses it)."""
     try:
-        value = json.loads(line.decode(), object_hook=Row, parse_constant=refuse,
+        value = json.loads(line.decode(), object_hook=Row, parse_constant=int,
                            parse_int=lambda digits: int(digits) if len(digits) < 25 else 0.5)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, Row) else None
-
-
-def refuse(word: str) -> None:
-    raise ValueError(word)
 
 
 # -- the types of fields ----------------------------------------------------------------------------------
@@ -102,28 +138,12 @@ def is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
 def is_offset(value: object) -> bool:
     return is_int(value) and value >= 0  # type: ignore[operator]
 
 
-def is_epoch(value: object) -> bool:
-    return is_int(value) and value >= -1  # type: ignore[operator]
-
-
 def list_of(kind: Kind) -> Kind:
     return lambda value: isinstance(value, list) and all(kind(one) for one in value)
-
-
-def is_pair(value: object) -> bool:
-    return list_of(is_int)(value) and len(value) == 2  # type: ignore[arg-type]
-
-
-def one_of(*words: str) -> Kind:
-    return lambda value: value in words
 
 
 def fits(row: Any, needed: Mapping[str, Kind], optional: Mapping[str, Kind]) -> bool:
@@ -132,24 +152,55 @@ def fits(row: Any, needed: Mapping[str, Kind], optional: Mapping[str, Kind]) -> 
         row.get(name) is None or kind(row[name]) for name, kind in optional.items()))
 
 
-NAMES = list_of(is_text)
-PLACE: dict[str, Kind] = {"partition": is_offset, "offset": is_offset}
-VALUE: dict[str, Kind] = {"partition": is_offset, "value": is_int}
-LINE: dict[str, Kind] = {"index": is_offset, "time": is_offset, "process": is_epoch, "f": is_text,
-                         "type": one_of("invoke", "ok", "fail", "info")}
-OF_LINES: dict[str, Kind] = {
-    "error": is_text, "partitions": list_of(is_offset), "starts": list_of(lambda one: fits(one, PLACE, {})),
-    "sends": list_of(lambda one: fits(one, VALUE, {"offset": is_offset, "epoch": is_int})),
-    "reads": list_of(lambda one: fits(one, PLACE | VALUE, {"epoch": is_int})),
-    "offsets": list_of(lambda one: fits(one, PLACE, {"epoch": is_int})),
+def integers(values: Any) -> list[int]:
+    return [value for value in values if type(value) is int] if isinstance(values, list) else []
+
+
+CAUSES = (None, "hw", "epoch", "diverged", "recovery", "other")
+KINDS: dict[str, Kind] = {
+    "int": is_int, "offset": is_offset, "text": is_text, "flag": lambda value: isinstance(value, bool),
+    "epoch": lambda value: is_int(value) and value >= -1, "count": lambda value: is_int(value) and value > 0,
+    "numbers": list_of(is_offset), "names": list_of(is_text), "given": lambda value: value is not None,
+    "pairs": list_of(lambda value: list_of(is_int)(value) and len(value) == 2),
+    "outcome": lambda value: value in ("invoke", "ok", "fail", "info"),
+    "role": lambda value: value in ("leader", "follower"), "cause": lambda value: value in CAUSES,
+    "answer": lambda value: fits(value, fields("epoch:epoch end:offset"), {}),
+    "sends": list_of(lambda one: fits(one, fields("partition:offset value:int"),
+                                      fields("offset:offset epoch:int"))),
+    "reads": list_of(lambda one: fits(one, fields("partition:offset offset:offset value:int"),
+                                      fields("epoch:int"))),
+    "ends": list_of(lambda one: fits(one, fields("partition:offset offset:offset"), fields("epoch:int"))),
+    "starts": list_of(lambda one: fits(one, fields("partition:offset offset:offset"), {})),
 }
+
+
+@cache
+def fields(words: str) -> dict[str, Kind]:
+    return {name: KINDS[kind] for name, kind in (word.split(":") for word in words.split())}
+
+
+# What a line must have, and what it may have.
+LINE = fields("index:offset time:offset process:epoch f:text type:outcome")
+OF_LINES = fields("error:text partitions:numbers sends:sends reads:reads offsets:ends starts:starts")
 NEEDED = {"assign": "partitions", "subscribe": "partitions", "poll": "reads", "list_offsets": "offsets"}
-REPLICA: dict[str, Kind] = {
-    "node": is_text, "epoch": is_int, **dict.fromkeys(("partition", "log_start", "leo", "hw"), is_offset)}
-OF_REPLICAS = {"leader": is_text, "isr": NAMES, "epochs": list_of(is_pair), "running": is_flag,
-               "epochs_unreadable": is_flag, "lso": is_offset}
-ENTRY: dict[str, Kind] = {**PLACE, "epoch": is_epoch, "crc": is_int}
-OF_ENTRIES: dict[str, Kind] = {"value": is_int, "crc_ok": is_flag, "aborted": is_flag}
+REPLICA = fields("node:text epoch:int partition:offset log_start:offset leo:offset hw:offset")
+OF_REPLICAS = fields("leader:text isr:names epochs:pairs running:flag epochs_unreadable:flag lso:offset")
+ENTRY = fields("partition:offset offset:offset epoch:epoch crc:int")
+OF_ENTRIES = fields("value:int crc_ok:flag aborted:flag")
+EVENT = fields("time:int node:text seq:offset event:text")
+OF_EVENTS = fields(
+    "epoch:int leo:int hw:int offset:int count:int from:int to:int partition_epoch:int start:int "
+    "epochs:pairs clean:flag partition:offset broker:text follower:text leader:text isr:names answer:answer")
+# Of a replica, and of the controller, by the event.
+STATE = fields("partition:offset epoch:int leo:offset hw:int")
+EVENTS = {
+    "append": fields("role:role offset:offset count:count"), "truncate": fields("cause:cause"),
+    "hw": fields("role:role"), "become_leader": fields("isr:names"), "become_follower": {}, "fetch": {},
+    "ack": fields("offset:offset acks:given isr:names"), "isr_proposed": fields("isr:names"),
+    "isr": fields("isr:names"), "crash": {}, "start": {},
+}
+RULINGS = {**dict.fromkeys(("isr", "elect"), fields("partition:offset epoch:int isr:names")),
+           **dict.fromkeys(("register", "fence", "unfence"), fields("broker:text"))}
 
 
 def fits_field_table(line: Line) -> bool:
@@ -173,11 +224,11 @@ def is_entry(entry: Line, node: str) -> bool:
 
 # -- the files --------------------------------------------------------------------------------------------
 
-def read_history(path: Path, folder: Folder) -> None:
+def read_history(path: Path, world: World) -> None:
     """A missing file is a breach: its lines are missing."""
     texts = lines_of(path)
     if texts is None:
-        folder.breach = True
+        world.breach = True
         return
     if texts and object_of(texts[-1]) is None and not path.read_bytes().endswith(b"\n"):
         texts.pop()
@@ -185,45 +236,44 @@ def read_history(path: Path, folder: Folder) -> None:
     for position, text in enumerate(texts):
         line = object_of(text)
         if line is None or not fits_field_table(line):
-            folder.strange.append(text.decode(errors="replace"))
+            world.strange.append(text.decode(errors="replace"))
             continue
-        folder.disordered |= line.index <= index
-        folder.time_falls |= line.time < time
-        folder.breach |= line.index != position
+        world.disordered |= line.index <= index
+        world.time_falls |= line.time < time
+        world.breach |= line.index != position
         time, index = line.time, max(index, line.index)
-        folder.lines.append(Row(line, position=position))
-    folder.positions = len(texts)
-    folder.breach |= bool(folder.strange) or folder.time_falls or (
-        folder.positions < (folder.run.history_lines or 0))
+        world.lines.append(Row(line, position=position))
+    world.positions = len(texts)
+    world.breach |= bool(world.strange) or world.time_falls or (
+        world.positions < (world.run.history_lines or 0))
 
 
-def read_rows(path: Path, folder: Folder) -> None:
+def read_rows(path: Path, world: World) -> None:
     """The good rows, of two for one replica the first; it is damage if a row is bad or doubled, or a replica
     of run.json has none."""
-    texts = lines_of(path) if twin_observes.shows(folder.run, "replicas") else None
+    texts = lines_of(path) if twin_observes.shows(world.run, "replicas") else None
     rows: dict[Any, Row] = {}
     for row in map(object_of, texts or []):
         if row is not None and is_row(row):
             rows.setdefault((row.node, row.partition), row)
-    folder.rows = [*rows.values()]
-    asked = {(node, int(key)) for key, spec in folder.run.partitions.items() for node in spec.replicas}
-    folder.rows_damaged = texts is None or len(rows) < len(texts) or not asked <= rows.keys()
+    world.rows = [*rows.values()]
+    asked = {(node, int(key)) for key, spec in world.run.partitions.items() for node in spec.replicas}
+    world.rows_damaged = texts is None or len(rows) < len(texts) or not asked <= rows.keys()
 
 
-def read_dumps(logs: Path, folder: Folder) -> None:
+def read_dumps(logs: Path, world: World) -> None:
     """Each node's dump: JSON lines, or Parquet if there is nothing else."""
-    folder.damaged |= {*folder.run.nodes}
-    if not twin_observes.shows(folder.run, "dumps"):
+    if not twin_observes.shows(world.run, "dumps"):
         return
-    for node in folder.run.nodes:
+    for node in world.run.nodes:
         path = logs / f"{node}.jsonl"
         entries = parquet_rows(logs / f"{node}.parquet") if not path.exists() else lines_of(path)
         if entries is not None:
             rows = [row if isinstance(row, Row) else object_of(row) for row in entries]
-            folder.dumps[node] = [row for row in rows if row is not None and is_entry(row, node)]
-            folder.damaged -= {node} if len(folder.dumps[node]) == len(rows) else set()
-    replicas = {node for spec in folder.run.partitions.values() for node in spec.replicas}
-    folder.damaged |= replicas - {*folder.run.nodes}  # nobody reads their logs
+            world.dumps[node] = [row for row in rows if row is not None and is_entry(row, node)]
+            world.damaged -= {node} if len(world.dumps[node]) == len(rows) else set()
+    replicas = {node for spec in world.run.partitions.values() for node in spec.replicas}
+    world.damaged |= replicas - {*world.run.nodes}  # nobody reads their logs
 
 
 def parquet_rows(path: Path) -> list[Row] | None:
@@ -234,67 +284,32 @@ def parquet_rows(path: Path) -> list[Row] | None:
         return None
 
 
-# What a line of the trace must have besides time, node, seq and event to be evidence: of a replica, of the
-# controller; and what is wrong in any line, whatever its event.
-EVENT: dict[str, Kind] = {"time": is_int, "node": is_text, "seq": is_offset, "event": is_text}
-STATE: dict[str, Kind] = {"partition": is_offset, "epoch": is_int, "leo": is_offset, "hw": is_int}
-ROLE = {"role": one_of("leader", "follower")}
-CAUSES = (None, "hw", "epoch", "diverged", "recovery", "other")
-EVENTS: dict[str, dict[str, Kind]] = {
-    "append": {**ROLE, "offset": is_offset, "count": lambda value: is_offset(value) and value > 0},
-    "truncate": {"cause": lambda value: value in CAUSES},
-    "hw": ROLE, "become_leader": {"isr": NAMES}, "become_follower": {}, "fetch": {},
-    "ack": {"offset": is_offset, "acks": lambda value: value is not None, "isr": NAMES},
-    "isr_proposed": {"isr": NAMES}, "isr": {"isr": NAMES}, "crash": {}, "start": {},
-}
-BROKER: dict[str, Kind] = {"broker": is_text}
-DECIDED: dict[str, Kind] = {"partition": is_offset, "epoch": is_int, "isr": NAMES}
-RULINGS: dict[str, dict[str, Kind]] = {
-    "isr": DECIDED, "elect": DECIDED, "register": BROKER, "fence": BROKER, "unfence": BROKER}
-OF_EVENTS: dict[str, Kind] = {
-    "epochs": list_of(is_pair), "start": is_int, "clean": is_flag, "partition": is_offset, "broker": is_text,
-    "follower": is_text, "leader": is_text, "isr": NAMES,
-    "answer": lambda value: fits(value, {"epoch": is_epoch, "end": is_offset}, {}),
-    **dict.fromkeys(("epoch", "leo", "hw", "offset", "count", "from", "to", "partition_epoch"), is_int),
-}
-
-
-def read_trace(path: Path, folder: Folder) -> None:
+def read_trace(path: Path, world: World) -> None:
     """The events of interest by time. The trace is complete if every line is valid, each node has each seq
     once from its first (0 or 1) to its last, and every node is in it, if the promises require that."""
-    texts, run, seqs = lines_of(path), folder.run, dict[str, list[int]]()
+    texts, run, seqs = lines_of(path), world.run, dict[str, list[int]]()
     if texts is None:
         return
-    folder.trace, whole = [], True
+    world.trace, whole = [], True
     for event in map(object_of, texts):
         if event is None or not fits(event, EVENT, OF_EVENTS):
             whole = False
             continue
         seqs.setdefault(event.node, []).append(event.seq)
         whole &= event.node not in run.nodes or event.event != "elect"  # only a controller elects
-        needed = fields_of(event, run.nodes)
-        named = event.partition is None or str(event.partition) in run.partitions
-        if needed is not None and named and fits(event, needed, {}):
-            folder.trace.append(event)
-        elif needed is not None and named:
-            whole = False
-    folder.trace.sort(key=lambda event: (event.time, event.node, event.seq))
-    counted = all(sorted(each) == [*range(min(each), len(each) + min(each))] and min(each) < 2
-                  for each in seqs.values())
-    brokers, roles = {*run.nodes}, ("become_leader", "become_follower")
+        needed = EVENTS.get(event.event) if event.node in run.nodes else RULINGS.get(event.event)
+        of_replica = event.node in run.nodes and (
+            event.event not in ("crash", "start") or event.partition is not None)
+        if needed is not None and str(event.partition) in (*run.partitions, "None"):
+            fit = fits(event, needed | (STATE if of_replica else {}), {})
+            world.trace += [event] if fit else []
+            whole &= fit
+    world.trace.sort(key=lambda event: (event.time, event.node, event.seq))
+    heard, brokers, roles = {*seqs}, {*run.nodes}, ("become_leader", "become_follower")
+    whole &= all(sorted(each) in ([*range(len(each))], [*range(1, len(each) + 1)]) for each in seqs.values())
     lives = any(twin_observes.promises(run, *events) for events in (("start",), ("append",), roles))
-    ruled = twin_observes.promises(run, "register")
-    folder.trace_complete = whole and counted and (brokers <= {*seqs} or not lives) and (
-        bool({*seqs} - brokers) or not ruled)
-    folder.shows_cleanness = folder.trace_complete and twin_observes.promises(run, "elect")
-    folder.shows_elections = folder.trace_complete and twin_observes.promises(
+    world.trace_complete = whole and (brokers <= heard or not lives) and (
+        bool(heard - brokers) or not twin_observes.promises(run, "register"))
+    world.shows_cleanness = world.trace_complete and twin_observes.promises(run, "elect")
+    world.shows_elections = world.trace_complete and twin_observes.promises(
         run, *twin_observes.WHAT_EXCUSES)
-
-
-def fields_of(event: Row, nodes: list[str]) -> dict[str, Kind] | None:
-    """The fields that this line must have; None: it is of no interest to any check."""
-    if event.node not in nodes:
-        return RULINGS.get(event.event)
-    if event.event in ("crash", "start") and event.partition is None:
-        return {}  # of the node, and of no partition
-    return EVENTS[event.event] | STATE if event.event in EVENTS else None

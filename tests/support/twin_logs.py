@@ -14,9 +14,12 @@ from itertools import chain, combinations, pairwise
 from typing import Any
 
 import twin_observes
-from twin_facts import GRAVE, World, sends_of, spoken
-from twin_folder import Row, is_text, list_of
-from twin_permits import DOUBT, Found, asks, struck_by, unclean_elections, untold_election
+from twin_facts import GRAVE, grouped, sends_of, spoken
+from twin_folder import FOREVER, Row, World, integers, is_text
+from twin_permits import DOUBT, Found, asks, struck_by, unclean_elections
+
+DOWN = ("kill", "stop", "power_cut", "disk")
+MENDS = {"bad_disk": "mend_disk", "memory": "free_memory"}
 
 
 def face(partition: Row, entry: Row) -> tuple[Any, ...]:
@@ -49,10 +52,10 @@ def diverged(world: World) -> Iterator[Found]:
 def struck(world: World, partition: Row) -> bool:
     """Whether a data-losing fault or an unclean election hit it (or may have, if there is no trace to show
     it)."""
-    may_be_unclean = world.given.unclean_leader_election and not world.folder.shows_cleanness
-    untold = asks(world, partition.key) if not world.folder.shows_cleanness else []
-    return bool(struck_by(world, partition) or untold or unclean_elections(world, partition.key)
-                or may_be_unclean or world.hidden & {*GRAVE} or untold_election(world))
+    guessed = not world.shows_cleanness and (world.given.unclean_leader_election
+                                             or asks(world, partition.key) or "elect" in world.hidden)
+    return bool(struck_by(world, partition) or unclean_elections(world, partition.key) or guessed
+                or world.hidden & {*GRAVE})
 
 
 def under_replicated(world: World) -> Iterator[Found]:
@@ -62,7 +65,7 @@ def under_replicated(world: World) -> Iterator[Found]:
         if not world.settled or partition.blind:
             continue
         lacking = set()
-        for node in {*(partition.isr or [])} & {*partition.rows} - {partition.leader, *world.folder.damaged}:
+        for node in {*(partition.isr or [])} & {*partition.rows} - {partition.leader, *world.damaged}:
             start = max(partition.log_start, partition.rows[node].log_start)
             there = {entry.offset for entry in partition.logs[node]}
             lacking |= {entry.offset for entry in partition.leader_log
@@ -75,19 +78,17 @@ def epoch_lineage(world: World) -> Iterator[Found]:
     node's cache contradicts an entry (its first entry may start at or below log_start), or has an epoch that
     would start above LEO (one at LEO is right: elected, and nothing written yet)."""
     for partition in world.partitions.values():
-        named: dict[tuple[int, int], set[tuple[Any, ...]]] = {}
-        wrong = 0
+        named = grouped(((entry.epoch, entry.offset), face(partition, entry))
+                        for log in partition.logs.values() for entry in log if entry.epoch != -1)
+        wrong = sum(len(faces) > 1 for faces in named.values())
         for node, log in partition.logs.items():
             dated = [entry for entry in log if entry.epoch != -1]
-            for entry in dated:
-                named.setdefault((entry.epoch, entry.offset), set()).add(face(partition, entry))
             wrong += sum(entry.epoch < before.epoch for before, entry in pairwise(dated))
             for entry in dated if cache_of(partition, node) is not None else []:
                 said = [epoch for start, epoch in sorted((start, epoch) for epoch, start in
                                                          cache_of(partition, node) or [])
                         if start <= entry.offset]
                 wrong += said[-1:] != [entry.epoch]
-        wrong += sum(len(faces) > 1 for faces in named.values())
         wrong += sum(start > row.leo for node, row in partition.rows.items()
                      for _, start in cache_of(partition, node) or [])
         yield from ((partition.key, None) for _ in range(wrong))
@@ -105,7 +106,7 @@ def malformed_log(world: World) -> Iterator[Found]:
     for partition in world.partitions.values():
         wrong = sum(row.running is not False and row.hw > row.leo for row in partition.rows.values())
         for node, log in partition.logs.items():
-            full = node not in world.folder.damaged and not partition.compact
+            full = node not in world.damaged and not partition.compact
             steps = [entry.offset - before.offset for before, entry in pairwise(log)]
             wrong += sum(step <= 0 or (step > 1 and full) for step in steps)
             wrong += sum(entry.crc_ok is False for entry in log)
@@ -127,7 +128,7 @@ def broken_bounds(row: Row, offsets: list[int], *, full: bool) -> int:
 def unreadable(world: World) -> Iterator[Found]:
     """Places that a final reader could not read, of partitions without the leader's log, unless the nemesis
     damaged a disk."""
-    damaged = any(act.fault.lost is True for act in world.acts if act.f != "power_cut")
+    damaged = any(act.lost for act in world.acts if act.f != "power_cut")
     places = {(place.partition, place.offset) for line in world.lines
               if line.process in world.readers and line.f == "poll" and line.type != "invoke"
               for place in line.corrupt or [] if place.why in ("checksum", "magic", "length")}
@@ -138,70 +139,68 @@ def unreadable(world: World) -> Iterator[Found]:
 
 def may_lack_a_fault(world: World) -> bool:
     """A fault may be among the missing or unreadable lines, or times are not what they seem."""
-    folder = world.folder
-    missing = folder.positions < (world.run.history_lines or 0) or (folder.breach and not folder.positions)
-    return missing or folder.disordered or folder.time_falls or bool(spoken(world) - {"elect"})
+    missing = world.positions < (world.run.history_lines or 0) or (world.breach and not world.positions)
+    return missing or world.disordered or world.time_falls or bool(spoken(world) - {"elect"})
 
-
-# -- after mending ----------------------------------------------------------------------------------------
 
 def stuck(world: World) -> Iterator[Found]:
     """Mended, every node up, none died by itself and no fault left behind, and still no leader or no ack in
     time. A node without rows may not be up; where no rows are promised, every node answered all the time and
     the partition had worked before."""
-    if not list_of(is_text)(world.run.died or []):
+    if world.died is None:
         yield None, DOUBT
-    if world.run.died or world.run.residue is not None:
+    if world.died != [] or world.run.residue is not None:
         return
     first = min((act.position for act in world.acts), default=FOREVER)
     for key in {*world.named("no_leader"), *world.named("no_ack")}:
         if not twin_observes.shows(world.run, "replicas"):
-            worked = not world.folder.breach and any(
+            worked = not world.breach and any(
                 send.partition == key for line in world.lines if line.type == "ok" and line.position < first
                 and line.process not in world.probers for send in sends_of(line))
             yield key, None if worked and world.names_all_nodes("answering") else DOUBT
-        elif all(row.running is not False for row in world.folder.rows):
-            yield key, DOUBT if world.folder.rows_damaged else None
+        elif all(row.running is not False for row in world.rows):
+            yield key, DOUBT if world.rows_damaged else None
 
 
 def broker_died(world: World) -> Iterator[Found]:
     """Each node of run.json's `died`, once, if the schedule does not explain its death."""
-    died = world.run.died or []
-    if not list_of(is_text)(died):
+    if world.died is None:
         yield None, DOUBT
-        return
-    for node in {*died}:
-        died_at = world.run.died_at
-        deaths = integers(died_at.get(node)) if isinstance(died_at, dict) else []
-        began = starts(world, node, deaths)
+    for node in {*(world.died or [])}:
+        times = world.run.died_at.get(node) if isinstance(world.run.died_at, dict) else []
+        deaths = integers(times)
+        ends = [act.time for act in world.acts if act.f in DOWN and node in act.nodes]
+        began = starts(world, node, [*deaths, *ends])
         lives = [(max(start for start in began if start <= max(death, 0)), death) for death in deaths] or [
-            (start, min((end for end in ends_of(world, node) if end > start), default=FOREVER))
-            for start in began]
+            (start, min((end for end in ends if end > start), default=FOREVER)) for start in began]
         explained = [gave_up(world, node, start, end, known=bool(deaths))
                      or was_harmed(world, node, end if deaths else None) for start, end in lives]
         if not (all(explained) if deaths else any(explained)):
             yield None, DOUBT if may_lack_a_fault(world) else None
 
 
-FOREVER = 2**62
-DOWN = ("kill", "stop", "power_cut", "disk")
+def starts(world: World, node: str, ends: list[int]) -> list[int]:
+    """When it was started: by the run, by the nemesis, by the mending if it was down by then."""
+    found = [0, *(act.began for act in world.acts if act.f == "start" and node in act.nodes)]
+    first = world.mended[0]
+    before = [end for end in ends if end <= first < FOREVER]
+    return [*found, first] if before and not any(max(before) < start <= first for start in found) else found
 
 
 def was_harmed(world: World, node: str, death: int | None) -> bool:
     """Whether its disk was bad or its memory limited when it died, or within a session before."""
-    for act in world.acts:
-        mend = {"bad_disk": "mend_disk", "memory": "free_memory"}.get(act.f)
-        if mend is not None and node in nodes_of(act):
-            undone = [other.time for other in world.acts if other.position > act.position and other.f == mend
-                      and "error" not in other.fault and node in (nodes_of(other) or [node])]
-            end = min(undone, default=mended(world)[-1])
-            if death is None or began(act) <= death <= end + time_out(world, node, starting=False):
-                return True
+    for act in (act for act in world.acts if act.f in MENDS and node in act.nodes):
+        undone = [other.time for other in world.acts if other.position > act.position
+                  and other.f == MENDS[act.f] and "error" not in other.fault
+                  and (node in other.nodes or not other.nodes)]
+        end = min(undone, default=world.mended[-1])
+        if death is None or act.began <= death <= end + time_out(world, node, starting=False):
+            return True
     return False
 
 
 def gave_up(world: World, node: str, start: int, end: int, *, known: bool) -> bool:
-    named = {name for act in world.acts for name in (*nodes_of(act), *chain(*grudge_of(act)))}
+    named = {name for act in world.acts for name in (*act.nodes, *chain(*grudge_of(act)))}
     brokers, alone = {*world.run.nodes}, named - {*world.run.nodes, "clients", node}
     spans = outages(world, node, alone, least=len(alone) / 2)
     spans += [span for span in outages(world, node, brokers - {node}, least=len(brokers) - 1)
@@ -216,32 +215,30 @@ def gave_up(world: World, node: str, start: int, end: int, *, known: bool) -> bo
 def outages(world: World, node: str, needed: set[str], *, least: float) -> list[tuple[int, int]]:
     """The spans in which at least so many of them were out of the node's reach."""
     spans, since = [], None
-    moments = {0, *mended(world), *(time for act in world.acts for time in (began(act), act.time))}
+    moments = {0, FOREVER, *world.mended, *(time for act in world.acts for time in (act.began, act.time))}
     for time in sorted(moments) if needed else []:
         lacks = sum(is_away(world, node, name, time) for name in needed) >= least
-        if lacks and since is None:
-            since = time
-        elif not lacks and since is not None:
+        if since is not None and not lacks:
             spans.append((since, time))
             since = None
-    return spans if since is None else [*spans, (since, FOREVER)]
+        elif lacks and since is None:
+            since = time
+    return spans
 
 
 def is_away(world: World, node: str, name: str, time: int) -> bool:
-    if time >= mended(world)[-1]:
-        return False
     down = paused = cut = False
     for act in world.acts:
-        nodes = nodes_of(act)
-        if began(act) <= time:
-            down |= act.f in DOWN and name in nodes
-            paused |= act.f == "pause" and name in nodes
+        if act.began <= time:
+            down |= act.f in DOWN and name in act.nodes
+            paused |= act.f == "pause" and name in act.nodes
             cut |= bool(grudge_of(act) & {(node, name), (name, node)})
         if act.time <= time and "error" not in act.fault:
-            down &= not (act.f == "start" and (name in nodes or not nodes))
-            paused &= not (act.f in ("start", "resume") and (name in nodes or not nodes))
+            mine = name in act.nodes or not act.nodes
+            down &= not (act.f == "start" and mine)
+            paused &= not (act.f in ("start", "resume") and mine)
             cut &= act.f != "heal"
-    return down or paused or cut
+    return time < world.mended[-1] and (down or paused or cut)
 
 
 def grudge_of(act: Row) -> set[tuple[str, str]]:
@@ -251,40 +248,10 @@ def grudge_of(act: Row) -> set[tuple[str, str]]:
             if isinstance(names, list) for name in names if is_text(name)}
 
 
-def starts(world: World, node: str, deaths: list[int]) -> list[int]:
-    """When it was started: by the run, by the nemesis, by the mending if it was down by then."""
-    found = [0, *(began(act) for act in world.acts if act.f == "start" and node in nodes_of(act))]
-    first = mended(world)[0]
-    ends = [time for time in [*deaths, *ends_of(world, node)] if time <= first < FOREVER]
-    return [*found, first] if ends and not any(max(ends) < start <= first for start in found) else found
-
-
-def ends_of(world: World, node: str) -> list[int]:
-    return [act.time for act in world.acts if act.f in DOWN and node in nodes_of(act)]
-
-
 def time_out(world: World, node: str, *, starting: bool) -> int:
     """Nanoseconds: of a registration or of a session."""
     keys = (["zookeeper.connection.timeout.ms", "initial.broker.registration.timeout.ms"] if starting
             else ["zookeeper.session.timeout.ms", "broker.session.timeout.ms"])
-    config = world.run.config
-    own = config.get(node) if isinstance(config, dict) else None
+    own = world.run.config.get(node) if isinstance(world.run.config, dict) else None
     given = [own[key] for key in keys if type(own.get(key)) is int] if isinstance(own, dict) else []
     return [*given, 60_000 if starting else 9_000][0] * 10**6
-
-
-def began(act: Row) -> int:
-    return int(act.fault.began if type(act.fault.began) is int else act.time)
-
-
-def nodes_of(act: Row) -> list[str]:
-    return act.fault.nodes or []
-
-
-def mended(world: World) -> list[int]:
-    """When mending began, and was over."""
-    return integers(world.run.mended) or [FOREVER]
-
-
-def integers(values: Any) -> list[int]:
-    return [value for value in values if type(value) is int] if isinstance(values, list) else []

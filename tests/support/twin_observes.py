@@ -1,13 +1,9 @@
 """The twin's reading of run.json's `observes`: which checks are not made, from the format's paragraph alone;
 and of its `guarantees`: which are unknown, because of a strange value or a misspelt key.
 
-Readings that had to be chosen:
-- A check of the logs needs the dumps and the replicas' rows; a finding that one of them shows alone remains.
-- A check of the trace needs every event that may show or excuse it; without one of them it claims nothing.
-  leader-incomplete, candidate-incomplete and unsafe-truncation stop at the final log_start, which is in rows.
-- Every broker must be in the trace if starts, appends or both roles are promised; a controller if
-  registrations are.
-- An invalid `observes` promises files, and nothing reliable in the trace.
+Readings that had to be chosen: a check of the logs needs the dumps and the replicas' rows; one of the trace
+needs every event that may show or excuse it; what stops at the final log_start needs the rows. An invalid
+`observes` promises files, and nothing reliable in the trace.
 """
 
 import json
@@ -74,8 +70,6 @@ def not_made(run: dict[str, Any]) -> set[str]:
     left_out |= {name for name, needed in OF_TRACE.items() if not promises(run, *needed)}
     return left_out | ({*STOP_AT_LOG_START} if not shows(run, "replicas") else set())
 
-
-# -- guarantees -------------------------------------------------------------------------------------------
 
 UNCLEAN = "unclean.leader.election.enable, internal topics"
 BUDGET = "fault budget, internal topics"

@@ -4,21 +4,19 @@ Rules kept here: the cause is the first that applies of acks, unclean election, 
 guessed because there is no trace is unsure, and the name of its finding also goes under unknown.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from twin_facts import ENDING, GRAVE, HARMLESS, World, is_grave, lacking, lacks_lines
-from twin_folder import Row, is_text, list_of
+from twin_facts import ENDING, GRAVE, HARMLESS, is_grave, lacking, lacks_lines
+from twin_folder import Row, World
 
-ACKS = "acks"
-UNCLEAN = "unclean.leader.election.enable"
-BUDGET = "fault budget"
-RETRIES = "retries"
-SUBSCRIBE = "subscribe"
-ISOLATION = "isolation"
-INTERNAL = "internal topics"
-ORDER = (ACKS, UNCLEAN, BUDGET, RETRIES, SUBSCRIBE, ISOLATION, INTERNAL)
+ORDER = ACKS, UNCLEAN, BUDGET, RETRIES, SUBSCRIBE, ISOLATION, INTERNAL = (
+    "acks", "unclean.leader.election.enable", "fault budget", "retries", "subscribe", "isolation",
+    "internal topics")
+# Whether something is so: 1 if it is, 0 if it is not, between them if nobody knows. The least of several says
+# whether all are, the highest whether one is.
+PERHAPS = 0.5
 
 
 class Cause(NamedTuple):
@@ -32,23 +30,19 @@ DOUBT = Cause("nobody knows")  # not what permits a finding: it is none, and its
 Found = tuple[int | None, Cause | None]  # its partition, and what permits it
 
 
+def by_name(*checks: Callable[..., Iterator[Any]]) -> dict[str, Callable[..., Iterator[Any]]]:
+    """The checks by the names of their findings."""
+    return {check.__name__.replace("_", "-"): check for check in checks}
+
+
 def first(causes: Iterable[Cause | None]) -> Cause | None:
     """The first of several causes in the order of naming, sure before unsure."""
     return min(filter(None, causes), key=lambda cause: (ORDER.index(cause.by), not cause.sure), default=None)
 
 
-def both(one: bool | None, other: bool | None) -> bool | None:
-    return False if False in (one, other) else None if None in (one, other) else True
-
-
-def any_of(answers: Iterable[bool | None]) -> bool | None:
-    given = {*answers}
-    return True if True in given else None if None in given else False
-
-
-def earlier(world: World, one: int, other: int) -> bool | None:
-    """Whether the first stamp is before the other. None: the clocks do not decide."""
-    return one < other if abs(one - other) > world.clock_error else None
+def earlier(world: World, one: int, other: int) -> float:
+    """Whether the first stamp is before the other, if the clocks decide."""
+    return float(one < other) if abs(one - other) > world.clock_error else PERHAPS
 
 
 def losing_cause(world: World, send: Row) -> Cause | None:
@@ -56,23 +50,20 @@ def losing_cause(world: World, send: Row) -> Cause | None:
     return (unclean(world, send) or fault_budget(world, send)) if send.home.named else None
 
 
-# -- unclean elections ------------------------------------------------------------------------------------
-
 def unclean(world: World, send: Row) -> Cause | None:
     """An unclean election of the partition after the send was invoked, one that was allowed; or the setting
     is on and there is no trace. If the clocks, or whether it was allowed, leave it open, the cause is unsure.
     """
-    shown, requests = world.folder.shows_cleanness, asks(world, send.partition)
-    later = [(was_allowed(world, event),
-              send.invoked is None or earlier(world, send.invoked_time, event.time))
-             for event in unclean_elections(world, send.partition)]
-    if (True, True) in later or (not shown and any(line.position > send.since for line in requests)):
+    shown, requests = world.shows_cleanness, asks(world, send.partition)
+    elections = unclean_elections(world, send.partition)
+    later = max((min(was_allowed(world, event), earlier(world, send.invoked_time, event.time))
+                 for event in elections), default=0)
+    if later == 1 or (not shown and any(line.position > send.since for line in requests)):
         return Cause(UNCLEAN)
-    in_doubt = (world.folder.disordered and not shown and requests) or (
-        world.folder.time_falls and any(allowed is not False for allowed, _ in later))
-    perhaps = any(False not in pair for pair in later)
+    timeless = (world.disordered and not shown and requests) or (
+        world.time_falls and any(was_allowed(world, event) for event in elections))
     setting = world.given.unclean_leader_election is True and not shown
-    return Cause(UNCLEAN, sure=False) if setting or in_doubt or perhaps or untold_election(world) else None
+    return Cause(UNCLEAN, sure=False) if setting or timeless or later or untold_election(world) else None
 
 
 def asks(world: World, partition: int) -> list[Row]:
@@ -83,35 +74,29 @@ def asks(world: World, partition: int) -> list[Row]:
 
 def rulings(world: World, *names: str) -> list[Row]:
     """The controller's lines; the controller is any node that is not in run.json."""
-    return [event for event in world.folder.trace or [] if event.event in names
+    return [event for event in world.trace or [] if event.event in names
             and event.node not in world.run.nodes]
 
 
-def unclean_elections(world: World, partition: int | None = None) -> list[Row]:
-    return [event for event in rulings(world, "elect") if event.clean is False
-            and partition in (None, event.partition)]
+def unclean_elections(world: World, partition: int) -> list[Row]:
+    return [event for event in rulings(world, "elect")
+            if event.clean is False and event.partition == partition]
 
 
-def was_allowed(world: World, event: Row) -> bool | None:
+def was_allowed(world: World, event: Row) -> float:
     """Whether this unclean election was allowed: by the setting, or because the nemesis had requested one
-    before. None: unknown; a request may exist that no readable line shows."""
-    setting, folder = world.given.unclean_leader_election, world.folder
-    before = [None if folder.time_falls else earlier(world, act.fault.get("began", act.time), event.time)
-              for act in asks(world, event.partition)]
-    if setting is True or True in before:
-        return True
-    incomplete = lacks_lines(folder) or world.run.history_lines is None  # the last line may be missing
+    before. A request may exist that no readable line shows."""
+    setting = world.given.unclean_leader_election
+    before = max((PERHAPS if world.time_falls else earlier(world, act.began, event.time)
+                  for act in asks(world, event.partition)), default=0)
+    incomplete = lacks_lines(world) or world.run.history_lines is None  # the last line may be missing
     due = not isinstance(world.run.schedule, list) or "elect" in lacking(world, is_grave) | world.hidden
-    return False if setting is False and None not in before and not (incomplete and due) else None
+    perhaps = setting not in (True, False) or (incomplete and due)
+    return 1 if setting is True else max(before, PERHAPS if perhaps else 0)
 
 
 def untold_election(world: World) -> bool:
-    return "elect" in world.hidden and not world.folder.shows_cleanness
-
-
-# -- the fault budget -------------------------------------------------------------------------------------
-
-After = Callable[[Row], bool]  # whether a line of the nemesis came after something
+    return "elect" in world.hidden and not world.shows_cleanness
 
 
 def fault_budget(world: World, send: Row) -> Cause | None:
@@ -119,13 +104,13 @@ def fault_budget(world: World, send: Row) -> Cause | None:
     counting."""
     home, struck = send.home, strikes(world, send.home, lambda line: line.position > send.since)
     nodes = {node for _, node in struck}
-    if world.folder.shows_elections:
-        elections = chosen_from_struck(world, home, struck)
-        if elections:
-            return Cause(BUDGET, sure=any(sure for _, sure in elections))
+    if world.shows_elections:
+        chosen = max((surely for _, surely in chosen_from_struck(world, home, struck)), default=0)
+        if chosen:
+            return Cause(BUDGET, sure=chosen == 1)
     elif nodes:
         return Cause(BUDGET, sure=len(nodes) >= world.given.get("min_insync_replicas", 1))
-    timeless = world.folder.disordered or (world.folder.time_falls and world.folder.shows_elections)
+    timeless = world.disordered or (world.time_falls and world.shows_elections)
     return perhaps_struck(world, home, timeless=timeless)
 
 
@@ -138,36 +123,25 @@ def perhaps_struck(world: World, home: Row, *, timeless: bool) -> Cause | None:
 
 def struck_by(world: World, home: Row) -> list[tuple[str, Row]]:
     """(node, line) of each fault with "lost" on a replica's node."""
-    return [(node, act) for act in world.acts if act.fault.lost is True
-            for node in act.fault.nodes or [] if node in home.replicas]
+    return [(node, act) for act in world.acts if act.lost
+            for node in act.nodes if node in home.replicas]
 
 
-def strikes(world: World, home: Row, after: After) -> list[tuple[int, str]]:
+def strikes(world: World, home: Row, after: Callable[[Row], bool]) -> list[tuple[int, str]]:
     """(time, node) of each that came after, and may have cost a record that was sent before."""
-    return [(act.fault.began or act.time, node) for node, act in struck_by(world, home)
+    return [(act.began, node) for node, act in struck_by(world, home)
             if after(act) and can_cost(world, act, node, after)]
 
 
-def can_cost(world: World, line: Row, node: str, after: After) -> bool:
+def can_cost(world: World, line: Row, node: str, after: Callable[[Row], bool]) -> bool:
     """Whether this fault, which lost data of the node, may have cost a record that had to be flushed: not if
     it is a power cut, unless the node's process had ended since the record was sent, and was credited with
     what it had written and not flushed."""
     if world.given.flush != "every" or line.f != "power_cut":
         return True
-    ended = any(after(end) and (end.position < line.position or world.folder.disordered)
+    ended = any(after(end) and (end.position < line.position or world.disordered)
                 for end in ends(world, node))
-    return not flushes_at_recovery(world) and (ended or may_have_died(world, node))
-
-
-def may_have_died(world: World, node: str) -> bool:
-    """By itself, nobody knows when."""
-    died = world.run.died or []
-    return not list_of(is_text)(died) or node in died
-
-
-def flushes_at_recovery(world: World) -> bool:
-    system = world.run.system
-    return isinstance(system, dict) and system.get("flushes_at_recovery") is True
+    return not world.flushes and (ended or world.died is None or node in world.died)
 
 
 def ends(world: World, node: str) -> list[Row]:
@@ -175,7 +149,7 @@ def ends(world: World, node: str) -> list[Row]:
     nothing had ended."""
     found, up = [], True
     for act in world.acts:
-        if node in (act.fault.nodes or []):
+        if node in act.nodes:
             known = act.f in (*GRAVE, *HARMLESS, "elect")
             if act.f in ENDING or not known or (act.f == "start" and up):
                 found.append(act)
@@ -189,45 +163,35 @@ def unseen_strike(world: World, home: Row) -> bool:
     graves = world.hidden & {*GRAVE}
     if world.given.flush != "every":
         return bool(graves)
-    named = {node for act in world.acts for node in act.fault.nodes or []}
-    somebody_ended = "end" in world.hidden or world.run.died or any(ends(world, node) for node in named)
-    if flushes_at_recovery(world) or not somebody_ended:
+    named = {node for act in world.acts for node in act.nodes}
+    somebody_ended = "end" in world.hidden or world.died != [] or any(ends(world, node) for node in named)
+    if world.flushes or not somebody_ended:
         return bool(graves - {"power_cut"})
-    cut = any(act.f == "power_cut" and not may_have_died(world, node) for node, act in struck_by(world, home))
+    cut = any(act.f == "power_cut" and node not in world.died for node, act in struck_by(world, home)
+              if world.died is not None)
     return bool(graves) or ("end" in world.hidden and cut)
 
 
-def chosen_from_struck(world: World, home: Row, struck: list[tuple[int, str]]) -> list[tuple[Row, bool]]:
-    """The elections whose leader and ISR were all struck, each with whether that is sure."""
-    found = []
+def chosen_from_struck(world: World, home: Row, struck: list[tuple[int, str]]) -> list[tuple[Row, float]]:
+    """The elections, each with whether its leader and ISR were all struck."""
     words = [event for event in rulings(world, "elect", "isr") if event.partition == home.key]
-    for place, event in enumerate(words):
-        if event.event == "elect" and event.leader is not None:
-            states = [is_struck(world, node, event, words[:place], struck)
-                      for node in {event.leader, *event.isr}]
-            if False not in states:
-                found.append((event, None not in states))
-    return found
+    return [(event, min(is_struck(world, node, event, words[:place], struck)
+                        for node in {event.leader, *event.isr}))
+            for place, event in enumerate(words) if event.event == "elect" and event.leader is not None]
 
 
 def is_struck(world: World, node: str, election: Row, words: list[Row], struck: list[tuple[int, str]]
-              ) -> bool | None:
+              ) -> float:
     """Whether this copy had been struck before the election, and had not joined the ISR since in an
-    incarnation that began after the strike. `words`: the controller's lines before the election. None:
-    unknown."""
-    lives = [event.time for event in world.folder.trace or []
-             if event.node == node and event.event == "start"]
+    incarnation that began after the strike. `words`: the controller's lines before the election."""
+    lives = [event.time for event in world.trace or [] if event.node == node and event.event == "start"]
     taken_in = [event.time for before, event in pairwise([Row(isr=[]), *words])
                 if event.event == "isr" and node in event.isr and node not in before.isr]
-    answers: list[bool | None] = []
-    for time in (time for time, who in struck if who == node):
-        back = any_of(both(earlier(world, time, life), earlier(world, life, entry))
-                      for life in lives for entry in taken_in)
-        answers.append(both(earlier(world, time, election.time), None if back is None else not back))
-    return any_of(answers)
+    backs = {time: max((min(earlier(world, time, life), earlier(world, life, entry))
+                        for life in lives for entry in taken_in), default=0) for time, _ in struck}
+    return max((min(earlier(world, time, election.time), 1 - backs[time])
+                for time, who in struck if who == node), default=0)
 
-
-# -- findings that follow ---------------------------------------------------------------------------------
 
 def of_lost_write(world: World, send: Row) -> Cause | None:
     return Cause(ACKS) if world.given.acks != "all" else losing_cause(world, send)
@@ -235,10 +199,10 @@ def of_lost_write(world: World, send: Row) -> Cause | None:
 
 def internal_topics(world: World, send: Row) -> Cause | None:
     """The coordinator's record of the txn, or its marker beside this record, may be lost. No trace shows."""
-    graves = [act.position for act in world.acts if (act.fault.lost is True and act.fault.nodes) or (
+    graves = [act.position for act in world.acts if (act.lost and act.nodes) or (
         act.f == "elect" and act.fault.unclean is True and act.fault.partitions is None)]
     after = any(position > send.since for position in graves)
-    unseen = world.hidden & {*GRAVE, "elect"} or (world.folder.disordered and graves)
+    unseen = world.hidden & {*GRAVE, "elect"} or (world.disordered and graves)
     lost = after or unseen or world.given.unclean_leader_election is True or losing_cause(world, send)
     return Cause(INTERNAL, sure=False) if lost else None
 

@@ -8,11 +8,10 @@ committed if some leader had it below the high watermark in any of its lines as 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import pairwise
 
-from twin_facts import World
-from twin_folder import Row
+from twin_folder import Row, World
 from twin_permits import rulings
 
 Record = tuple[int, int | None]  # offset and the record's own epoch, None if no line has it
@@ -28,7 +27,7 @@ class Trace:
 
     def __init__(self, world: World) -> None:
         self.world, self.nodes = world, [*world.run.nodes]
-        self.events = world.folder.trace or []
+        self.events = world.trace or []
         self.held: dict[int, list[Row]] = {}  # the holdings, by partition
         # partition -> record -> leader -> the first event that commits it
         self.commits: dict[int, dict[Record, dict[str, Row]]] = {}
@@ -146,20 +145,19 @@ class Trace:
         unless that is its first line and has an empty log: then the log was empty all the time."""
         mine, starts = self.of(key, node), self.starts(node)
         empty = [start for start in starts if was_empty(start, [*starts, *mine])]
-        held = sorted((held for held in self.held[key] if held.node == node and may_be(held, record)),
-                      key=lambda held: held.since.seq)
-        spans: list[Span] = []
-        since: Row | None = in_order([*mine[:1], *empty])[0] if mine else None
-        for one in held:
-            if since is not None and since is not one.since:
-                spans.append((since, one.since))
-            since = one.until
-        spans += [(since, None)] if since is not None else []
+        had = [(held.since, held.until) for held in self.held[key]
+               if held.node == node and may_be(held, record)]
         for start in (start for start in starts if start not in empty):
             tells = [event for event in in_order([*mine, *empty])
                      if event.seq > start.seq and (event.event in TELLS or event in empty)]
-            spans = [part for span in spans for part in without(span, start, (tells or [None])[0])]
-        return spans
+            had.append((start, tells[0] if tells else None))
+        spans: list[Span] = []
+        since = in_order([*mine[:1], *empty])[:1]
+        for begin, end in sorted(had, key=lambda span: span[0].seq):
+            spans += [(one, begin) for one in since if one.seq < begin.seq]
+            since = [one if end is not None and end.seq < one.seq else end for one in since]
+            since = [one for one in since if one is not None]
+        return spans + [(one, None) for one in since]
 
 
 def leads(event: Row) -> bool:
@@ -244,12 +242,3 @@ def was_empty(start: Row, lines: list[Row]) -> bool:
     after = in_order(event for event in lines if event.seq > start.seq and event.event != "crash"
                      and (event.event != "hw" or leads(event)))[:1]
     return any(event.event in ROLES and event.leo == 0 for event in after)
-
-
-def without(span: Span, start: Row, end: Row | None) -> Iterator[Span]:
-    """The rest of a span of one node, without the part between these two events of that node."""
-    begin, over = span
-    if begin is not None and begin.seq < start.seq:
-        yield begin, start if over is None or start.seq < over.seq else over
-    if begin is not None and end is not None and (over is None or end.seq < over.seq):
-        yield end if begin.seq < end.seq else begin, over

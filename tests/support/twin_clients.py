@@ -222,13 +222,13 @@ def realtime_order(world: World) -> Iterator[Found]:
         earlier = [a for a in placed if a.partition == b.partition and a.offset > b.offset
                    and b.invoked is not None and a.completed < b.invoked]
         if earlier:
-            yield b.partition, every(follows(world, [a, b], acks=True) for a in earlier)
+            yield b.partition, follows_all(world, b, earlier)
 
 
-def every(causes: Iterator[Cause | None]) -> Cause | None:
-    """Permitted by the first-named of the causes if each finding has one; else not at all."""
-    given = [*causes]
-    return None if None in given else first(given)
+def follows_all(world: World, b: Row, earlier: list[Row]) -> Cause | None:
+    """Permitted by the first-named of the causes if each of these orders has one; else not at all."""
+    causes = [follows(world, [a, b], acks=True) for a in earlier]
+    return None if None in causes else first(causes)
 
 
 def nonmonotonic_send(world: World) -> Iterator[Found]:
@@ -236,17 +236,13 @@ def nonmonotonic_send(world: World) -> Iterator[Found]:
     either, or retries, may permit it. If indexes do not rise, it is unknown which op was the earlier."""
     for b, earlier in lower_sends(world, lambda a, b: bool(a.completed < b.completed)):
         if b.process not in world.overlapping and not world.disordered:
-            yield b.partition, follows_all(world, b, earlier)
+            yield b.partition, follows_all(world, b, earlier) or retried(world)
 
 
 def int_nonmonotonic_send(world: World) -> Iterator[Found]:
     """Inside one ok send or transaction, a later micro-send got a lower offset than an earlier one."""
     for b, earlier in lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place):
-        yield b.partition, follows_all(world, b, earlier)
-
-
-def follows_all(world: World, b: Row, earlier: list[Row]) -> Cause | None:
-    return every(follows(world, [a, b], acks=True) for a in earlier) or retried(world)
+        yield b.partition, follows_all(world, b, earlier) or retried(world)
 
 
 def lower_sends(world: World, before: Callable[[Row, Row], bool]) -> Iterator[tuple[Row, list[Row]]]:

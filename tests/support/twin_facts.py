@@ -14,7 +14,6 @@ from typing import Any
 import twin_observes
 from twin_folder import Row, World, is_int
 
-# What loses nothing by itself; and what does.
 HARMLESS = ("kill", "stop", "start", "pause", "resume", "cut", "heal", "expire", "packet", "reset",
             "mend_disk", "clock", "reset_clock", "memory", "free_memory", "arm", "release")
 GRAVE = ("power_cut", "disk", "bad_disk")

@@ -156,14 +156,14 @@ def integers(values: Any) -> list[int]:
     return [value for value in values if type(value) is int] if isinstance(values, list) else []
 
 
-CAUSES = (None, "hw", "epoch", "diverged", "recovery", "other")
 KINDS: dict[str, Kind] = {
     "int": is_int, "offset": is_offset, "text": is_text, "flag": lambda value: isinstance(value, bool),
     "epoch": lambda value: is_int(value) and value >= -1, "count": lambda value: is_int(value) and value > 0,
     "numbers": list_of(is_offset), "names": list_of(is_text), "given": lambda value: value is not None,
     "pairs": list_of(lambda value: list_of(is_int)(value) and len(value) == 2),
     "outcome": lambda value: value in ("invoke", "ok", "fail", "info"),
-    "role": lambda value: value in ("leader", "follower"), "cause": lambda value: value in CAUSES,
+    "role": lambda value: value in ("leader", "follower"),
+    "cause": lambda value: value in (None, "hw", "epoch", "diverged", "recovery", "other"),
     "answer": lambda value: fits(value, fields("epoch:epoch end:offset"), {}),
     "sends": list_of(lambda one: fits(one, fields("partition:offset value:int"),
                                       fields("offset:offset epoch:int"))),
@@ -284,6 +284,14 @@ def parquet_rows(path: Path) -> list[Row] | None:
         return None
 
 
+def fields_of(event: Row, nodes: list[str]) -> dict[str, Kind] | None:
+    """The fields that it must have; None: it is of no interest to any check."""
+    if event.node not in nodes:
+        return RULINGS.get(event.event)
+    state = {} if event.event in ("crash", "start") and event.partition is None else STATE
+    return EVENTS[event.event] | state if event.event in EVENTS else None
+
+
 def read_trace(path: Path, world: World) -> None:
     """The events of interest by time. The trace is complete if every line is valid, each node has each seq
     once from its first (0 or 1) to its last, and every node is in it, if the promises require that."""
@@ -297,11 +305,9 @@ def read_trace(path: Path, world: World) -> None:
             continue
         seqs.setdefault(event.node, []).append(event.seq)
         whole &= event.node not in run.nodes or event.event != "elect"  # only a controller elects
-        needed = EVENTS.get(event.event) if event.node in run.nodes else RULINGS.get(event.event)
-        of_replica = event.node in run.nodes and (
-            event.event not in ("crash", "start") or event.partition is not None)
+        needed = fields_of(event, run.nodes)
         if needed is not None and str(event.partition) in (*run.partitions, "None"):
-            fit = fits(event, needed | (STATE if of_replica else {}), {})
+            fit = fits(event, needed, {})
             world.trace += [event] if fit else []
             whole &= fit
     world.trace.sort(key=lambda event: (event.time, event.node, event.seq))

@@ -50,8 +50,7 @@ def diverged(world: World) -> Iterator[Found]:
 
 
 def struck(world: World, partition: Row) -> bool:
-    """Whether a data-losing fault or an unclean election hit it (or may have, if there is no trace to show
-    it)."""
+    """Whether a data-losing fault or an unclean election hit it, or may have if no trace shows it."""
     guessed = not world.shows_cleanness and (world.given.unclean_leader_election
                                              or asks(world, partition.key) or "elect" in world.hidden)
     return bool(struck_by(world, partition) or unclean_elections(world, partition.key) or guessed

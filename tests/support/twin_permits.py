@@ -115,8 +115,7 @@ def fault_budget(world: World, send: Row) -> Cause | None:
 
 
 def perhaps_struck(world: World, home: Row, *, timeless: bool) -> Cause | None:
-    """A fault that lost data may be among the missing or unreadable lines; or there is one whose time is
-    unknown."""
+    """A fault that lost data may be on missing or unreadable lines; or the time of one is unknown."""
     known = timeless and bool(strikes(world, home, lambda line: True))
     return Cause(BUDGET, sure=False) if known or unseen_strike(world, home) else None
 

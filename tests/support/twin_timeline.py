@@ -66,8 +66,7 @@ class Trace:
                 and (event.partition == key or following is None or following.event != "start")]
 
     def committed(self, key: int) -> dict[Record, dict[str, Row]]:
-        """Each record that some leader had below its own high watermark, with the first such line of each
-        leader."""
+        """Each record that a leader had below its own high watermark, with its first such line."""
         found: dict[Record, dict[str, Row]] = {}
         for node in self.nodes:
             events = self.of(key, node)

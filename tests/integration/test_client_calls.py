@@ -5,6 +5,7 @@ A client is an object with the methods and `calls` that CALLS names; `more` are 
 what its library raises; `name_of` gives the name of such an error, or raises what is no refusal.
 """
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -23,6 +24,7 @@ import confluent_kafka.admin
 import kafka
 import kafka.admin
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from cluster_up import Up, cluster_up
 from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, for_code
 from real_kafka import skip_without
@@ -453,6 +455,24 @@ def test_the_java_client(up: Up) -> None:
     """A client without librdkafka and without Python."""
     skip_without(JAVA_CLIENT)
     assert wrong_in_java(up.bootstrap) == []
+
+
+async def test_aiokafka_writes_and_reads_records(up: Up) -> None:
+    """Of the clients the one that speaks the oldest versions."""
+    with closing(Confluent(up.bootstrap, a_topic("aiokafka"))) as admin:
+        admin.calls["create a topic"](admin)
+    where: dict[str, Any] = {"bootstrap_servers": up.bootstrap}
+    written = []
+    async with asyncio.timeout(WAIT_S):
+        for kind in COMPRESSIONS:
+            async with AIOKafkaProducer(**where, acks="all", linger_ms=20, enable_idempotence=kind == "none",
+                                        compression_type=kind if kind != "none" else None) as producer:
+                sent = [await producer.send(admin.topic, value.encode()) for value in values_of(kind)]
+                written += [(one.offset, value) for one, value in
+                            zip(await asyncio.gather(*sent), values_of(kind), strict=True)]
+        async with AIOKafkaConsumer(admin.topic, **where, auto_offset_reset="earliest") as consumer:
+            read = [await consumer.getone() for _ in written]
+    assert [(one.offset, one.value.decode()) for one in read] == written
 
 
 def test_a_deleted_topic_is_not_shown(up: Up, capsys: pytest.CaptureFixture[str]) -> None:

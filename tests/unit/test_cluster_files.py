@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import socket
+import struct
 import subprocess
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -36,6 +37,7 @@ from floodmark.harness.cluster.kafka.metadata_log import (
     ControllerState,
     Decisions,
     MetadataLog,
+    apply_record,
     formatted_features,
     refuse_other_features,
 )
@@ -448,6 +450,14 @@ def test_a_metadata_log_is_read_by_one_thread_at_a_time_and_on_in_the_next_segme
 def test_a_metadata_log_without_its_start_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FloodmarkError, match="no longer begins at offset 0"):
         controllers_log(tmp_path, _42=b"").decisions()
+
+
+def test_a_controller_of_an_old_metadata_version_fences_brokers_by_records_of_their_own() -> None:
+    """As with -c metadata.version=4, which 3.3 to 3.9 accept: FenceBroker, UnfenceBroker."""
+    decisions = Decisions()
+    for kind, fenced in ((7, True), (8, False)):
+        apply_record(decisions, bytes([1, kind, 0]) + struct.pack(">iq", 2, 5) + b"\0")
+        assert decisions.fenced == {2: fenced}
 
 
 # -- in containers, without an engine --------------------------------------------------------------------

@@ -197,6 +197,9 @@ def apply_record(decisions: Decisions, value: bytes) -> None:
                 changes["recovering"] = changes["recovering"] == _RECOVERING
             decisions.partitions[topic, number] = replace(
                 state, **changes, partition_epoch=state.partition_epoch + 1)
+        case 7 | 8:  # FenceBroker, UnfenceBroker: of a metadata.version below 3.3-IV2, which -c may set
+            (broker,) = reader.read("i")
+            decisions.fenced[broker] = kind == 7
         case 9:  # RemoveTopic
             (topic,) = reader.read("u")
             decisions.topics.pop(topic, None)

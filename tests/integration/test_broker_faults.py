@@ -16,7 +16,8 @@ from real_brokers import CONTROLLER, RealBrokers
 from run_processes import wait_until
 
 from floodmark.broker.protocol import errors
-from floodmark.broker.wire.api_keys import INCREMENTAL_ALTER_CONFIGS
+from floodmark.broker.wire.api_keys import CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS
+from floodmark.broker.wire.codec import milliseconds
 from floodmark.harness.cluster.processes import Refused
 
 pytestmark = pytest.mark.cluster
@@ -202,6 +203,17 @@ def test_configs_rule_at_once(cluster: RealBrokers, filled: str) -> None:
         assert alter(raw, filled, "no.such", "2") == errors.INVALID_CONFIG
     cluster.start(3)
     cluster.wait_isr(filled, 1, 2, 3)
+
+
+def test_new_partitions_take_records(cluster: RealBrokers, filled: str) -> None:
+    with Raw(cluster.port[1]) as raw:
+        more = {"name": filled, "count": 3, "assignments": None}
+        grown = raw.ask(CREATE_PARTITIONS, 3, topics=[more], timeout=milliseconds(9000), validate_only=False)
+    assert int(grown.results[0].error_code) == errors.NONE
+    for at in (1, 2):
+        leader = wait_until("a leader", lambda at=at: cluster.partition(filled, at))["leader"]
+        wait_until("a record to be taken", lambda at=at, leader=leader: cluster.produce(
+            filled, b"v", node=leader, partition=at)[0] == errors.NONE)
 
 
 # -- failpoints ---------------------------------------------------------------------------------------------

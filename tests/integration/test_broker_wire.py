@@ -63,6 +63,14 @@ def test_acks_none_refused_closes(leader: Raw) -> None:
     assert leader.closed()
 
 
+def test_who_does_not_lead_says_so(cluster: RealBrokers) -> None:
+    """A follower, and a broker that has no replica: the client looks for the leader."""
+    cluster.create("apart", (1,))
+    for topic in "t", "apart":
+        wait_until(f"a refusal of {topic}", lambda topic=topic: cluster.produce(topic, b"v", node=2) == (
+            errors.NOT_LEADER_OR_FOLLOWER, -1))
+
+
 def test_a_parked_fetch_is_woken_by_a_commit(leader: Raw, cluster: RealBrokers) -> None:
     """A client's long poll ends when the HW passes its offset, long before its time."""
     with Raw(cluster.port[1]) as other:

@@ -506,6 +506,7 @@ def test_what_two_nights_differ_in(tmp_path: Path, request: pytest.FixtureReques
         before, after = (
             written(tmp_path / f"{number}{name}", night(*((CRASH, *one) for one in each)), Ledger(), plan="")
             for name, each in zip("ab", both, strict=True))
+        (before / "campaign.json").write_text('{"format": 1}')  # of another floodmark
         answer = floodmark("campaign", "diff", before, after)
         lines = "\n".join(line.rstrip() for line in answer.out.strip().splitlines())
         now += f"== {title}: exit code {answer.code}\n{lines}\n"

@@ -76,6 +76,12 @@ def test_a_case_takes_as_long_as_the_longest_of_its_latest_five_runs() -> None:
     assert Batch(state=of_scenario, at_once=2, left_s=100).expected_s(CUT) == CUT.duration + SETTLING_S
 
 
+@pytest.mark.parametrize(("more_s", "begins"), [(0, True), (-1, False)])
+def test_the_first_run_needs_only_its_own_time(more_s: float, begins: bool) -> None:
+    first = Batch(state=empty_state(), at_once=1, left_s=CRASH.duration + SETTLING_S + more_s)
+    assert first.has_time_for(CRASH) == begins
+
+
 @pytest.mark.parametrize(("reproduce", "again_s"), [(0, 0), (5, 3 * 0.1 * 5 * (40 / 2 + 2))])
 def test_a_batch_leaves_time_for_judging_and_for_reproducing_what_it_may_find(
     reproduce: int, again_s: float

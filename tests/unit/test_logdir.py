@@ -90,7 +90,7 @@ def test_a_record_of_another_writer_has_no_value(tmp_path: Path, value: bytes | 
 def test_plain_batches_are_read_as_all_others(tmp_path_factory: pytest.TempPathFactory, values: list[int],
                                               at: int, change: int) -> None:
     """Those that the fast way reads are read alike the long way, also with one byte that is another."""
-    data = bytearray(batch(0, [b"%d" % value for value in values], times=[0] * len(values)))
+    data = bytearray(batch(at, [b"%d" % value for value in values], epoch=2, times=[0] * len(values)))
     data[HEADER_BYTES + at % (len(data) - HEADER_BYTES)] ^= change
     folder = tmp_path_factory.mktemp("log")
     put(folder, sealed(data))

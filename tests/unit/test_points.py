@@ -14,7 +14,7 @@ import pytest
 
 from floodmark.broker.testing import failpoint_requests
 from floodmark.harness.cluster.layout import Layout, Ports, ids_of, lay_out
-from floodmark.harness.cluster.processes import ControlError
+from floodmark.harness.cluster.processes import ControlError, Refused
 from floodmark.harness.cluster.reference import control_sockets
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets, FailpointControl
 from floodmark.harness.cluster.reference.system import broker_settings, write_properties
@@ -137,6 +137,16 @@ def test_a_request_is_parsed_by_the_process_as_it_was_meant(name: str) -> None:
     assert (release.topic, release.partition, release.peer) == ("log", 1, 100)
 
 
+async def test_a_release_of_nothing_is_no_error(stand: Stand) -> None:
+    """The failpoint may have ended by itself; but a refusal while one is armed or held is an error."""
+    stand.node.answers |= {"release": "nothing of that kind", "points": {"met": [], "armed": []}}
+    assert await stand.points.release("n2", {"name": "F.truncated"}) == 0
+    for left in {"armed": [{"point": "F.truncated"}]}, {"met": [{"point": "F.truncated", "held": True}]}:
+        stand.node.answers["points"] = {"met": [], "armed": [], **left}
+        with pytest.raises(Refused, match="nothing of that kind"):
+            await stand.points.release("n2", {"name": "F.truncated"})
+
+
 async def crash_as_armed(stand: Stand) -> None:
     """n2 closes the connection at the next request, and its host learns a moment later that it has exited."""
     while len(stand.node.requests) < 2:
@@ -185,7 +195,8 @@ async def test_without_a_trace_the_process_is_queried(stand: Stand) -> None:
 
 @pytest.mark.parametrize("stand", [True, False], indirect=True)
 async def test_an_armed_crash_is_expected_once_and_reported_from_then_on(stand: Stand) -> None:
-    """Not before the exit is known. Another exit is not expected: of a later process, or after a release."""
+    """Not before the exit is known. Another exit is not expected: of a later process, after a release, of one
+    that was held."""
     await stand.points.arm("n2", CRASH)
     stand.matches(5, "crash")
     assert await stand.points.met("n2") == []
@@ -198,6 +209,9 @@ async def test_an_armed_crash_is_expected_once_and_reported_from_then_on(stand: 
     stand.node.running = True
     await stand.points.arm("n2", CRASH)
     await stand.points.release("n2", {"name": "F.truncated"})
+    assert not stand.points.expects_exit("n2", -signal.SIGKILL)
+    await stand.points.arm("n2", HOLD)
+    stand.matches(time.monotonic_ns())
     assert not stand.points.expects_exit("n2", -signal.SIGKILL)
 
 

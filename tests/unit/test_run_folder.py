@@ -73,8 +73,10 @@ def test_an_import_does_not_move_latest_and_a_link_is_not_printed(
     for words in (("--out", tmp_path / "elsewhere"), ()):
         answer = floodmark("import", "jepsen", "history.edn", *words)
         assert answer.code == 0, answer.err
+    assert (answer.last[:15], answer.last[-7:]) == ("histories/runs/", "-jepsen"), answer.last
     assert not Path("histories/runs/latest").is_symlink()
-    link_latest(Path(answer.last))
+    for folder in tmp_path, Path(answer.last):  # the later one counts
+        link_latest(folder)
     for command in (("show",), ("show", "histories/runs/latest"), ("report",)):
         assert floodmark(*command).last.startswith(answer.last), command
     Path(answer.last).rename("elsewhere/moved")

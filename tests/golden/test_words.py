@@ -1,7 +1,6 @@
-"""How events of a trace, faults, ops, strikes, changes of a verdict and signatures are told: for each line of
-words.jsonl the one of words.txt.
+"""How events of a trace, faults, ops, strikes, changes of a verdict and signatures are told: words.txt.
 
-`pytest --rewrite` writes words.txt anew; then read its diff.
+`pytest --rewrite` writes the words below each line; then read the diff.
 """
 
 import json
@@ -10,7 +9,7 @@ from typing import Any
 
 import click
 import pytest
-from golden_text import GOLDEN, as_written
+from golden_text import answered_as_written
 from trace_laws import FIELDS
 
 from floodmark.harness.campaign.signatures import signatures
@@ -47,9 +46,9 @@ def in_words(given: dict[str, Any], folder: Path) -> str:
                    fault={"nodes": ["n1"], **({"error": error} if error else {})})
                 for index, act in enumerate(acts) for f, error in act.items()], run))
         case {"before": before, "now": now}:
-            return click.unstyle(" | ".join(verdict_text.changes(before, now)))
+            return click.unstyle("\n= ".join(verdict_text.changes(before, now)))
         case {"findings": findings}:
-            return " | ".join(f"{one.finding}; {one.how}; {one.step}"
+            return "\n= ".join(f"{one.finding}; {one.how}; {one.step}"
                               for one in signatures({"findings": findings}, {}, BLAMED))
     op = given["op"]
     (folder / "history.jsonl").write_text(f"{json.dumps({**INVOKED, 'f': op['f']})}\n{json.dumps(op)}\n")
@@ -59,9 +58,8 @@ def in_words(given: dict[str, Any], folder: Path) -> str:
 
 def test_all_words(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Fields of a foreign history with wrong types are left out."""
-    given = (GOLDEN / "words.jsonl").read_text().splitlines()
-    now = "".join(f"{in_words(json.loads(line), tmp_path)}\n" for line in given)
-    as_written("words.txt", now, request)
+    answered_as_written(
+        "words.txt", lambda line: f"= {in_words(json.loads(line), tmp_path)}".rstrip(), request)
 
 
 @pytest.mark.parametrize("event", [*FIELDS, "unheard-of", None, 5])

@@ -408,7 +408,7 @@ def test_the_bank_has_the_runs_of_bugs_that_can_be_made_here(capsys: pytest.Capt
 
 
 def test_system_and_guarantees_are_part_of_a_signature() -> None:
-    """Besides its cause (golden/words.jsonl). A damaged run.json has names too."""
+    """Besides its cause (golden/words.txt). A damaged run.json has names too."""
     about = {"rules": "high-watermark", "config": {"n1": {"floodmark.bugs": "b,a"}, "n2": {}}, "guarantees": {
         "acks": "all", "min_insync_replicas": 2, "unclean_leader_election": False, "flush": "os"}}
     (mine,) = signatures({"findings": [finding("diverged", {})]}, about, {})

@@ -20,7 +20,7 @@ import pytest
 from command_line import edit_run, floodmark, golden
 from command_line import verdict as verdict_in
 from folders import lines_of
-from golden_text import GOLDEN, as_written
+from golden_text import as_written, text_of
 from judged_runs import VALID, VERDICTS, finding, judge_by, judged, judged_names
 from pyarrow import parquet
 from stories import in_seconds, told
@@ -77,7 +77,7 @@ def test_what_is_shown(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     judge_by(monkeypatch, lambda folder: of_json(verdict_in(folder)))
     now = ""
-    for number, part in enumerate((GOLDEN / "shown.txt").read_text().removeprefix("== ").split("\n== ")):
+    for number, part in enumerate(text_of("shown.txt").removeprefix("== ").split("\n== ")):
         title, *lines = part.splitlines()
         written = [line for line in lines if line and not line.startswith(" ")]
         given = [line for line in written if not line.startswith(("show", "report", "check"))]

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from golden_text import GOLDEN, as_written
+from golden_text import as_written, text_of
 from looks import NODES, SPEC
 from looks import replica as healthy
 
@@ -146,7 +146,7 @@ def moment_of(text: str) -> Moment:
 
 def test_what_a_look_shows(request: pytest.FixtureRequest) -> None:
     look, now = Look(), ""
-    for line in (GOLDEN / "states.txt").read_text().splitlines():
+    for line in text_of("states.txt").splitlines():
         if not line.startswith(("= ", "> ")):
             told = [] if line.startswith("#") else look.told(line)
             now += "".join(f"{one}\n" for one in (line, *told))

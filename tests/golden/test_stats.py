@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from command_line import edit_lines
-from golden_text import GOLDEN, as_written
+from golden_text import as_written, text_of
 from stories import in_seconds, ns
 
 from floodmark.checkers.read.folder import open_folder
@@ -34,7 +34,7 @@ def figures(story: list[str], folder: Path) -> Iterator[str]:
 
 def test_the_figures_of_each_run(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     now = ""
-    for number, part in enumerate((GOLDEN / "stats.txt").read_text().removeprefix("== ").split("\n== ")):
+    for number, part in enumerate(text_of("stats.txt").removeprefix("== ").split("\n== ")):
         given = [line for line in part.splitlines() if line[:2] not in ("= ", "* ")]
         story = [line for line in given[1:] if not line.startswith(("#", " "))]
         now += "\n".join([f"== {given[0]}", *given[1:], *figures(story, tmp_path / str(number)), ""])

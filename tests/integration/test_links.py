@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pytest
-from golden_text import GOLDEN
+from golden_text import text_of
 
 from floodmark.harness.cluster import processes
 from floodmark.harness.cluster.layout import HOST, Ports
@@ -24,7 +24,7 @@ from floodmark.harness.cluster.layout import HOST, Ports
 WAIT_S = 120.0
 SILENCE_S = 0.15  # long enough for any byte that passes to arrive on loopback
 STORIES = dict(story.strip().split("\n", 1) for story in
-               (GOLDEN / "links.txt").read_text().split("# ") if story.strip())
+               text_of("links.txt").split("# ") if story.strip())
 
 T = TypeVar("T")
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -13,16 +13,21 @@ ANSWERS = ("=", "!")
 PYTHONS_OWN = re.compile(r" \(('utf-8' codec|not enough values|too many values|invalid literal) .*\)$")
 
 
+def text_of(name: str) -> str:
+    """Without the remark on the first line: what reads the file, and its legend."""
+    return re.sub(r"\A# tests/.*\n", "", (GOLDEN / name).read_text())
+
+
 def as_written(name: str, now: str, request: pytest.FixtureRequest) -> None:
-    file = GOLDEN / name
     if request.config.getoption("--rewrite"):
-        file.write_text(now)
-    assert file.read_text() == now
+        file, before = GOLDEN / name, text_of(name)
+        file.write_text(file.read_text().removesuffix(before) + now)
+    assert text_of(name) == now
 
 
 def cases_of(name: str) -> dict[str, list[str]]:
     """A file of cases, `== TITLE`: title -> what is given and, below `--`, what came out of it."""
-    parts = (part.partition("\n") for part in (GOLDEN / name).read_text().removeprefix("== ").split("\n== "))
+    parts = (part.partition("\n") for part in text_of(name).removeprefix("== ").split("\n== "))
     return {title: rest.split("--\n") for title, _, rest in parts}
 
 
@@ -31,17 +36,16 @@ def case_as_written(
 ) -> None:
     given, *written = cases[title]
     if request.config.getoption("--rewrite"):
-        cases[title] = [given, now]
-        (GOLDEN / name).write_text("".join(
+        cases[title] = [given, *(written := [now])]
+        as_written(name, "".join(
             f"== {title}\n" + "--\n".join(part.strip() + "\n" for part in parts)
-            for title, parts in cases.items()))
-        written = [now]
+            for title, parts in cases.items()), request)
     assert [part.strip() for part in written] == [now.strip()]
 
 
 def answered_as_written(name: str, answer: Callable[[str], str], request: pytest.FixtureRequest) -> None:
     """A file with an answer below each line, which begins with `=` or `!` (a refusal); # begins a heading."""
-    given = [line for line in (GOLDEN / name).read_text().splitlines() if line[:1] not in ANSWERS]
+    given = [line for line in text_of(name).splitlines() if line[:1] not in ANSWERS]
     now = "".join(f"{line}\n" if line.startswith("#") else f"{line}\n{answer(line)}\n" for line in given)
     as_written(name, now, request)
 
@@ -52,7 +56,7 @@ def refused_as_written(
 ) -> None:
     """The section of mistakes.txt about this kind: each line is JSON that is refused, with the refusal below
     it. hidden: what a refusal says of this run alone."""
-    parts = (GOLDEN / "mistakes.txt").read_text().removeprefix("== ").split("\n== ")
+    parts = text_of("mistakes.txt").removeprefix("== ").split("\n== ")
     (at,) = (number for number, part in enumerate(parts) if part.startswith(f"{kind}\n"))
     now = [kind]
     for line in parts[at].splitlines()[1:]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from golden_text import GOLDEN, as_written
+from golden_text import as_written, text_of
 from msgspec.structs import asdict
 
 from floodmark.broker.protocol import errors
@@ -62,7 +62,7 @@ def happened_as_written(name: str, happen: Callable[..., Iterator[str]], request
                         ) -> None:
     """A file of events, each with what `happen` tells of it below; # begins a remark, == a story."""
     now = ""
-    for line in (GOLDEN / name).read_text().splitlines():
+    for line in text_of(name).splitlines():
         if not line.startswith(OUTPUT):
             now += f"{line}\n"
             if not line.startswith(("#", "==")):

@@ -10,7 +10,6 @@ output, and after `!` what is on stderr.
 import json
 import re
 from collections.abc import Iterable
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pytest
 from command_line import edit_run, floodmark, golden
 from command_line import verdict as verdict_in
 from folders import lines_of
-from golden_text import as_written, text_of
+from golden_text import as_written, text_of, words_of
 from judged_runs import VALID, VERDICTS, finding, judge_by, judged, judged_names
 from pyarrow import parquet
 from stories import in_seconds, told
@@ -86,19 +85,10 @@ def test_what_is_shown(
         for call in written[len(given):]:
             answer = floodmark(*call.split(), folder)
             assert answer.code == 0 or call == "check", answer
-            out = words_of(folder / "report.html") if call == "report" else answer.out.splitlines()
+            out = words_of((folder / "report.html").read_text()) if call == "report" else answer.out.splitlines()
             shown = [f"    {line}" for line in (*out, *(f"! {line}" for line in answer.err.splitlines()))]
             now += "\n".join([call, *(line.rstrip() for line in shown), ""]).replace(str(folder), "FOLDER")
     as_written("shown.txt", now, request)
-
-
-def words_of(page: Path) -> list[str]:
-    """The text of a page as a reader sees it, with nothing of today or of this version."""
-    text = re.sub(r"<(script|style|template)\b.*?</\1>", "", page.read_text(), flags=re.DOTALL)
-    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "TODAY", " ".join(text.split()))
-    text = re.sub(r"Made by floodmark \S+", "Made by floodmark", text)
-    lines = re.sub(r"</(p|tr|h\d|li|section|details|summary)>", "\n", text).split("\n")
-    return [words for line in lines if (words := " ".join(unescape(re.sub(r"<[^>]*>", " ", line)).split()))]
 
 
 @pytest.mark.parametrize("name", judged_names())

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,15 @@ def as_written(name: str, now: str, request: pytest.FixtureRequest) -> None:
         file, before = GOLDEN / name, text_of(name)
         file.write_text(file.read_text().removesuffix(before) + now)
     assert text_of(name) == now
+
+
+def words_of(page: str) -> list[str]:
+    """The text of a page (HTML), a row a line, with nothing of today or of this version."""
+    text = re.sub(r"<(script|style|template)\b.*?</\1>", "", page, flags=re.DOTALL)
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "TODAY", " ".join(text.split()))
+    text = re.sub(r"Made by floodmark \S+", "Made by floodmark", text)
+    lines = re.sub(r"</(p|tr|h\d|li|section|details|summary)>", "\n", text).split("\n")
+    return [words for line in lines if (words := " ".join(unescape(re.sub(r"<[^>]*>", " ", line)).split()))]
 
 
 def cases_of(name: str) -> dict[str, list[str]]:

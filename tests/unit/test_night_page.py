@@ -2,13 +2,12 @@
 
 import re
 from dataclasses import replace
-from html import unescape
 from pathlib import Path
 
 import msgspec
 import pytest
 from command_line import floodmark
-from golden_text import as_written
+from golden_text import as_written, words_of
 from judged_runs import judged
 from nights import ABOUT, CRASH, CUT, EARLIER, LOST, night, nights, written
 
@@ -39,10 +38,9 @@ def page(folder: Path) -> str:
 
 
 def sections(text: str) -> dict[str, str]:
-    """Section -> its text, without tags but the kinds of a grid's squares."""
-    return {name: " ".join(unescape(re.sub(
-        r"<[^>]*>", " ", re.sub(r'<td class="(\w+)"', r"[\1] <td", content))).split()) for name, content in
-        re.findall(r'<section aria-label="(.*?)">(.*?)</section>', text, re.S)}
+    """Section -> its rows, with the kinds of a grid's squares."""
+    return {name: "\n".join(words_of(re.sub(r'<td class="(\w+)"', r"[\1] <td", content)))
+            for name, content in re.findall(r'<section aria-label="(.*?)">(.*?)</section>', text, re.S)}
 
 
 def test_what_the_pages_of_nights_show(tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -50,7 +48,7 @@ def test_what_the_pages_of_nights_show(tmp_path: Path, request: pytest.FixtureRe
     now = ""
     for number, (title, state, before) in enumerate(nights()):
         text = page(folder := folder_of(tmp_path / str(number), state, before))
-        lines = (f"{name}: {content}" for name, content in sections(text).items())
+        lines = (f"-- {name}\n{content}" for name, content in sections(text).items())
         now += "\n".join((f"== {title}", re.findall("<title>(.*)</title>", text)[0], *lines, ""))
         now = now.replace(str(folder.parent), "NIGHTS")
     as_written("night_pages.txt", now, request)

@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import pytest
@@ -145,16 +146,18 @@ def parts_in(folder: Path, story: Mapping[str, Any]) -> dict[str, str]:
 
 
 def test_what_is_told_of_a_finding(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """golden/told.txt: of the first story all, of the others the clauses that the first one has not."""
+    """golden/told.txt: of the first story all, of the others the clauses that are new (+) or gone (-)."""
     first = parts_of(tmp_path / "first", {})
     now = "".join(f"{head}: {words}\n" for head, words in first.items())
     for number, (title, story) in enumerate(STORIES.items()):
         now += f"== {title}\n"
         parts = parts_of(tmp_path / str(number), story)
         for head in {**first, **parts}:
-            before, after = ([*re.split(r"(?<=[.;:,]) ", one.get(head, ""))] for one in (first, parts))
-            new = " ".join(words for words in after if words not in before)
-            now += f"{head}: {new or '-'}\n" if before != after else ""
+            before, after = (re.split(r"(?<=[.;:,]) ", one.get(head, "")) for one in (first, parts))
+            for sign, these, others in (("+", after, before), ("-", before, after)):
+                words = " ".join(one if sign == "+" else shorten(one, 32, placeholder=" ...")
+                                 for one in these if one not in others)
+                now += f"{head}: {sign} {words}\n" if words else ""
     as_written("told.txt", now, request)
 
 

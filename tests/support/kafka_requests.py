@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from machine_text import ERRORS
 from raw import Raw, batch
 
 from floodmark.broker.wire.api_keys import (
@@ -22,6 +23,7 @@ from floodmark.broker.wire.api_keys import (
 from floodmark.broker.wire.codec import milliseconds
 
 CLOSED = "closed"
+FIRST = re.compile(r"(^\(?|\[\(?)(\d+)")  # in an answer: the error
 LOADING = (14, 15)  # the errors of a coordinator of Kafka that has just started
 READY_S = 120.0
 # The keys of a reference broker that is asked. KIP-392: Kafka's followers answer consumers.
@@ -159,6 +161,7 @@ def answered(port: int, line: str) -> str:
         given = {name: int(value) for name, value in given.items()}
     try:
         with Raw(port) as raw:  # each on a connection of its own, because some requests close it
-            return f"= {VERBS[verb](raw, *plain, **given)}"
+            told = str(VERBS[verb](raw, *plain, **given))
+            return "= " + FIRST.sub(lambda at: f"{at[1]}{ERRORS.get(int(at[2]), at[2])}", told)
     except EOFError:
         return f"= {CLOSED}"

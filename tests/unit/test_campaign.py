@@ -125,9 +125,9 @@ def cases_or_refusal(line: str) -> str:
         return f"! {error}".partition(" TOML: ")[0]  # what Python's reader says is its own
     usual, told = asdict(RunSpec()), [f"= {len(plan.cases)} cases in {plan.budget_s} s"]
     for one in plan.cases:
-        more = {name: sorted(value) if isinstance(value, frozenset) else value
-                for name, value in asdict(one.case).items() if value != usual[name]}
-        told.append(f"= {one.weight:g} of {one.case.system}, {one.case.faults}: {more}")
+        more = (f"{name}={','.join(sorted(value)) if isinstance(value, (tuple, frozenset)) else value}"
+                for name, value in asdict(one.case).items() if value != usual[name])
+        told.append(" ".join([f"= {one.weight:g} of {one.case.system}, {one.case.faults}:", *more]))
         assert case_of_json(case_to_json(one.case)) == one.case
     return "\n".join(told)
 

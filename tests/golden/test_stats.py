@@ -1,5 +1,5 @@
 """What a fault cost: the figures of the runs of stats.txt, each told by its ops and faults in seconds
-(stories.py). Below a run `=` has its own figures, `*` those of a fault; what is null is left out.
+(stories.py).
 """
 
 import json
@@ -29,7 +29,10 @@ def figures(story: list[str], folder: Path) -> Iterator[str]:
     assert row.keys() == set(KEPT.names)
     faults = row.pop("of_faults")
     yield f"= {shown(row)}"
-    yield from (f"* {shown(dict(fault))}" for fault in faults)
+    for fault in map(dict, faults):
+        windows = [{name: fault.pop(name) for name in [*fault] if name.startswith(when)}
+                   for when in ("before_", "during_", "after_")]
+        yield from (f"* {shown(one)}" for one in (fault, *windows))
 
 
 def test_the_figures_of_each_run(tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -1,8 +1,6 @@
 """One replica as a pure machine: its answer to each event of replica.txt, and the trace lines of the step.
 
-Below an event: `=` its effects, `~` its trace lines, `>` the request that a follower sends next, `.` the
-state where it changed, `!` that the event is illegal and has changed nothing. `pytest --rewrite` writes
-those; then read the diff. What comes of the rules in a cluster: tests/teeth.
+`pytest --rewrite` writes it; then read the diff. What comes of the rules in a cluster: tests/teeth.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
 """The language of schedules: what each line of schedules.txt means, or why it is refused.
 
-A line is a step of a scenario, or an entry or entries as JSON; below it `=` has the entries that a step
-means, or `!` the refusal. `pytest --rewrite` writes those; then read the diff.
+`pytest --rewrite` writes the answers; then read the diff.
 """
 
 import json

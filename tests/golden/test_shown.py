@@ -85,7 +85,8 @@ def test_what_is_shown(
         for call in written[len(given):]:
             answer = floodmark(*call.split(), folder)
             assert answer.code == 0 or call == "check", answer
-            out = words_of((folder / "report.html").read_text()) if call == "report" else answer.out.splitlines()
+            page = folder / "report.html"
+            out = words_of(page.read_text()) if call == "report" else answer.out.splitlines()
             shown = [f"    {line}" for line in (*out, *(f"! {line}" for line in answer.err.splitlines()))]
             now += "\n".join([call, *(line.rstrip() for line in shown), ""]).replace(str(folder), "FOLDER")
     as_written("shown.txt", now, request)

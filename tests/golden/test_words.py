@@ -1,7 +1,4 @@
-"""How events of a trace, faults, ops, strikes, changes of a verdict and signatures are told: words.txt.
-
-`pytest --rewrite` writes the words below each line; then read the diff.
-"""
+"""How events of a trace, faults, ops, strikes, changes of a verdict and signatures are told: words.txt."""
 
 import json
 from pathlib import Path

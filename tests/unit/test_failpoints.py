@@ -1,8 +1,4 @@
-"""Failpoints as they are armed, counted and released; what is held at one is in golden/plays.txt.
-
-Below an event of golden/failpoints.txt: `=` what came of it, the trace's lines, which steps went on; `!` a
-refusal. `pytest --rewrite` writes those; then read the diff.
-"""
+"""Failpoints as they are armed, counted and released; what is held at one is in golden/plays.txt."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,9 +1,10 @@
-"""Ports of runs that run at the same time."""
+"""Ports of runs that run at the same time, and the private folder that holds their claims."""
 
-import os
 import socket
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -65,7 +66,12 @@ def test_a_port_somebody_listens_on_is_not_chosen_and_cannot_be_taken() -> None:
         again.close()
 
 
-def test_the_private_folder_is_ours_alone() -> None:
-    """No other user may put claims or sockets there."""
-    assert layout.private_folder().stat().st_mode & 0o777 == 0o700
-    assert layout.private_folder().stat().st_uid == os.getuid()
+def test_the_private_folder_is_ours_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No other user may put claims or sockets there, or a link in its place."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = layout.private_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    with pytest.raises(FloodmarkError, match="belongs to another user: remove it, or set TMPDIR"):
+        layout.private_folder()

@@ -60,8 +60,8 @@ def test_a_broken_line_is_counted_and_a_torn_last_one_is_not(tmp_path: Path) -> 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return in_seconds(tmp_path / "run", "partitions 2; 1 1-3; 2 2-4 fail p1; 3 2.5-5 info; poll 4 2-6; 1 7-",
-                      "5 7.5-9; kill n1 5-5.5")
+    return in_seconds(tmp_path / "run", "partitions 2; 11 1-3; 12 2-4 fail p1; 13 2.5-5 info; poll 14 2-6",
+                      "11 7-; 15 7.5-9; kill n1 5-5.5")
 
 
 def test_every_op_is_drawn_by_its_beginning(folder: Path) -> None:
@@ -91,7 +91,7 @@ def test_acked_records_near_a_finding_have_their_times(folder: Path) -> None:
 
     assert seen(folder, [(0, 7, 8)], 100).acked == [
         (0, 7, 1, ns("1"), ns("3")), (0, 7, 5, ns("7.5"), ns("9"))]
-    assert seen(folder, [(0, 0, 7), (1, 7, 8)], 100).acked == []
+    assert seen(folder, [(0, 0, 7), (0, 8, 9), (1, 7, 8)], 100).acked == []
 
 
 def test_of_a_damaged_folder_is_drawn_what_is_there(folder: Path) -> None:

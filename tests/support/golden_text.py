@@ -37,8 +37,10 @@ def words_of(page: str) -> list[str]:
 
 def cases_of(name: str) -> dict[str, list[str]]:
     """A file of cases, `== TITLE`: title -> what is given and, below `--`, what came out of it."""
-    parts = (part.partition("\n") for part in text_of(name).removeprefix("== ").split("\n== "))
-    return {title: rest.split("--\n") for title, _, rest in parts}
+    parts = [part.partition("\n") for part in text_of(name).removeprefix("== ").split("\n== ")]
+    cases = {title: rest.split("--\n") for title, _, rest in parts}
+    assert len(cases) == len(parts), f"{name}: two cases have one title"
+    return cases
 
 
 def case_as_written(

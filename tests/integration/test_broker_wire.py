@@ -94,13 +94,15 @@ def test_topics_on_demand(leader: Raw) -> None:
 
 
 GARBAGE = {
-    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "negative": struct.pack(">i", -1),
-    "huge": struct.pack(">i", 2**31 - 1), "empty": struct.pack(">i", 0),
-    "produce-2": struct.pack(">ihhih", 10, 0, 2, 1, -1), "no-api": struct.pack(">ihhih", 10, 999, 0, 1, -1),
-    "cut": struct.pack(">ihhihBi", 15, METADATA, 9, 1, -1, 0, -1),
-    "array": struct.pack(">ihhihBI", 15, METADATA, 9, 1, -1, 0, 0xFFFFFF7F),  # it would fill the memory
-    "news": struct.pack(">ihhih", 12, 4, 100, 1, -1) + b"{}",
-    "cut-news": struct.pack(">ihhih", 11, 4, 100, 1, -1) + b"{",
+    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "size-below-0": struct.pack(">i", -1), "size-0": struct.pack(">i", 0),
+    "size-of-2-gb": struct.pack(">i", 2**31 - 1),
+    "produce-without-body": struct.pack(">ihhih", 10, 0, 2, 1, -1),
+    "unknown-api": struct.pack(">ihhih", 10, 999, 0, 1, -1),
+    "metadata-cut-short": struct.pack(">ihhihBi", 15, METADATA, 9, 1, -1, 0, -1),
+    "array-that-would-fill-the-memory": struct.pack(">ihhihBI", 15, METADATA, 9, 1, -1, 0, 0xFFFFFF7F),
+    "leader-and-isr-without-fields": struct.pack(">ihhih", 12, 4, 100, 1, -1) + b"{}",
+    "leader-and-isr-cut-short": struct.pack(">ihhih", 11, 4, 100, 1, -1) + b"{",
 }
 
 
@@ -109,15 +111,16 @@ def test_garbage_closes_its_connection_and_nothing_else(
     cluster: RealBrokers, leader: Raw, garbage: str
 ) -> None:
     """Its client is disconnected; another client's next request is served; the process is the same."""
-    pid = cluster.pid(1)
+    pids = [cluster.pid(node) for node in (1, CONTROLLER)]
     for node in (1, CONTROLLER):
         with Raw(cluster.port[node]) as mad:
             mad.socket.sendall(GARBAGE[garbage])
             assert mad.closed()
 
     assert leader.produce("t", batch(b"after"))[0] == errors.NONE
-    assert [cluster.running(node) for node in (1, CONTROLLER)] == [True, True]
-    assert cluster.pid(1) == pid
+    with Raw(cluster.port[CONTROLLER]) as other:
+        assert other.ask(API_VERSIONS, 0).error_code == errors.NONE
+    assert [cluster.running(node) and cluster.pid(node) for node in (1, CONTROLLER)] == pids
 
 
 def test_noise_and_half_frames(cluster: RealBrokers, leader: Raw) -> None:

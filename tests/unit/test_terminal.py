@@ -8,7 +8,8 @@ import pytest
 from floodmark.harness.report import terminal
 from floodmark.harness.report.terminal import WIDTH, Screen, table
 
-HOSTILE = "\x1b[2J\u202e[bold]\nfake"
+CLEAR, ERASE_LINE, UP, RED, SHOW_CURSOR = "\x1b[2J", "\x1b[2K", "\x1b[1A", "\x1b[31m", "\x1b[?25h"
+HOSTILE = f"{CLEAR}\u202e[bold]\nfake"
 LONG = "a word " * 40
 
 
@@ -47,7 +48,7 @@ def test_a_pipe_gets_a_line_for_each_row_whatever_the_environment(monkeypatch: p
 def test_a_cell_is_shown_as_it_is_or_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     on_terminal = put_on_terminal(monkeypatch)
     for shown in (table(("[red]x",), [(HOSTILE,)]), table((HOSTILE,), [("a",)])):
-        assert "\x1b[2J" not in shown
+        assert CLEAR not in shown
         assert "\u202e" not in shown
         assert "[bold]" in shown
         assert "\nfake" not in shown
@@ -57,10 +58,10 @@ def test_a_cell_is_shown_as_it_is_or_escaped(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_terminal_wraps_cells_and_has_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     put_on_terminal(monkeypatch)
     shown = table(("name", "text"), [("bad", LONG)], {"bad": "red"})
-    assert "\x1b[31mbad" in shown
+    assert f"{RED}bad" in shown
     assert len(shown.splitlines()) > 6
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[31m" not in table(("name", "text"), [("bad", LONG)], {"bad": "red"})
+    assert RED not in table(("name", "text"), [("bad", LONG)], {"bad": "red"})
 
 
 def test_without_a_terminal_a_line_comes_at_each_stage_and_every_few_seconds(
@@ -90,13 +91,14 @@ def test_on_a_terminal_one_line_is_rewritten_below_what_is_printed(monkeypatch: 
     on_terminal = put_on_terminal(monkeypatch)
     with Screen(total=2) as screen:
         screen.advance(1)
-        screen.show("half\x1b[2J", stage="a")
+        screen.show(f"half{CLEAR}", stage="a")
         print("said", file=sys.stderr)
         screen.show("half", stage="a")
     shown = on_terminal.getvalue()
     assert "half\\x1b[2J" in shown
-    assert "\x1b[2Ksaid" in shown
-    assert "\x1b[?25h" in shown.rpartition("half")[2]  # the cursor is shown again
+    assert f"{ERASE_LINE}said" in shown
+    assert SHOW_CURSOR in shown.rpartition("half")[2]
+    assert shown.endswith(UP + ERASE_LINE), "the bar is gone"
     assert sys.stderr is on_terminal
 
 

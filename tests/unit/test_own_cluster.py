@@ -1,8 +1,11 @@
-"""A user's own cluster, as far as no cluster is needed: commands, clocks, addresses, client settings."""
+"""A user's own cluster, as far as none is needed: commands, clocks, addresses, client settings, logins."""
 
 import asyncio
 import json
 import re
+import ssl
+import struct
+import subprocess
 import sys
 import time
 from collections.abc import Coroutine
@@ -14,15 +17,17 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
+from canned_broker import api_versions, encoded, served
 from golden_text import GOLDEN, answered_as_written
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from looks import SPEC
 from run_processes import state_of, wait_until
 
 from floodmark.harness.client import codec
 from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
-from floodmark.harness.client.security import read_client_config
+from floodmark.harness.client.security import Refused, Security, read_client_config
 from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.fault_commands import ACTS, FaultCommands, read_fault_commands
 from floodmark.harness.cluster.own_cluster import (
@@ -325,3 +330,29 @@ def read_of_owner(folder: Path, line: str) -> str:
 def test_what_an_owner_writes_is_read_or_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     answered_as_written("own_cluster.txt", partial(read_of_owner, tmp_path), request)
     assert PASSWORD not in (GOLDEN / "own_cluster.txt").read_text()
+
+
+async def refuses_passwords(frame: bytes) -> bytes:
+    api, version = struct.unpack_from(">hh", frame)
+    answers = {17: SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
+               36: SaslAuthenticateResponse(error_code=58, error_message=PASSWORD, auth_bytes=b"")}
+    return encoded(answers[api], api, version) if api in answers else api_versions({17: (0, 1), 36: (0, 1)})
+
+
+@pytest.mark.parametrize(("ca", "why"), [
+    ("broker.pem", "^the broker refuses the user name or the password$"),
+    ("", r"^no TLS with 127\.0\.0\.1:\d+: CERTIFICATE_VERIFY_FAILED$"),
+])
+async def test_a_refused_login_is_told_without_the_password(tmp_path: Path, ca: str, why: str) -> None:
+    pem = tmp_path / "broker.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=b", "-addext",
+                    "subjectAltName=IP:127.0.0.1", "-keyout", pem, "-out", pem],
+                   check=True, capture_output=True)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pem)
+    security = Security(protocol="SASL_SSL", mechanism="PLAIN", username="me", password=PASSWORD,
+                        ca=str(tmp_path / ca) if ca else None)
+    broker = partial(served, answer=refuses_passwords)
+    async with await asyncio.start_server(broker, "127.0.0.1", 0, ssl=tls) as server:
+        with pytest.raises(Refused, match=why):
+            await security.dial()(*server.sockets[0].getsockname(), 60.0)

@@ -238,11 +238,13 @@ def test_elections_that_are_not_served_are_left_out(tmp_path: Path) -> None:
     (("--replication-factor", "4"), "there are 3"),
     (("-c", "retention.ms=1000"), "-c retention.ms: the topics of a run must keep all acked records"),
     (("--schedule", "kill.json", "--faults", "f.toml"), "need --i-may-break-this"),
+    (("--schedule", "elect.json"), "need --i-may-break-this"),
 ])
 def test_what_may_not_be_asked_is_usage(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], why: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("kill.json").write_text(KILL)
+    Path("elect.json").write_text('[{"f": "elect", "partitions": [0], "unclean": true}]')
     with foreign_cluster() as cluster:
         cluster.faults_file(Path("f.toml"))
         ran = floodmark("run", "--bootstrap", cluster.bootstrap, *words, "--out", "run")

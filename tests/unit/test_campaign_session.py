@@ -266,6 +266,17 @@ def test_a_run_that_ended_early_is_judged(tmp_path: Path, monkeypatch: pytest.Mo
     assert [[run.status for run in state_of(folder).runs()], len(calls)] == [["judged"], 1]
 
 
+def test_a_run_whose_verdict_could_not_be_written_is_kept_to_be_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge_answering(monkeypatch, {**ANSWER, "unsaved": "cannot write x: No space left on device"})
+    folder = written(tmp_path / "night", night(why=None), Ledger(), plan=PLAN, runs=1)
+    answer = floodmark("campaign", "resume", folder)
+    assert (answer.code, "1 verdict could not be written: cannot write x" in answer.err) == (4, True), answer
+    (run,) = state_of(folder).runs()
+    assert (run.status, (folder / run.folder / "history.jsonl").exists()) == ("recorded", True)
+
+
 def test_a_ledger_of_a_newer_version_stops_a_campaign_and_spoils_nothing(tmp_path: Path) -> None:
     """The command to type is quoted for a shell."""
     state = night((CRASH, "valid", ()), why=None)

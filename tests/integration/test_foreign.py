@@ -75,6 +75,7 @@ LOST, STUCK = "lost-write", "stuck"
 SEEN: list[tuple[tuple[Quirk, ...], bool, dict[str, str], str]] = [
     # what it does; whether all its brokers are killed and started again; the findings; what the report says
     ((), False, {}, ""),
+    ((Quirk.LSO_BELOW_HW,), False, {}, ""),
     ((Quirk.DELETES_BY_AGE,), False, {LOST: "unknown"}, ""),
     ((), True, {}, ""),
     ((Quirk.NO_CONTROLLER_YET,), True, {}, ""),
@@ -84,6 +85,7 @@ SEEN: list[tuple[tuple[Quirk, ...], bool, dict[str, str], str]] = [
     ((Quirk.FORGETS_TOPIC, Quirk.ONE_REMEMBERS), True, {LOST: "unknown", STUCK: "no ack"}, ""),
     ((Quirk.BEGINNING_MOVES,), False, {LOST: "log-start"}, "now begins at offset"),
     ((Quirk.READS_NOTHING,), False, {LOST: "unread"}, ""),
+    ((Quirk.SKIPS_PREFIX,), False, {LOST: "unread"}, ""),
 ]
 HANG = {Quirk.FORGETS_TOPIC, Quirk.READS_NOTHING}  # without an end, where nobody gives up
 

@@ -10,6 +10,7 @@ Rules kept here:
    run.json, and where readers of JSON differ (LOOSELY) it may leave more open: it calls nothing a bug that
    the twin does not, a bug of the twin's is at least unknown, and a run is valid only if the twin says so.
 3. After a damage to run.json a bug that was one before it may stay one. The twin may be unable to read it.
+4. Whatever the twin says: what only takes files away from a valid run (TAKES_AWAY) makes no bug of it.
 """
 
 import shutil
@@ -30,6 +31,7 @@ from floodmark.harness.parquet_dump import write_parquet
 from floodmark.harness.verdict import BUG, Verdict
 
 LOOSELY = {"a_field_comes_twice", "a_folder_stands_there", "a_mark_of_byte_order"}
+TAKES_AWAY = {"a_file_goes", "a_folder_stands_there", "all_dumps_go", "blank_lines_come"}
 OF_FIELDS = ("a_field_goes", "a_value_is_another")
 FAILED = "the judge failed"
 Spoken = tuple[Any, ...]  # valid, findings, unknown names, names that are not made
@@ -60,11 +62,13 @@ def make(campaign: str, seed: str, root: Path, number: int) -> Asked:
     base = files_of(path)
     files, name, touched = damaged(base, random, OF_FIELDS if campaign == "mistyped" else sorted(DAMAGES))
     write_files(files, path)
-    wanted, before = by_twin(path), None
-    if touched == RUN:
+    wanted, before, legal = by_twin(path), None, False
+    if touched == RUN or name in TAKES_AWAY:
         told = by_twin(write_files(base, path.with_suffix(".base")))
-        before = None if isinstance(told, str) else frozenset(name for name, *_ in told[1])
-    return Asked(number=number, path=path, story=f"{name} in {touched} of: {story}", legal=False,
+        legal = name in TAKES_AWAY and told[0] is True
+        if touched == RUN and not isinstance(told, str):
+            before = frozenset(name for name, *_ in told[1])
+    return Asked(number=number, path=path, story=f"{name} in {touched} of: {story}", legal=legal,
                  wanted=wanted, before=before,
                  loosely=campaign == "mistyped" or touched == RUN or name in LOOSELY)
 

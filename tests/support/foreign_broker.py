@@ -64,10 +64,12 @@ class Quirk(Enum):
 
     BEGINNING_MOVES = "a log begins above its first records, although it keeps everything"
     READS_NOTHING = "a fetch from the beginning returns nothing below the high watermark that it names"
+    SKIPS_PREFIX = "a fetch from the beginning skips the first records"
     FORGETS_TOPIC = "after all brokers were down nobody knows any topic"
     BAD_CHECKSUM = "one batch of each partition is damaged"
     NO_ACKS = "from some record on no send is acked"
     DELETES_BY_AGE = "a log begins above its first records, by a retention that the system shows"
+    LSO_BELOW_HW = "somebody else's transaction stays open"
     NO_CONTROLLER_YET = "after all brokers were down nobody knows controller or topics for a while"
     LISTS_FEWER = "what FORGETS_TOPIC has, but the last broker is not listed yet"
     ONE_PARTITION = "a topic has one partition, whatever was asked"
@@ -325,14 +327,24 @@ class ForeignCluster:
             error = _FENCED_EPOCH
         if log is None or error:
             return one(partition_index=part.partition, error_code=error, high_watermark=-1)
-        return one(partition_index=part.partition, high_watermark=log.end, last_stable_offset=log.end,
-                   log_start_offset=log.start, records=self._records(log, part))
+        return one(partition_index=part.partition, high_watermark=log.end, last_stable_offset=self._lso(log),
+                   log_start_offset=log.start, records=self._records(log, part, self._end(log, request)))
 
-    def _records(self, log: _Log, part: Any) -> bytes:
-        if part.fetch_offset == 0 and log.end > self.odd_from and Quirk.READS_NOTHING in self.quirks:
-            return b""
+    def _lso(self, log: _Log) -> int:
+        return min(log.end, self.odd_from) if Quirk.LSO_BELOW_HW in self.quirks else log.end
+
+    def _end(self, log: _Log, request: Any) -> int:
+        """Of what this reader may see."""
+        return self._lso(log) if request.isolation_level == 1 else log.end
+
+    def _records(self, log: _Log, part: Any, below: int) -> bytes:
+        offset = part.fetch_offset
+        if offset == 0 and log.end > self.odd_from:
+            if Quirk.READS_NOTHING in self.quirks:
+                return b""
+            offset = self.odd_from if Quirk.SKIPS_PREFIX in self.quirks else 0
         pieces, size = [], 0
-        for batch in (batch for batch in log.batches if batch.last >= part.fetch_offset):
+        for batch in (batch for batch in log.batches if batch.last >= offset and batch.base < below):
             if pieces and size + len(batch.data) > part.partition_max_bytes:
                 break
             pieces.append(batch.data)
@@ -354,7 +366,7 @@ class ForeignCluster:
             return _UNKNOWN_TOPIC, -1, -1
         if node not in log.isr or (node != log.leader and request.replica_id != _ANY_REPLICA):
             return _NOT_LEADER, -1, -1
-        return 0, log.start if part.timestamp == _EARLIEST else log.end, log.epoch
+        return 0, log.start if part.timestamp == _EARLIEST else self._end(log, request), log.epoch
 
 
 @contextmanager

@@ -183,8 +183,8 @@ def fields(words: str) -> dict[str, Kind]:
 LINE = fields("index:offset time:offset process:epoch f:text type:outcome")
 OF_LINES = fields("error:text partitions:numbers sends:sends reads:reads offsets:ends starts:starts")
 NEEDED = {"assign": "partitions", "subscribe": "partitions", "poll": "reads", "list_offsets": "offsets"}
-REPLICA = fields("node:text epoch:int partition:offset log_start:offset leo:offset hw:offset")
-OF_REPLICAS = fields("leader:text isr:names epochs:pairs running:flag epochs_unreadable:flag lso:offset")
+REPLICA = fields("node:text epoch:int partition:offset log_start:offset leo:offset hw:offset isr:names")
+OF_REPLICAS = fields("leader:text epochs:pairs running:flag epochs_unreadable:flag lso:int")
 ENTRY = fields("partition:offset offset:offset epoch:epoch crc:int")
 OF_ENTRIES = fields("value:int crc_ok:flag aborted:flag")
 EVENT = fields("time:int node:text seq:offset event:text")

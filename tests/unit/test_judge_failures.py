@@ -21,6 +21,7 @@ from floodmark.checkers.judge.layout import RunWork
 from floodmark.checkers.laws.unit import Unit
 from floodmark.checkers.read.folder import open_folder
 from floodmark.checkers.stats import job as stats
+from floodmark.harness.parquet_dump import write_parquet
 
 ERROR_FILE, INJECTED = "judge-error.txt", "injected by a test"
 RUNS = ("good", "bad", "good-too")  # the folders of a call; on one of them the judge fails
@@ -103,6 +104,9 @@ def failing_on(run: set[object], original: Callable[..., Any]) -> Callable[..., 
     return broken
 
 
+UNSEEN = "{} is not there for the machine that was to read it; on a cluster every worker must see"
+
+
 def by_many(works: Sequence[RunWork]) -> dict[int, Any]:
     return {**passes.judged_by_many(NoSpark(), works)}  # type: ignore[arg-type]
 
@@ -122,17 +126,21 @@ def test_each_stage_fails_on_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("judge", [passes.judged_bag, by_many])
-@pytest.mark.parametrize(("change", "words"), [
-    (Path.unlink, " is not there for the machine that was to read it; on a cluster every worker must see"),
-    (lambda file: os.truncate(file, 100), "OSError: {} is shorter than when its ranges were cut"),
+@pytest.mark.parametrize(("name", "change", "words"), [
+    ("history.jsonl", Path.unlink, UNSEEN), ("logs/n1.parquet", Path.unlink, UNSEEN),
+    ("history.jsonl", lambda file: os.truncate(file, 100), "{} is shorter than when its ranges were cut"),
 ])
 def test_a_file_changes_after_it_was_cut_into_ranges(
-        tmp_path: Path, judge: Any, change: Callable[[Path], None], words: str) -> None:
+        tmp_path: Path, judge: Any, name: str, change: Callable[[Path], None], words: str) -> None:
     """Parquet that is not there is not damaged Parquet, and another run is judged."""
-    works = [RunWork.of(run, open_folder(run_in(tmp_path / str(run)))) for run in range(2)]
-    change(history := tmp_path / "0" / "history.jsonl")
+    for run in ("0", "1"):
+        lines = run_in(tmp_path / run) / "logs" / "n1.jsonl"
+        write_parquet(lines)
+        lines.unlink()
+    works = [RunWork.of(run, open_folder(tmp_path / str(run))) for run in range(2)]
+    change(file := tmp_path / "0" / name)
     judged = judge(works)
-    assert words.format(history) in judged[0].words
+    assert words.format(file) in judged[0].words
     assert judged[1].valid is True
 
 

@@ -6,10 +6,11 @@ from random import Random
 
 import networkx as nx
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.laws.cycles import LEVELS, Found, found_in
+from floodmark.checkers.laws.cycles import LEVELS, Found, OpOfLine, by_number, found_in
 from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, WR, WW, Graph, suspects
 
 Edge = tuple[int, int, int]  # kind, source, target
@@ -143,3 +144,15 @@ def test_a_cycle_by_processes_is_found_among_many_ops(apart: int) -> None:
     found = found_in(graph_of(ops, [(WR, 2 * apart, 1), (WR, 2 * apart + 1, 0)]))
 
     assert summary(found) == [(names.G1C_PROCESS, False, 4)]
+
+
+def test_edges_of_several_units_are_in_the_order_of_their_records() -> None:
+    """So that each judge names the same cycle. Line 11 is another one of op 10; 40 and those of
+    the second range are no op's."""
+    edges = pa.table({
+        "kind": pa.array([0] * 8, pa.int8()), "partition": [1, 1, 3, 0, 0, 0, 0, 2],
+        "x": [10, 30, 10, 10, 40, 20, 30, 20], "y": [30, 11, 20, 11, 20, (1 << 32) + 30, 20, 30]})
+    op_of = OpOfLine.of(np.array([10, 20, 30]), pa.table({"op": [10], "line": [11]}))
+    found = by_number(edges, op_of)
+    assert [found[name].tolist() for name in ("row", "source", "target")] == [
+        [6, 0, 1, 7, 2], [2, 0, 2, 1, 0], [1, 2, 0, 2, 1]]

@@ -171,6 +171,12 @@ def all_replicas_differ(run: RunFolder) -> None:
             entry |= {"value": (entry["value"] or 0) * 10 + number, "crc": number}
 
 
+def nobody_leads(run: RunFolder) -> None:
+    """No partition has a leader, and there is no log."""
+    run.run["leaders"] = {key: {"leader": None} for key in run.run["partitions"]}
+    run.dumps = {node: [] for node in run.dumps}
+
+
 def beside_each_line(*ops: Callable[[int, int], Line]) -> Shape:
     """One process makes these ops beside each line of the others, of the line's number and of how many there
     are."""
@@ -240,14 +246,17 @@ SHAPES: Mapping[str, Shape] = {
     "polls of one record": polls(lambda reads: [[read] for read in reads]),
     # logs
     "all overwritten": each(dumped, value=None),
+    "lost of the leader alone": lambda run: run.dumps[run.leader(0)].clear(),
     "all replicas differ": all_replicas_differ,
     "dumps backwards": backwards(dumped, "partition", "offset", "epoch", "value", "crc"),
     "all at one offset": each(dumped, offset=0),
     "one value everywhere": each(dumped, value=1),
     "an epoch a record": each(dumped, epoch=lambda entry: entry["offset"]),
+    "nobody leads": nobody_leads,
     # sends
     "acks backwards": backwards(acks, "offset"),
     "acks at one offset": each(acks, offset=0),
+    "acks without an offset": lambda run: [ack.pop("offset") for ack in acks(run)] and None,
     "sends fail": each(lambda run: completed(run, "send"), type="fail"),
     "sends unknown": each(lambda run: completed(run, "send"), type="info"),
     "sent twice": each(sends, value=lambda send: send["value"] // 2),
@@ -259,12 +268,14 @@ SHAPES: Mapping[str, Shape] = {
     "polls backwards": backwards(reads, "partition", "offset", "value"),
     "polls fail": each(lambda run: completed(run, "poll"), type="fail"),
     "one record read again and again": each(reads, offset=0, value=1),
+    "one value read everywhere": each(reads, value=1),
     "every value read at one offset": each(reads, offset=0),
     "ends fall": beside_each_line(lambda at, of: {
         "f": "list_offsets", "offsets": [{"partition": 0, "offset": of - at}]}),
     "consumers move": in_turn(backwards(reads, "partition", "offset", "value"), beside_each_line(
         lambda at, of: {"f": ("assign", "subscribe")[at % 3 == 0], "partitions": [0][:at % 2]})),
     # transactions
+    "transactions": transactions(lambda offset: offset - 1),
     "transactions in pairs": transactions(lambda offset: offset ^ 1),
     "transactions in one ring": transactions(lambda offset: offset + 1),
     # the trace

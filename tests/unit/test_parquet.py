@@ -227,6 +227,17 @@ def test_a_damaged_dump_makes_only_its_own_checks_unknown(tmp_path: Path) -> Non
             assert {"diverged", "malformed-log"} <= {*unknown.names}, name
 
 
+@pytest.mark.parametrize(("name", "values"), [
+    ("value", pa.array([1, 1 << 63], pa.uint64())), ("crc", pa.array([1, 1 << 63], pa.uint64())),
+    ("crc", [1, None]), ("epoch", [0, -2]), ("offset", [0, -1]), ("node", ["n2", "n3"])])
+def test_a_row_that_is_no_entry_of_its_node_is_broken(tmp_path: Path, name: str, values: Any) -> None:
+    """As a line is; the row beside it is good."""
+    table = pq.read_table(file := in_parquet(tmp_path / "run"))
+    pq.write_table(table.set_column(table.column_names.index(name), name, [values]), file)
+    (facts, tables), = read(list(ranges.cut(0, "dump", "n2", file, ranges.RANGE_BYTES)))
+    assert (facts["lines"], facts["broken"], len(tables["entries"])) == (2, 1, 1)
+
+
 def test_lines_beside_a_damaged_copy_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By one task and by many."""
     monkeypatch.setattr("floodmark.checkers.read.folder.PARQUET_FROM_BYTES", 0)

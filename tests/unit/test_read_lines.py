@@ -20,13 +20,14 @@ from twin_folder import (
     fits,
     fits_field_table,
     is_entry,
+    is_row,
     object_of,
 )
 
 from floodmark.checkers.judge.preconditions import preconditions_of
 from floodmark.checkers.read import json_lines
 from floodmark.checkers.read.facts import HistoryFacts
-from floodmark.checkers.read.field_table import HISTORY, TRACE, Table, dump_of
+from floodmark.checkers.read.field_table import HISTORY, REPLICAS, TRACE, Table, dump_of
 from floodmark.checkers.read.ranges import Kind, Range, bytes_of
 from floodmark.checkers.read.tables import read_bytes
 
@@ -73,6 +74,7 @@ def is_event(row: Row) -> bool:
 LAWS: dict[Kind, tuple[Table, Callable[[Row], bool]]] = {
     "history": (HISTORY, fits_field_table),
     "dump": (dump_of("n1"), lambda row: is_entry(row, "n1")),
+    "replicas": (REPLICAS, is_row),
     "trace": (TRACE, is_event),
 }
 # What replaces a value. GONE: the field is missing.
@@ -115,6 +117,11 @@ GOOD: dict[Kind, list[Line]] = {
         {"node": "n1", "partition": 0, "offset": 1, "epoch": -1, "value": 4, "crc": 7},
         {"node": "n1", "partition": 0, "offset": 2, "epoch": 0, "value": None, "crc": 7, "crc_ok": False,
          "aborted": True},
+    ],
+    "replicas": [
+        {"node": "n1", **STATE, **ISR, "log_start": 3},
+        {"node": "n1", **STATE, **ISR, "log_start": 0, "leader": "n2", "lso": 5, "running": False,
+         "epochs": [[0, 0]], "epochs_unreadable": True},
     ],
     "trace": [
         {**BY, "event": "append", **STATE, "role": "leader", "offset": 5, "count": 2, "epochs": [[1, 5]]},

@@ -312,7 +312,7 @@ class ScheduleRunner(Protocol):
 
     def refuse(self, schedule: Schedule) -> None: ...  # UsageError if this cluster cannot carry it out
     async def carry_out(
-        self, schedule: Schedule, sight: RunObserver, recorder: Recorder, send: Sender
+        self, schedule: Schedule, observer: RunObserver, recorder: Recorder, send: Sender
     ) -> tuple[int, ...]: ...  # positions of entries whose moment never came
     def missed_words(self) -> Mapping[int, Mapping[str, Any]]: ...  # for each: waited_for, seen, likely
     def in_force(self) -> tuple[str, ...]: ...  # faults not yet mended, as "f node", for people to read

@@ -54,10 +54,10 @@ from floodmark.harness.schedule.views import (
     UNKNOWN,
     ActiveFaults,
     FailpointHit,
+    FaultContext,
     PartitionView,
     ReplicaView,
     RunObserver,
-    Stage,
     View,
     needs_view,
     resolve,
@@ -70,10 +70,10 @@ _OF_COMMITTING = {"hw", "checkpointed_hw", "isr"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Waits. `stage` returns the current assignment and faults."""
+    """Waits. `context` returns the current assignment and faults."""
 
-    sight: RunObserver
-    stage: Callable[[], Stage]
+    observer: RunObserver
+    context: Callable[[], FaultContext]
     timeout_s: float
     done_ns: int  # when the entry before, or the moment before in a sequence, was done
     stuck: list[Moment] = field(default_factory=list)  # the single moment that is awaited now
@@ -81,7 +81,7 @@ class Watch:
     async def wait_for(self, moment: Moment | None) -> Reached | None:
         """Wait until the moment comes (None: at once); None: it did not within the time-out."""
         if moment is None:
-            return reached_now(self.sight)
+            return reached_now(self.observer)
         self.stuck[:] = [moment]
         due_ns = moment.due_ns(self.done_ns)
         if due_ns is not None:
@@ -101,19 +101,19 @@ class Watch:
 
     async def _sleep_until(self, due_ns: int) -> int:
         """Sleep until this time of the run; returns the time then."""
-        while (left_ns := due_ns - self.sight.now_ns()) > 0:
+        while (left_ns := due_ns - self.observer.now_ns()) > 0:
             await asyncio.sleep(left_ns / 1e9)
-        return self.sight.now_ns()
+        return self.observer.now_ns()
 
     async def _look_for(self, moment: Moment) -> Reached | None:
-        deadline_ns = self.sight.now_ns() + int(self.timeout_s * 1e9)
+        deadline_ns = self.observer.now_ns() + int(self.timeout_s * 1e9)
         while True:
-            reached = await moment.look(self.sight, self.stage)
-            left_ns = deadline_ns - self.sight.now_ns()
+            reached = await moment.look(self.observer, self.context)
+            left_ns = deadline_ns - self.observer.now_ns()
             if reached is not None or left_ns <= 0:
                 return reached
             if moment.woken_by_acks:
-                await self.sight.ack_or(left_ns / 1e9)
+                await self.observer.ack_or(left_ns / 1e9)
             else:
                 await asyncio.sleep(moment.looks_every_s)
 
@@ -121,11 +121,11 @@ class Watch:
         details: list[dict[str, Any]] = []
         reached, watch = None, self
         for part in moments:
-            began_ns = self.sight.now_ns()
+            began_ns = self.observer.now_ns()
             reached = await watch.wait_for(part)
             if reached is None:
                 return None
-            now_ns = self.sight.now_ns()
+            now_ns = self.observer.now_ns()
             spent_s = 0.0 if part.due_ns(0) is not None else (now_ns - began_ns) / 1e9
             watch = replace(watch, done_ns=now_ns, timeout_s=max(0.0, watch.timeout_s - spent_s))
             details.append(reached.describe())
@@ -156,7 +156,7 @@ class Watch:
 Miss = Mapping[str, Any]  # in sentences, as in run.json's `missed_words`: waited_for, seen, likely
 
 
-async def explain(entry: Entry, stuck: Moment | None, sight: RunObserver, stage: Stage) -> Miss:
+async def explain(entry: Entry, stuck: Moment | None, observer: RunObserver, context: FaultContext) -> Miss:
     """Explain that `stuck`, a moment or part of one, did not come; None: no node had the entry's role."""
     limit, of = f" ({entry.timeout_s:g} s)", entry.partition
     if stuck is None:
@@ -167,20 +167,20 @@ async def explain(entry: Entry, stuck: Moment | None, sight: RunObserver, stage:
         whole = f", in {entry.moment.text()}" if isinstance(entry.moment, InTurn) else ""
         asked = f"{stuck.text()}{limit}{whole}"
     try:
-        view = await sight.view()
-        held = [met for node in sorted({armed.node for armed in stage.faults.armed})
-                for met in [one for one in await sight.met(node) if one.held][-1:]]
+        view = await observer.view()
+        held = [met for node in sorted({armed.node for armed in context.faults.armed})
+                for met in [one for one in await observer.met(node) if one.held][-1:]]
     except FloodmarkError as error:
         return {"waited_for": asked, "seen": [f"the cluster could not be observed: {error}"], "likely": []}
-    keys = sorted(stuck.partitions() & stage.replicas.keys()) or sorted(stage.replicas)[:PARTITIONS_MAX]
-    seen = [line for key in keys for line in describe_partition(key, view, stage, acks=sight.acks(key))]
-    likely = dict.fromkeys(guess_reasons(stuck, keys, view, stage, held))
+    keys = sorted(stuck.partitions() & context.replicas.keys()) or sorted(context.replicas)[:PARTITIONS_MAX]
+    seen = [line for key in keys for line in describe_partition(key, view, context, acks=observer.acks(key))]
+    likely = dict.fromkeys(guess_reasons(stuck, keys, view, context, held))
     return {"waited_for": asked, "seen": seen, "likely": list(likely)}
 
 
 # -- what was seen: pure -------------------------------------------------------------------------------------
 
-def describe_partition(partition: int, view: View, stage: Stage, *, acks: int) -> Iterator[str]:
+def describe_partition(partition: int, view: View, context: FaultContext, *, acks: int) -> Iterator[str]:
     """Describe a partition as the controller sees it, then as each replica does."""
     truth = view.partitions.get(partition)
     if truth is None:
@@ -188,19 +188,19 @@ def describe_partition(partition: int, view: View, stage: Stage, *, acks: int) -
     else:
         yield (f"partition {partition}: leader {truth.leader or 'nobody'}, epoch {truth.epoch}, "
                f"ISR {', '.join(truth.isr) or 'empty'}; {acks} record{'s' * (acks != 1)} acked")
-    for node in stage.replicas.get(partition, ()):
-        words = describe_node(node, view, stage)
+    for node in context.replicas.get(partition, ()):
+        words = describe_node(node, view, context)
         if (node, partition) in view.replicas:
             words.append(_describe_replica(view.replicas[node, partition]))
         yield f"  {node}: {'; '.join(words) or 'no answer'}"
 
 
-def describe_node(node: str, view: View, stage: Stage) -> list[str]:
+def describe_node(node: str, view: View, context: FaultContext) -> list[str]:
     """`down`, `paused`, `fenced`; nothing where it is up and unfenced."""
     unfenced = node in view.unfenced
-    if node not in stage.faults.paused and node in view.running:
+    if node not in context.faults.paused and node in view.running:
         return [] if unfenced else ["fenced"]
-    word = "paused" if node in stage.faults.paused else "down"
+    word = "paused" if node in context.faults.paused else "down"
     return [f"{word}, its session not ended" if unfenced else f"{word}, fenced"]
 
 
@@ -218,23 +218,23 @@ def _describe_replica(own: ReplicaView) -> str:
 
 # -- why: pure -----------------------------------------------------------------------------------------------
 
-def guess_reasons(moment: Moment, keys: Sequence[int], view: View, stage: Stage, held: Sequence[FailpointHit]
-                  ) -> Iterator[str]:
+def guess_reasons(moment: Moment, keys: Sequence[int], view: View, context: FaultContext,
+                  held: Sequence[FailpointHit]) -> Iterator[str]:
     """Guess reasons from the view, each with the step that would help. held: nodes that stand at a point."""
     for met in held:
         yield f"{met.node} is held at {met.name}: `release {met.node}` releases it"
     parts = list(moment.parts())
     for part in parts:
-        yield from part.reasons(stage)
+        yield from part.reasons(context)
     observed = [condition.seen for part in parts for condition in part.conditions()]
     fields = {one.field for one in observed}
     for truth in (view.partitions[key] for key in keys if key in view.partitions):
         yield from _guess_from_partition(
-            truth, view, stage, of_isr="isr" in fields,
+            truth, view, context, of_isr="isr" in fields,
             committing=isinstance(moment, Ack) or bool(fields & _OF_COMMITTING))
-    for node in (node for part in parts for node in part.nodes(view, stage)):
+    for node in (node for part in parts for node in part.nodes(view, context)):
         # One that is down or paused shows no replica, so no condition on it can be met.
-        if node in stage.faults.paused:
+        if node in context.faults.paused:
             yield f"{node} is paused and does not answer: `resume {node}`"
         elif node not in view.running:
             yield f"{node} is down and does not answer: `start {node}`"
@@ -242,16 +242,16 @@ def guess_reasons(moment: Moment, keys: Sequence[int], view: View, stage: Stage,
         if any(getattr(own, name) is UNKNOWN for own in view.replicas.values()):
             yield f"this system does not show the {name} of a replica"
     if (isinstance(moment, WhenState) and isinstance(moment.state, Healthy)
-            and not moment.state.holds(view, stage)):
-        for f, on in stage.faults.lasting:
+            and not moment.state.holds(view, context)):
+        for f, on in context.faults.lasting:
             undo = FAULTS[f].undone_by or ""
             yield f"{f} {on} is in force: `{undo if undo == 'heal' else f'{undo} {on}'}`"
-    elif stage.faults.cut:
+    elif context.faults.cut:
         yield "links are cut: messages over them wait for `heal`"
 
 
 def _guess_from_partition(
-    truth: PartitionView, view: View, stage: Stage, *, committing: bool, of_isr: bool
+    truth: PartitionView, view: View, context: FaultContext, *, committing: bool, of_isr: bool
 ) -> Iterator[str]:
     key, leader = truth.partition, truth.leader
     if leader is None:
@@ -259,7 +259,7 @@ def _guess_from_partition(
                f"alive and unfenced: `start {truth.isr[0] if truth.isr else 'down'}`, or "
                "`elect NODE unclean`")
         return
-    word = "paused" if leader in stage.faults.paused else "down"
+    word = "paused" if leader in context.faults.paused else "down"
     unavailable = word == "paused" or leader not in view.running
     if unavailable and leader in view.unfenced:
         yield (f"{leader} is {word} and still leads partition {key}: a leader is replaced when its session "
@@ -267,14 +267,14 @@ def _guess_from_partition(
         return
     for node in truth.isr if committing else ():
         if node != leader and node in view.unfenced and (
-                node in stage.faults.paused or node not in view.running):
-            state = "paused" if node in stage.faults.paused else "down"
+                node in context.faults.paused or node not in view.running):
+            state = "paused" if node in context.faults.paused else "down"
             yield (f"{node} is {state} and still in the ISR, so the high watermark waits for it: "
                    f"`expire {node}` removes it")
-    if committing and len(truth.isr) == 1 and len(stage.replicas.get(key, ())) > 1:
+    if committing and len(truth.isr) == 1 and len(context.replicas.get(key, ())) > 1:
         yield (f"the ISR of partition {key} is {leader} alone: if min.insync.replicas is above 1 nothing is "
                "committed or acked")
-    if of_isr and stage.faults.cut:
+    if of_isr and context.faults.cut:
         yield ("a live follower that is cut off leaves the ISR after replica.lag.time.max.ms (60 s in a "
                "scenario whose [config] does not set it)")
 
@@ -290,7 +290,7 @@ _ARGS_OF_ONE_NODE = frozenset({"leader", "to", "from"})  # args that name one no
 class ScheduleRunner:
     """Implements protocols.ScheduleRunner with these nemeses. No two may carry out the same f."""
 
-    _sight: RunObserver
+    _observer: RunObserver
     _recorder: Recorder
     _scripted: "_Scripted"
     _stays_unhealthy: bool
@@ -329,29 +329,29 @@ class ScheduleRunner:
         if self._cluster is not None:
             refuse_schedule(schedule, self._cluster)
 
-    async def carry_out(self, schedule: Schedule, sight: RunObserver, recorder: Recorder,
+    async def carry_out(self, schedule: Schedule, observer: RunObserver, recorder: Recorder,
                         send: Sender) -> tuple[int, ...]:
         self.refuse(schedule)
-        self._faults, self._started_ns, self._deaths = ActiveFaults(), {}, len(sight.crashes())
+        self._faults, self._started_ns, self._deaths = ActiveFaults(), {}, len(observer.crashes())
         self._stays_unhealthy = False
-        self._sight, self._recorder, self._scripted = sight, recorder, _Scripted(send)
+        self._observer, self._recorder, self._scripted = observer, recorder, _Scripted(send)
         death_watch = asyncio.create_task(self._notice_deaths(), name="deaths by armed crashes")
         self._misses = {}
-        done_ns = sight.now_ns()
+        done_ns = observer.now_ns()
         try:
             for position, entry in enumerate(schedule):
                 try:
                     miss = await self._carry_out(entry, done_ns)
                 except FloodmarkError as error:
-                    if not sight.died():
+                    if not observer.died():
                         raise FloodmarkError(
                             f"entry {position} of the schedule ({entry.text()}): {error}") from error
-                    words = f"{', '.join(sight.died())} ended without being asked to"
+                    words = f"{', '.join(observer.died())} ended without being asked to"
                     miss = {"waited_for": "it could not be carried out", "seen": [str(error), words],
                             "likely": []}
                 if miss is not None:
                     self._misses[position] = miss
-                done_ns = sight.now_ns()
+                done_ns = observer.now_ns()
             await self._scripted.drain()
             if death_watch.done():
                 death_watch.result()
@@ -368,34 +368,34 @@ class ScheduleRunner:
         if self._stays_unhealthy and entry.moment == HEALTHY:
             entry = replace(entry, timeout_s=min(entry.timeout_s, UNHEALTHY_S))
         watch = Watch(
-            sight=self._sight, stage=self._stage, timeout_s=entry.timeout_s, done_ns=done_ns)
+            observer=self._observer, context=self._context, timeout_s=entry.timeout_s, done_ns=done_ns)
         reached = await watch.wait_for(entry.moment)
         if entry.moment == HEALTHY:
             self._stays_unhealthy = reached is None and not self._faults.lasting
         miss = None
         if reached is None:
-            miss = await explain(entry, watch.stuck[-1], self._sight, self._stage())
+            miss = await explain(entry, watch.stuck[-1], self._observer, self._context())
         self._record_deaths()
         if entry.f == "wait" or (miss is not None and entry.f not in MENDING):
             return miss
-        target = await resolve_targets(entry, reached, self._sight, self._stage)
+        target = await resolve_targets(entry, reached, self._observer, self._context)
         if target is None:
-            return miss or await explain(entry, None, self._sight, self._stage())
+            return miss or await explain(entry, None, self._observer, self._context())
         if entry.f in ACTS:
             await self._scripted.run_op(target.entry)
         elif target.nodes or not entry.nodes:
             await self._strike(target)
         return miss
 
-    def _stage(self) -> Stage:
-        return Stage(replicas=self._replicas, faults=self._faults, besides=self._besides)
+    def _context(self) -> FaultContext:
+        return FaultContext(replicas=self._replicas, faults=self._faults, besides=self._besides)
 
     async def _strike(self, target: "Target") -> None:
         """Strike, and write the line in the history, even if the strike fails half-way."""
         self._record_deaths()
         began = self._recorder.now_ns()
         f, args = target.entry.f, target.entry.args
-        struck_at = _where(target, self._sight, sorted(self._replicas))
+        struck_at = _where(target, self._observer, sorted(self._replicas))
         struck = Struck(nodes=target.nodes)
         failed: dict[str, Any] = {}
         self._striking = True
@@ -425,10 +425,10 @@ class ScheduleRunner:
 
     def _record_deaths(self) -> None:
         """Record a kill for each new death; one that a start has undone since is not in force."""
-        crashes = self._sight.crashes()
+        crashes = self._observer.crashes()
         for position, crash in enumerate(crashes[self._deaths:], start=self._deaths):
             count = sum((one.node, one.name) == (crash.node, crash.name) for one in crashes[: position + 1])
-            self._recorder.strike("kill", _death(crash, self._sight.now_ns(), count))
+            self._recorder.strike("kill", _death(crash, self._observer.now_ns(), count))
             if crash.time_ns >= self._started_ns.get(crash.node, 0):
                 self._faults = self._faults.after("kill", [crash.node])
         self._deaths = len(crashes)
@@ -458,18 +458,18 @@ class Target:
     view: View | None  # that resolved the roles, or fulfilled the moment
 
 
-async def resolve_targets(entry: Entry, reached: Reached | None, sight: RunObserver,
-                          stage: Callable[[], Stage]) -> Target | None:
+async def resolve_targets(entry: Entry, reached: Reached | None, observer: RunObserver,
+                          context: Callable[[], FaultContext]) -> Target | None:
     """Resolve the roles. None: no node had one of them within the entry's time-out."""
     grudge = entry.args.get("grudge", {})
     named = (*entry.nodes, *grudge, *(name for unheard in grudge.values() for name in unheard),
              *(entry.args[key] for key in _ARGS_OF_ONE_NODE & entry.args.keys()))
     view = reached.view if reached is not None else None
     if view is None and (needs_view(named) or _strikes_by_time(entry)):
-        view = await sight.view()
-    deadline_ns = sight.now_ns() + int(entry.timeout_s * 1e9)
+        view = await observer.view()
+    deadline_ns = observer.now_ns() + int(entry.timeout_s * 1e9)
     while True:
-        now = stage()
+        now = context()
         nodes = resolve(entry.nodes, entry.partition, view, now)
         args = _resolve_args(entry, view, now)
         if nodes is not None and args is not None:
@@ -478,25 +478,25 @@ async def resolve_targets(entry: Entry, reached: Reached | None, sight: RunObser
             # No node is down, or paused, and only our own acts can change that.
             nobody = Target(entry=entry, nodes=(), reached=reached, view=view)
             return nobody if entry.f in MENDING else None
-        if sight.now_ns() >= deadline_ns:
+        if observer.now_ns() >= deadline_ns:
             return None
         await asyncio.sleep(POLL_S)
         if needs_view(named):
-            view = await sight.view()
+            view = await observer.view()
 
 
-def _resolve_args(entry: Entry, view: View | None, stage: Stage) -> Mapping[str, Any] | None:
+def _resolve_args(entry: Entry, view: View | None, context: FaultContext) -> Mapping[str, Any] | None:
     """Copy the args with nodes for roles. None: no node has one of the roles."""
     found = dict(entry.args)
     for key in sorted(_ARGS_OF_ONE_NODE & found.keys()):
-        meant = resolve([found[key]], entry.partition, view, stage)
+        meant = resolve([found[key]], entry.partition, view, context)
         if meant is None:
             return None
         found[key] = meant[0]
     grudge: dict[str, list[str]] = {}
     for hearer, unheard in found.get("grudge", {}).items():
-        hearers = resolve([hearer], entry.partition, view, stage)
-        snubbed = resolve(unheard, entry.partition, view, stage)
+        hearers = resolve([hearer], entry.partition, view, context)
+        snubbed = resolve(unheard, entry.partition, view, context)
         if hearers is None or snubbed is None:
             return None
         for node in hearers:
@@ -516,13 +516,13 @@ def _asked(target: Target) -> dict[str, Any]:
         **asked, "moment": entry.moment.to_json(), "reached": None if reached is None else reached.describe()}
 
 
-def _where(target: Target, sight: RunObserver, partitions: Sequence[int]) -> dict[str, Any]:
+def _where(target: Target, observer: RunObserver, partitions: Sequence[int]) -> dict[str, Any]:
     """The state at a fault's time: acks so far, leader and ISR of each partition."""
     if target.view is None or not _strikes_by_time(target.entry):
         return {}
     seen = {key: target.view.partitions[key] for key in partitions if key in target.view.partitions}
     return {"where": {
-        "acks": {str(key): sight.acks(key) for key in partitions},
+        "acks": {str(key): observer.acks(key) for key in partitions},
         "leader": {str(key): view.leader for key, view in seen.items()},
         "isr": {str(key): list(view.isr) for key, view in seen.items()},
     }}

@@ -48,7 +48,7 @@ from floodmark.harness.event_loop import end_all, run_loop, wait_until
 from floodmark.harness.faults import COMMANDS, FAULTS, LOSES
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome
-from floodmark.harness.phases.main_phase import RunSight
+from floodmark.harness.phases.main_phase import LoadObserver
 from floodmark.harness.protocols import (
     Addressed,
     Adopts,
@@ -137,9 +137,9 @@ class ServedNemesis:
             self._recorder.close()
 
     async def _carry_out(self, schedule: Schedule) -> None:
-        sight = RunSight(self._recorder, self._cluster, self._view)
+        observer = LoadObserver(self._recorder, self._cluster, self._view)
         try:
-            await self._runner.carry_out(schedule, sight, self._recorder, _refuse_to_send)
+            await self._runner.carry_out(schedule, observer, self._recorder, _refuse_to_send)
         except FloodmarkError as error:
             self.failure = str(error)
         except Exception as error:  # the test fails by it, which must not pass without faults

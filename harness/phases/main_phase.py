@@ -36,7 +36,7 @@ _TEMPORARY = frozenset({
 })
 
 
-class RunSight:
+class LoadObserver:
     """See views.RunObserver; all times count from the run's begin. view: what observes the cluster, if it
     does more."""
 
@@ -117,9 +117,9 @@ async def main_phase(plan: RunPlan, recorder: Recorder) -> tuple[int, ...]:
     pace = _Pace(plan.spec.rate)
     processes = {asyncio.create_task(_place(plan, place, recorder, pace, stop), name=f"place {place}")
                  for place in range(plan.spec.concurrency)}
-    sight = RunSight(recorder, plan.cluster)
+    observer = LoadObserver(recorder, plan.cluster)
     scripted = ScriptedClients(plan.workload, recorder)
-    strikes = asyncio.create_task(plan.schedule_runner.carry_out(plan.schedule, sight, recorder,
+    strikes = asyncio.create_task(plan.schedule_runner.carry_out(plan.schedule, observer, recorder,
                                                                  scripted.send))
     clock = asyncio.create_task(asyncio.sleep(plan.spec.duration))
     bound_s = plan.spec.duration + _SCHEDULE_GRACE_S + sum(
@@ -133,7 +133,7 @@ async def main_phase(plan: RunPlan, recorder: Recorder) -> tuple[int, ...]:
     finally:
         await end_all({strikes, clock, *processes})
         await scripted.close()
-        sight.close()
+        observer.close()
     raise_first(processes)
     return strikes.result()
 

@@ -25,8 +25,8 @@ from floodmark.harness.schedule.fields import ANYTHING, Known, Read, fields_of, 
 from floodmark.harness.schedule.views import (
     UNKNOWN,
     FailpointHit,
+    FaultContext,
     RunObserver,
-    Stage,
     View,
     needs_view,
     nodes_with_role,
@@ -52,8 +52,8 @@ class Reached:
         return {"time": self.time_ns, **self.detail}
 
 
-def reached_now(sight: RunObserver, *, view: View | None = None, **detail: Any) -> Reached:
-    now_ns = sight.now_ns()
+def reached_now(observer: RunObserver, *, view: View | None = None, **detail: Any) -> Reached:
+    now_ns = observer.now_ns()
     return Reached(time_ns=now_ns, came_ns=now_ns, detail=detail, view=view)
 
 
@@ -109,7 +109,7 @@ class Moment:
         """When it comes, if it always comes. done_ns: when the entry before was done."""
         return None
 
-    async def look(self, sight: RunObserver, stage: Callable[[], Stage]) -> Reached | None:
+    async def look(self, observer: RunObserver, context: Callable[[], FaultContext]) -> Reached | None:
         """Whether it has come, by one look."""
         raise NotImplementedError
 
@@ -143,7 +143,8 @@ class Moment:
     def conditions(self) -> Sequence[states.Condition]:  # for which it waits
         return ()
 
-    def nodes(self, view: View, stage: Stage) -> Iterable[str]:  # whose replicas or failpoints it is about
+    # whose replicas or failpoints it is about
+    def nodes(self, view: View, context: FaultContext) -> Iterable[str]:
         return ()
 
     def refusals(self, untraced: str | None, not_shown: Collection[str]) -> Iterator[str]:
@@ -151,7 +152,7 @@ class Moment:
         they can. not_shown: fields of a replica that it does not show."""
         yield from ()
 
-    def reasons(self, stage: Stage) -> Iterator[str]:
+    def reasons(self, context: FaultContext) -> Iterator[str]:
         """Why it may not have come, with the step that would help."""
         yield from ()
 
@@ -205,10 +206,10 @@ def _of_partition(partition: int | None) -> str:
     return f" partition {partition}" if partition else ""
 
 
-async def _nodes_of(
-        name: str, partition: int, sight: RunObserver, stage: Callable[[], Stage]) -> tuple[str, ...]:
-    view = await sight.view() if needs_view([name]) else None
-    return nodes_with_role(name, partition, view, stage())
+async def _nodes_of(name: str, partition: int, observer: RunObserver, context: Callable[[], FaultContext]
+                    ) -> tuple[str, ...]:
+    view = await observer.view() if needs_view([name]) else None
+    return nodes_with_role(name, partition, view, context())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,13 +232,13 @@ class Ack(Moment):
     def _by(self) -> str:
         return "" if self.leader is None else f" by {self.leader}"
 
-    async def look(self, sight: RunObserver, stage: Callable[[], Stage]) -> Reached | None:
+    async def look(self, observer: RunObserver, context: Callable[[], FaultContext]) -> Reached | None:
         if self.leader is None:
-            count = sight.acks(self.partition)
-            return reached_now(sight, count=count) if count >= self.count else None
-        for node in await _nodes_of(self.leader, self.partition, sight, stage):
-            if (count := sight.acks_given(self.partition, node)) >= self.count:
-                return reached_now(sight, count=count, leader=node)
+            count = observer.acks(self.partition)
+            return reached_now(observer, count=count) if count >= self.count else None
+        for node in await _nodes_of(self.leader, self.partition, observer, context):
+            if (count := observer.acks_given(self.partition, node)) >= self.count:
+                return reached_now(observer, count=count, leader=node)
         return None
 
     @property
@@ -287,29 +288,30 @@ class Failpoint(Moment):
     def asked(self) -> str:
         return f"asked at failpoint {self.name} of {self.node}"
 
-    async def look(self, sight: RunObserver, stage: Callable[[], Stage]) -> Reached | None:
+    async def look(self, observer: RunObserver, context: Callable[[], FaultContext]) -> Reached | None:
         count = self.count or 1
-        for node in await _nodes_of(self.node, self.partition or 0, sight, stage):
-            found = self.matches(node, await sight.met(node), stage())
+        for node in await _nodes_of(self.node, self.partition or 0, observer, context):
+            found = self.matches(node, await observer.met(node), context())
             if len(found) >= count:
                 met = found[count - 1]
-                return Reached(time_ns=sight.now_ns(), came_ns=met.time_ns, detail=describe_met(met, count))
+                detail = describe_met(met, count)
+                return Reached(time_ns=observer.now_ns(), came_ns=met.time_ns, detail=detail)
         return None
 
-    def matches(self, node: str, met: Sequence[FailpointHit], stage: Stage) -> list[FailpointHit]:
+    def matches(self, node: str, met: Sequence[FailpointHit], context: FaultContext) -> list[FailpointHit]:
         """The times that the node reached the point, since it was last armed for that."""
-        since_ns = max((one.began_ns for one in stage.faults.armed
+        since_ns = max((one.began_ns for one in context.faults.armed
                         if one.node == node and self.may_be(one.point)), default=None)
         return sorted((one for one in met if since_ns is not None and one.time_ns >= since_ns
                        and all(getattr(one, key) == value for key, value in self.asked_for.items())),
                       key=lambda one: one.time_ns)
 
-    def nodes(self, view: View, stage: Stage) -> Iterable[str]:
-        return (self.node,) if self.node in stage.nodes else ()
+    def nodes(self, view: View, context: FaultContext) -> Iterable[str]:
+        return (self.node,) if self.node in context.nodes else ()
 
-    def reasons(self, stage: Stage) -> Iterator[str]:
+    def reasons(self, context: FaultContext) -> Iterator[str]:
         node, name = self.node, self.name
-        arms = [one for one in stage.faults.armed if one.node == node and self.may_be(one.point)]
+        arms = [one for one in context.faults.armed if one.node == node and self.may_be(one.point)]
         if not arms:
             yield (f"nothing is armed at {name} in {node}: a step such as `hold {node} at {name}` must come "
                    "before")
@@ -350,8 +352,8 @@ class WhenState(Moment):
         healthy = isinstance(self.state, states.Healthy)
         return "asked when the cluster is healthy" if healthy else "asked at an observed state"
 
-    async def look(self, sight: RunObserver, stage: Callable[[], Stage]) -> Reached | None:
-        view, now = await sight.view(), stage()
+    async def look(self, observer: RunObserver, context: Callable[[], FaultContext]) -> Reached | None:
+        view, now = await observer.view(), context()
         if not self.state.holds(view, now):
             return None
         seen = [
@@ -359,7 +361,7 @@ class WhenState(Moment):
              "value": None if value is UNKNOWN else list(value) if isinstance(value, tuple) else value}
             for one in self.observations() for node, value in one.observe(view, now)
         ]
-        return reached_now(sight, view=view, **({"seen": seen} if seen else {}))
+        return reached_now(observer, view=view, **({"seen": seen} if seen else {}))
 
     def partitions(self) -> frozenset[int]:
         return frozenset(one.seen.partition for one in self.conditions() if one.seen.partition is not None)
@@ -370,8 +372,8 @@ class WhenState(Moment):
     def observations(self) -> list[states.Observation]:
         return [one for condition in self.conditions() for one in condition.observations()]
 
-    def nodes(self, view: View, stage: Stage) -> Iterable[str]:
-        return [node for one in self.observations() if one.needs_answer for node in one.nodes(view, stage)]
+    def nodes(self, view: View, context: FaultContext) -> Iterable[str]:
+        return [node for one in self.observations() if one.needs_answer for node in one.nodes(view, context)]
 
     def refusals(self, untraced: str | None, not_shown: Collection[str]) -> Iterator[str]:
         for one in self.observations():

@@ -14,7 +14,7 @@ from typing import Any
 
 from floodmark.harness.schedule import fields as read_as
 from floodmark.harness.schedule.fields import Known, Read, fields_of, one_of, refuse, value_that
-from floodmark.harness.schedule.views import EVERY, UNKNOWN, Stage, View, nodes_with_role
+from floodmark.harness.schedule.views import EVERY, UNKNOWN, FaultContext, View, nodes_with_role
 
 NUMBERS = ("leo", "hw", "epoch", "checkpointed_hw")
 OF_BROKER = ("running", "unfenced")  # of a broker, not of its replicas; always visible
@@ -48,19 +48,20 @@ class Observation:
     def text(self) -> str:
         return self.field if self.replica is None else f"{self.replica}.{self.field}"
 
-    def observe(self, view: View, stage: Stage) -> Iterator[tuple[str | None, Any]]:
+    def observe(self, view: View, context: FaultContext) -> Iterator[tuple[str | None, Any]]:
         """Yield (node, value) for each replica that it names; (None, value): the controller's."""
         key = -1 if self.partition is None else self.partition
         if self.replica is None:
             yield None, getattr(view.partitions.get(key), self.field, UNKNOWN)
-        for node in self.nodes(view, stage):
+        for node in self.nodes(view, context):
             if self.field in OF_BROKER:
                 yield node, node in getattr(view, self.field)
             else:
                 yield node, getattr(view.replicas.get((node, key)), self.field, UNKNOWN)
 
-    def nodes(self, view: View, stage: Stage) -> tuple[str, ...]:
-        return () if self.replica is None else nodes_with_role(self.replica, self.partition or 0, view, stage)
+    def nodes(self, view: View, context: FaultContext) -> tuple[str, ...]:
+        replica, partition = self.replica, self.partition or 0
+        return () if replica is None else nodes_with_role(replica, partition, view, context)
 
     @property
     def needs_answer(self) -> bool:
@@ -96,8 +97,8 @@ class Condition:
         return self.seen, replace(self.seen if other.partition is None else other,
                                   field=other.field, replica=other.replica)
 
-    def holds(self, view: View, stage: Stage) -> bool:
-        seen, *other = ([value for _, value in one.observe(view, stage)] for one in self.observations())
+    def holds(self, view: View, context: FaultContext) -> bool:
+        seen, *other = ([value for _, value in one.observe(view, context)] for one in self.observations())
         wanted = other[0] if other else [self.value]
         return len(wanted) == 1 and bool(seen) and all(self._compare(one, wanted[0]) for one in seen)
 
@@ -125,8 +126,8 @@ class Joined:
         return " and ".join(f"({state.text()})" if isinstance(state, Joined) and state.by == "any"
                             else state.text() for state in self.states)
 
-    def holds(self, view: View, stage: Stage) -> bool:
-        return (all if self.by == "all" else any)(state.holds(view, stage) for state in self.states)
+    def holds(self, view: View, context: FaultContext) -> bool:
+        return (all if self.by == "all" else any)(state.holds(view, context) for state in self.states)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +140,10 @@ class Healthy:
     def text(self) -> str:
         return "healthy"
 
-    def holds(self, view: View, stage: Stage) -> bool:
-        return (not stage.faults.lasting and {*stage.nodes} <= view.running & view.unfenced
+    def holds(self, view: View, context: FaultContext) -> bool:
+        return (not context.faults.lasting and {*context.nodes} <= view.running & view.unfenced
                 and all(_isr_is_stable(partition, replicas, view)
-                        for partition, replicas in stage.replicas.items()))
+                        for partition, replicas in context.replicas.items()))
 
 
 State = Condition | Joined | Healthy

@@ -177,7 +177,7 @@ class ActiveFaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class FaultContext:
     """What resolves roles, besides a view."""
 
     replicas: Mapping[int, tuple[str, ...]]  # partition -> its assignment, preferred leader first
@@ -195,15 +195,15 @@ def needs_view(names: Sequence[str]) -> bool:
     return any(name in ROLES - {"controller", "down", "paused"} for name in names)
 
 
-def nodes_with_role(name: str, partition: int, view: View | None, stage: Stage) -> tuple[str, ...]:
+def nodes_with_role(name: str, partition: int, view: View | None, context: FaultContext) -> tuple[str, ...]:
     """The nodes that a name or a role of this partition means. Empty: no node has the role now."""
-    assigned = stage.replicas.get(partition, ())
+    assigned = context.replicas.get(partition, ())
     if name not in ROLES:
         return assigned if name == EVERY else (name,)
     if name == "controller":
         return (CONTROLLER,)
     if name in ("down", "paused"):
-        return stage.faults.down if name == "down" else stage.faults.paused
+        return context.faults.down if name == "down" else context.faults.paused
     assert view is not None, f"{name} needs a view of the cluster"
     seen = view.partitions.get(partition)
     if seen is not None and name == "last-in-isr":
@@ -214,7 +214,8 @@ def nodes_with_role(name: str, partition: int, view: View | None, stage: Stage) 
         node for node in assigned if node != seen.leader)[:1]
 
 
-def resolve(names: Sequence[str], partition: int, view: View | None, stage: Stage) -> tuple[str, ...] | None:
+def resolve(names: Sequence[str], partition: int, view: View | None, context: FaultContext
+            ) -> tuple[str, ...] | None:
     """All nodes that these names and roles mean, each once, in order. None: no node has one of the roles."""
-    found = [nodes_with_role(name, partition, view, stage) for name in names]
+    found = [nodes_with_role(name, partition, view, context) for name in names]
     return tuple(dict.fromkeys(node for nodes in found for node in nodes)) if all(found) else None

@@ -26,9 +26,9 @@ from floodmark.harness.schedule.views import (
     UNKNOWN,
     ActiveFaults,
     FailpointHit,
+    FaultContext,
     PartitionView,
     RunObserver,
-    Stage,
     View,
     resolve,
 )
@@ -91,7 +91,7 @@ class Look:
                                                 point=entry.get("point"))
 
     def told(self, line: str) -> Iterator[str]:
-        stage = Stage(replicas=self.replicas, faults=self.faults)
+        context = FaultContext(replicas=self.replicas, faults=self.faults)
         name, _, rest = line.partition(" ")
         match name:
             case "look":
@@ -105,7 +105,7 @@ class Look:
                 self.held = [FailpointHit(node=node, name=point, action="hold", time_ns=1, held=True)]
             case "role":
                 roles, _, partition = rest.partition(" of ")
-                found = resolve(roles.split(), int(partition or 0), self.view, stage)
+                found = resolve(roles.split(), int(partition or 0), self.view, context)
                 yield f"= {'nobody' if found is None else ' '.join(found)}"
             case "settled":
                 moved = [what_moved(before, after, [SPEC]) for before, after in (
@@ -116,28 +116,28 @@ class Look:
                 for entry in json_form.read(read_step(rest), nodes=NODES, partitions=(0, 1)):
                     meant = asyncio.run(resolve_targets(
                         entry, None, cast(RunObserver, SimpleNamespace(now_ns=int, view=self.seen)),
-                        lambda: stage))
+                        lambda: context))
                     assert meant is not None
                     args = meant.entry.args
                     given = {key: args[key] for key in ("grudge", "to", "from", "leader") if args.get(key)}
                     yield f"= {' '.join(meant.nodes)} {json.dumps(given)}"
             case "described":
-                yield from (f"= {one}" for one in describe_partition(0, self.view, stage, acks=1))
+                yield from (f"= {one}" for one in describe_partition(0, self.view, context, acks=1))
             case "in":  # force
-                crash = "; a crash may come" if stage.faults.may_crash else ""
-                yield f"= {', '.join(stage.faults.describe()) or 'nothing'}{crash}"
+                crash = "; a crash may come" if context.faults.may_crash else ""
+                yield f"= {', '.join(context.faults.describe()) or 'nothing'}{crash}"
             case _:
-                yield from self.moment(line, stage)
+                yield from self.moment(line, context)
                 self.held = []
 
-    def moment(self, line: str, stage: Stage) -> Iterator[str]:
+    def moment(self, line: str, context: FaultContext) -> Iterator[str]:
         moment = moment_of(line) if not line.startswith("{") else read_moment(json.loads(line))
         if not line.startswith("{") and "partition" not in line:
             assert (moment.text(), moment_of(moment.text())) == (line, moment)
-        holds = isinstance(moment, WhenState) and moment.state.holds(self.view, stage)
+        holds = isinstance(moment, WhenState) and moment.state.holds(self.view, context)
         yield "= yes" if holds else "= no"
         if not holds:
-            yield from (f"> {one}" for one in guess_reasons(moment, [0], self.view, stage, self.held))
+            yield from (f"> {one}" for one in guess_reasons(moment, [0], self.view, context, self.held))
 
 
 def moment_of(text: str) -> Moment:

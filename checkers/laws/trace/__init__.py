@@ -48,7 +48,7 @@ recoveries: one row for each replica's own start (not a node_start) that finds l
     clean             the stop before was orderly, as the line says; null: it does not say
     last_leo, last_time
                       of the line before
-    outgrown          the highest LEO of the replica before any fall of its LEO earlier than this one; null:
+    max_leo_before    the highest LEO of the replica before any fall of its LEO earlier than this one; null:
                       it never fell before
     earlier_time      of the start before; null: there is none
     truncating        the process's last role was a follower's, and it had appended nothing since: it may have

@@ -141,7 +141,7 @@ def recoveries(lines: pa.Table) -> pa.Table:
     for name, column in {
         "last_leo": pa.array(leo[last[rows]]),
         "last_time": lines["time"].take(pa.array(last[rows])),
-        "outgrown": column_at(lines["leo"], peak),
+        "max_leo_before": column_at(lines["leo"], peak),
         "earlier_time": column_at(lines["time"], earlier[rows]),
         "truncating": pa.array(truncating[rows]),
     }.items():

@@ -5,12 +5,12 @@ killed may find less than its lines say. But
 
 - a follower's request to a leader proves the records below its offset: the follower sends it once they are
   written, and only kills come between. The leader's `fetch` line may come late, or twice. So a fetch counts
-  only if its offset is above every LEO that the replica had before its log last became shorter (`outgrown`):
-  it was sent after that, and nothing has been truncated since. A fetch above the replica's own LEO proves
-  nothing;
+  only if its offset is above every LEO that the replica had before its log last became shorter
+  (`max_leo_before`): it was sent after that, and nothing has been truncated since. A fetch above the
+  replica's own LEO proves nothing;
 - records that a leader itself acked with HW, or alone, were written in an earlier step of its process, or in
   the last one. Lines of the last step may never have had an effect: an ack at that time proves nothing.
-  Offsets that are not outgrown do not count here either;
+  Offsets up to that LEO do not count here either;
 - neither proves anything if the process may have been truncating when it ended (`truncating`): a truncation
   is in the trace only once it is on disk. A follower truncates until it appends what its leader has, and not
   after that;
@@ -39,7 +39,7 @@ _SHORTER = """
     with struck as (
         select run, node, since, max(until) over (partition by run, node order by since) as ended
         from strikes)
-    select r.*, greatest(r.leo, coalesce(r.outgrown, 0)) as floor
+    select r.*, greatest(r.leo, coalesce(r.max_leo_before, 0)) as floor
     from (select *, time + clock_error as since from recoveries) r join traced p using (run, partition)
     asof left join struck s using (run, node, since)
     where list_contains(p.replicas, r.node)

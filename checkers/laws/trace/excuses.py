@@ -17,7 +17,7 @@ Tables made, of the rows of `missing` (completeness.py):
     limits    a row for each of them and kind of excuse: number, permit, by_epoch; surely, perhaps, ever: the
               highest limit (an epoch, or a time) of those that surely, and perhaps, came before the line, and
               of all; null: there is none
-    first_appends
+    earliest_appends
               when records were first written, of those for which an excuse by the fault budget is asked: lot
               (of `missing`), lo, hi, time: of the earliest line of any replica that shows them. The rows of a
               lot do not overlap
@@ -71,7 +71,7 @@ _TABLES: Mapping[str, str] = {
         using (run, partition, permit, perhaps_by)
     asof left join by_election e using (run, partition, permit, led)""",
     # Appends, line by line; and what a start found. Cut at each other's bounds, pieces are equal or apart.
-    "first_appends": """
+    "earliest_appends": """
     with wanted as (
         select lot, run, partition, written, min(lo) as lowest, max(hi) as highest
         from limits where not by_epoch group by all),
@@ -97,7 +97,7 @@ _TABLES: Mapping[str, str] = {
     with born as (
         select number, permit, max(b.time) as last, max(b.time) filter (b.lo <= l.lo) as first,
             min(greatest(b.lo, l.lo)) filter (b.time - clock_error > perhaps) as uncovered
-        from limits l join first_appends b using (lot)
+        from limits l join earliest_appends b using (lot)
         where not by_epoch and b.lo < l.hi and b.hi > l.lo group by all),
     since as (
         select number, permit, surely, perhaps, ever, uncovered,

@@ -42,7 +42,7 @@ bench: setup  ## figures of the cluster, the recorder and the judge, side by sid
 	@PYTHONPATH=tests/support $(BIN)/python tests/bench/bench.py $(ARGS)
 
 soak: setup  ## 20,000 histories and 10,000 mistyped ones against the twin, 100,000 mutated folders, a million partitions: hours
-	@PYTHONPATH=tests/support $(BIN)/python tests/soak/soak.py $(ARGS)
+	@PYTHONPATH=tests/support:tests/twin $(BIN)/python tests/soak/soak.py $(ARGS)
 	@FLOODMARK_ALL_CASES=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/property tests/unit/test_accounts.py tests/unit/test_checkers_small_files.py tests/unit/test_every_path.py
 
 teeth: setup  ## every known-bad rule against the judge: the table in checkers/README.md, made anew

@@ -1,7 +1,7 @@
 """`make soak`: judges random run folders by the ten thousand, a thousand in one call, as beside_twin.py says.
 
-    python tests/soak/soak.py --histories 20000 --mutated 100000 --seed 1      all of it (tests/support is
-                                                                               on PYTHONPATH)
+    python tests/soak/soak.py --histories 20000 --mutated 100000 --seed 1      all of it (tests/support and
+                                                                               tests/twin on PYTHONPATH)
     python tests/soak/soak.py --only mutated --from 41000 --mutated 500        some of it, or on from there
 
     partitions  one run of a million partitions, one of them damaged: time and memory

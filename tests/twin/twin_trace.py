@@ -121,11 +121,12 @@ def candidate_incomplete(trace: Trace, key: int, home: Row) -> Causes:
 def unsafe_truncation(trace: Trace, key: int, home: Row) -> Causes:
     """A truncation, other than recovery (by its cause, or in an old file by its words), cut a record that had
     been committed before. A stray copy may change, and what some replica has deleted since."""
+    deleted_to = max((row.log_start for row in home.rows.values()), default=0)
     for event in (event for event in trace.of(key) if event.event == "truncate"):
         recovers = event.cause == "recovery" or (
             event.cause is None and "recover" in str(event.why or "").lower())
         lost = [(held.offset, held.epoch) for held in trace.held[key] if held.until is event
-                and held.offset >= home.highest_start and held.epoch is not None
+                and held.offset >= deleted_to and held.epoch is not None
                 and trace.committed_before((held.offset, held.epoch), key, event)]
         if lost and not recovers and event.node in home.replicas:
             yield excuse_of_all(trace, home, lost, event)

@@ -10,14 +10,14 @@ send that has a lower offset than some earlier one; stuck for each partition; br
 unclean-election for each election; recovery-loss for each start; read-above-hw for each record of a poll;
 end-offset-ahead for each place of an answer; precommitted-read for each transaction.
 
-Cycles. Each strong component of ops is one finding, at the weakest kinds of edges that make it one; a larger
-component that contains it is not reported at kinds that include those. The order of a process is part of real
-time here. In a run without transactions only a value that was read before its send was invoked counts: one
-finding for each value, by the first process that read it. When an op with an unknown outcome (info), or one
-that failed, completes, only its reads are over, and what precedes its writes does not precede its reads. An
-offset whose record has no known sender, or whose send failed, separates the records on both sides of it:
-neither is next to the other. An op whose invocation is ambiguous (its process had two ops open) may have
-begun at any time.
+Cycles. Each strongly connected component of ops is one finding, at the weakest kinds of edges that make it
+one; a larger component that contains it is not reported at kinds that include those. The order of a process
+is part of real time here. In a run without transactions only a value that was read before its send was
+invoked counts: one finding for each value, by the first process that read it. When an op with an unknown
+outcome (info), or one that failed, completes, only its reads are over, and what precedes its writes does not
+precede its reads. An offset whose record has no known sender, or whose send failed, separates the records on
+both sides of it: neither is next to the other. An op whose invocation is ambiguous (its process had two ops
+open) may have begun at any time.
 
 Losses. An ok send without an offset is lost only where the log start is 0: otherwise its record may have been
 below the log start. With acks other than all every lost-write is permitted; its consequences only where the

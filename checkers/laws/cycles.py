@@ -1,9 +1,9 @@
 """Finds cycles of ops that come before one another: which kinds of edges close one, and what it is called.
 
 Rules
-1. LEVELS is the complete law: a strong component of more than one vertex by the edges of a level is a finding
-   of that level, unless it contains one that was found at a level with a subset of these edges. (Edges of a
-   process are a subset of real time.) Each component is one finding.
+1. LEVELS is the complete law: a strongly connected component of more than one vertex by the edges of a level
+   is a finding of that level, unless it contains one that was found at a level with a subset of these edges.
+   (Edges of a process are a subset of real time.) Each component is one finding.
 2. Only runs with a transaction are searched; a run with more edges than MOST_EDGES is unknown.
 3. An op is a completion with the invocation that it answers (read/pairing.py), or an invocation with sends
    that was never answered. Where a completion's invocation is ambiguous, nobody knows when it was invoked.
@@ -45,7 +45,7 @@ from floodmark.checkers.read.ranges import AT_BITS
 
 MOST_EDGES = 12_000_000  # of one run
 SHOWN = 20  # findings of one run, name and permit whose cycle is kept
-EDGES = {WR: "wr", WW: "ww", PROCESS: "process", REALTIME: "real-time"}
+KIND_NAMES = {WR: "wr", WW: "ww", PROCESS: "process", REALTIME: "real-time"}
 OPS = ("send", "poll", "txn")
 NO_LINES = SENT_ON["op_lines"].empty_table()
 
@@ -56,10 +56,10 @@ class Level:
 
     name: str
     kinds: frozenset[int]
-    permitted: bool  # by isolation, at any level
+    permitted: bool  # by isolation, also under read_committed
 
     @property
-    def edges(self) -> frozenset[int]:
+    def all_kinds(self) -> frozenset[int]:
         return self.kinds | {PROCESS} if REALTIME in self.kinds else self.kinds
 
 
@@ -117,7 +117,7 @@ def cycles(unit: Unit) -> None:
         group by run having sum(edges) > {MOST_EDGES}""",
     )
     skipped = unit.rows("select run from unsearched_runs")["run"].to_pylist()
-    lax = {row["run"] for row in unit.rows(_RUNS).to_pylist() if row["uncommitted"]}
+    uncommitted = {row["run"] for row in unit.rows(_RUNS).to_pylist() if row["uncommitted"]}
     vertices, lines = (by_run(unit.table(name)) for name in ("ops", "op_lines"))
     edges = by_run(unit.table("dependencies", EDGE_ORDER))
     rows: list[dict[str, Any]] = []
@@ -125,8 +125,8 @@ def cycles(unit: Unit) -> None:
         if run in edges and run not in skipped:
             ops_of_run = columns_of(table.take(np.argsort(table["op"].to_numpy())))
             op_of = OpOfLine.of(ops_of_run["op"], lines.get(run, NO_LINES))
-            graph, those = graph_of(ops_of_run, by_number(edges[run], op_of))
-            rows += rows_of(run, found_in(graph), those, edges[run], graph, uncommitted=run in lax)
+            graph, shown = graph_of(ops_of_run, edges_between_ops(edges[run], op_of))
+            rows += rows_of(run, found_in(graph), shown, edges[run], graph, uncommitted=run in uncommitted)
     unit.add(pa.Table.from_pylist(rows, schema=FINDINGS))
 
 
@@ -141,20 +141,20 @@ def unsearched(unit: Unit) -> list[tuple[int, str]]:
 
 
 # Completions, and the invocations with sends that were never completed: each (line) with the line (op) and
-# the index (invoked) of its invocation; with its own if the invocation is ambiguous. outcome: a number of its
-# type and of its f; of two completions the one with the higher number counts.
+# the index (invoked) of its invocation; with its own if the invocation is ambiguous. type_and_f: both as one
+# number; of two completions the one with the higher number counts.
 _COMPLETIONS = f"""select run, "at" as line, coalesce(answers, "at") as op,
         if(type = 'invoke', index, answers_index) as invoked, if(type = 'invoke', null, index) as completed,
         process,
-        list_position({list(TYPES)}, type) * {len(OPS)} + list_position({list(OPS)}, f) - 1 as outcome
+        list_position({list(TYPES)}, type) * {len(OPS)} + list_position({list(OPS)}, f) - 1 as type_and_f
     from lines join answers using (run, "at") join runs r using (run)
     where r.transactional and f in {OPS} and (type <> 'invoke' or not answered)"""
 # One row for each op, from its lines: where two completions answer one invocation, the later counts.
 _OPS = f"""select run, op, invoked, completed, process,
-        outcome // {len(OPS)} = list_position({list(TYPES)}, 'info') as info,
-        (outcome % {len(OPS)})::tinyint as f, coalesce("overlaps", false) as "overlaps"
+        type_and_f // {len(OPS)} = list_position({list(TYPES)}, 'info') as info,
+        (type_and_f % {len(OPS)})::tinyint as f, coalesce("overlaps", false) as "overlaps"
     from (select run, op, max(invoked) as invoked, max(completed) as completed, max(process) as process,
-            max(outcome) as outcome
+            max(type_and_f) as type_and_f
         from completions group by run, op) left join processes using (run, process)"""
 EDGE_ORDER = 'order by run, partition, "offset", kind, y, x, value'
 _RUNS = "select run, uncommitted from runs"
@@ -183,11 +183,11 @@ class OpOfLine:
     @staticmethod
     def of(ops: Ints, others: pa.Table) -> "OpOfLine":
         """ops: the line of each op, by its number; others: the other lines of these ops."""
-        block, place = np.divmod(np.concatenate((ops, others["line"].to_numpy())), 1 << AT_BITS)
-        sizes = np.zeros(block.max(initial=0) + 1, dtype=np.int64)
-        np.maximum.at(sizes, block, place + 1)
+        ranges, place = np.divmod(np.concatenate((ops, others["line"].to_numpy())), 1 << AT_BITS)
+        sizes = np.zeros(ranges.max(initial=0) + 1, dtype=np.int64)
+        np.maximum.at(sizes, ranges, place + 1)
         begins = np.cumsum(sizes) - sizes
-        place += begins[block]
+        place += begins[ranges]
         numbers = np.full(max(1, sizes.sum()), -1, dtype=np.int32)
         numbers[place[: len(ops)]] = np.arange(len(ops))
         op_of = OpOfLine(begins=begins, sizes=sizes, numbers=numbers)
@@ -199,9 +199,9 @@ class OpOfLine:
         numbers = np.empty(len(line), dtype=np.int32)
         for begin in range(0, len(line), _AT_ONCE):
             some = slice(begin, begin + _AT_ONCE)
-            block, place = line[some] >> AT_BITS, line[some] & ((1 << AT_BITS) - 1)
-            known = (place < self.sizes.take(block, mode="clip")) & (block < len(self.sizes))
-            place += self.begins.take(block, mode="clip")
+            ranges, place = line[some] >> AT_BITS, line[some] & ((1 << AT_BITS) - 1)
+            known = (place < self.sizes.take(ranges, mode="clip")) & (ranges < len(self.sizes))
+            place += self.begins.take(ranges, mode="clip")
             numbers[some] = np.where(known, self.numbers.take(place, mode="clip"), -1)
         return numbers
 
@@ -209,7 +209,7 @@ class OpOfLine:
 _AT_ONCE = 1 << 15
 
 
-def by_number(edges: pa.Table, op_of: OpOfLine) -> dict[str, Numbers]:
+def edges_between_ops(edges: pa.Table, op_of: OpOfLine) -> dict[str, Numbers]:
     """Edges between different ops by their numbers, in the order of their records, so that of equally short
     cycles the same one is named each time; row: of the table. The edges of a partition come in EDGE_ORDER,
     those of different partitions as their units have sent them."""
@@ -260,13 +260,13 @@ def found_in(graph: Graph) -> list[Found]:
     members = suspects(graph, (WR, WW))
     if not members.any():
         return found
-    members = components(graph, (WR, WW, REALTIME), members) >= 0
+    members = components(graph, (WR, WW, REALTIME), members) >= 0  # no level has a cycle beyond these
     for level in LEVELS:
-        before = [labels for other, labels in every if other.edges < level.edges]
+        before = [labels for other, labels in every if other.all_kinds < level.all_kinds]
         labels = components(graph, level.kinds, members, before[-1] if before else None)
         every.append((level, labels.copy()))
-        weaker = {int(labels[vertex]) for other, vertex in found_at_level if other.edges < level.edges}
-        labels[np.isin(labels, np.array(sorted(weaker), dtype=np.int64))] = -1
+        known = {int(labels[vertex]) for other, vertex in found_at_level if other.all_kinds < level.all_kinds}
+        labels[np.isin(labels, np.array(sorted(known), dtype=np.int64))] = -1
         numbers, first = np.unique(labels, return_index=True)
         found_at_level += [(level, int(vertex)) for vertex in first[numbers >= 0]]
         found += [Found(name=level.name, permitted=level.permitted, cycle=cycle)
@@ -325,13 +325,13 @@ def step_of(
     kind: int, record: int, ends: Sequence[int], ops: Ops, edges: pa.Table
 ) -> dict[str, Any]:
     """One step for the text: its kind, both ops, the record."""
-    step: dict[str, Any] = {"edge": EDGES[kind], "ops": [op_of(op, ops) for op in ends]}
+    step: dict[str, Any] = {"edge": KIND_NAMES[kind], "ops": [op_fields(op, ops) for op in ends]}
     if record >= 0:
         step |= {name: edges[name][record].as_py() for name in ("partition", "offset", "value")}
     return step
 
 
-def op_of(op: int, ops: Ops) -> dict[str, Any]:
+def op_fields(op: int, ops: Ops) -> dict[str, Any]:
     return {"process": int(ops.process[op]), "f": OPS[int(ops.f[op])], "lines": lines_of(op, ops)}
 
 

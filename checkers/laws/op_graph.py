@@ -123,11 +123,11 @@ def peeled(source: Numbers, target: Numbers, count: int) -> Ints:
     return np.unique(np.concatenate((source, target)))
 
 
-# -- strong components --------------------------------------------------------------------------------------
+# -- strongly connected components --------------------------------------------------------------------------
 
 
 def components(graph: Graph, kinds: Iterable[int], members: Bools, known: Ints | None = None) -> Ints:
-    """Vertex -> the number of its strong component, from 0; -1 where the component is that vertex alone.
+    """Vertex -> the number of its strongly connected component, from 0; -1 where that is the vertex alone.
     `known`: the components by some of these kinds, each of which counts as one vertex."""
     kinds, count = frozenset(kinds), len(graph.inv)
     edges = graph.among(kinds & {*DEPENDENCIES}, members)
@@ -200,8 +200,8 @@ def first_after(groups: Ints, times: Ints, whose: Ints, ends: Ints) -> Ints:
 
 
 def strongly_connected(source: Ints, target: Ints, count: int) -> Ints:
-    """Vertex -> the number of its strong component, in the order of their first vertices. By SciPy, because a
-    run can have millions of edges, and networkx keeps each as Python objects."""
+    """Vertex -> the number of its component, in the order of their first vertices. By SciPy, because a run
+    can have millions of edges, and networkx keeps each as Python objects."""
     from scipy.sparse import csr_array  # here, because only runs with transactions need it: 0.2 s
     from scipy.sparse.csgraph import connected_components
 
@@ -367,7 +367,7 @@ class Walks:
                 best = found
             if best and (len(best) <= _SHORTEST or walked > _WALKS):
                 break
-        assert best, f"no cycle from {len(starts)} vertices of a strong component"
+        assert best, f"no cycle from {len(starts)} vertices of a component"
         return best
 
     def round_trip(self, start: int, limit: int) -> tuple[Cycle, int]:

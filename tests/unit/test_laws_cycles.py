@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.laws.cycles import LEVELS, Found, OpOfLine, by_number, found_in
+from floodmark.checkers.laws.cycles import LEVELS, Found, OpOfLine, edges_between_ops, found_in
 from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, WR, WW, Graph, suspects
 
 Edge = tuple[int, int, int]  # kind, source, target
@@ -51,9 +51,9 @@ def expected(graph: Graph) -> list[tuple[str, bool, int]]:
     found = []
     for level in LEVELS:
         for component in components_of(graph, level.kinds):
-            if any(edges < level.edges and other <= component for edges, other in reported):
+            if any(kinds < level.all_kinds and other <= component for kinds, other in reported):
                 continue
-            reported.append((level.edges, component))
+            reported.append((level.all_kinds, component))
             drawn = plain(graph, level.kinds).subgraph(component)
             length = min(1 + nx.shortest_path_length(drawn, head, tail) for tail, head, _ in drawn.edges)
             found.append((level.name, level.permitted, length))
@@ -153,6 +153,6 @@ def test_edges_of_several_units_are_in_the_order_of_their_records() -> None:
         "kind": pa.array([0] * 8, pa.int8()), "partition": [1, 1, 3, 0, 0, 0, 0, 2],
         "x": [10, 30, 10, 10, 40, 20, 30, 20], "y": [30, 11, 20, 11, 20, (1 << 32) + 30, 20, 30]})
     op_of = OpOfLine.of(np.array([10, 20, 30]), pa.table({"op": [10], "line": [11]}))
-    found = by_number(edges, op_of)
+    found = edges_between_ops(edges, op_of)
     assert [found[name].tolist() for name in ("row", "source", "target")] == [
         [6, 0, 1, 7, 2], [2, 0, 2, 1, 0], [1, 2, 0, 2, 1]]

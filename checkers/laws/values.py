@@ -5,8 +5,8 @@ read, or that a replica's log has. Lists are sorted, without doubles, and empty 
 of this partition.
 
     repeated        the run sent it more than once: nobody knows which send wrote which record
-    invoked, invoked_at, invoked_time, sender   index, `at`, time and process of its first invocation;
-                    null: nobody sent it to this partition
+    invoked, invoked_at, invoked_time   index, `at` and time of its first invocation; null: nobody sent it to
+                    this partition. sender: its process; of a repeated value the lowest
     type, done, line, process, pos  the first completion: ok, fail or info; its index, the `at` of its line,
                     its process, and its place in the line's list; null: there was none
     ack             the offset of an ok completion, where it is known
@@ -21,13 +21,14 @@ of this partition.
                     (where losses are judged by that log); vanished: there is such a place
     unread          it is lost according to the reads, where there is no leader's log
     begun_above     it is lost because the log, which keeps everything, now begins above it
-    lost            an ok or doubtful send whose record is not where it was
-    gone            the same, and of a repeated value, and of one that was read, that any record of it is
+    lost            an ok send, not repeated, whose record is not where it was acked
+    gone            the same; or one that may have been written, by a send that did not fail or a repeated
+                    one, is nowhere, or not where it was read or acked
     covered_by      the permit that a loss of it has, or would have
     cause           the permit of that loss and its consequences (permits.py); where nobody can see whether it
                     is lost, because there is no leader's log or it begins above: the permit that a loss would
                     have, as a maybe
-    excuse          the same, and acks where nobody read it
+    excuse          the same; but the permit ACKS if acks are weak and nobody read it
 
 Entries count as in the table `placed` (log.py): those of a stray copy do not. The gates of a partition are
 not repeated here: `from by_value join partitions using (run, partition)`; a partition that run.json does not
@@ -55,22 +56,20 @@ def values(unit: Unit) -> None:
     unit.make("told_extents", _TOLD_EXTENTS)
     first, *others = unit.cut("value", SLICE_ROWS, "sends", "reads", "entries")
     unit.make("value_rows", _of_slice(first))
-    for each in others:
-        unit.extend("value_rows", _of_slice(each))
+    for condition in others:
+        unit.extend("value_rows", _of_slice(condition))
     unit.view("by_value", _WITH_LISTS)
 
 
 # Joins and groups cannot write all their memory to disk: with 440 MB there was too little for 13 million rows
-# at once. For 10 million rows slices of half a million took 5.3 s of CPU time, of one million 3.7, of two
-# 2.8; of four 3.1, and 0.2 GB more. For 3.3 million rows slices of 1.4 million took as long as of two, and
-# 0.05 GB less.
+# at once. Slices of a million took a third longer than of two; of 1.4 million as long, and 0.05 GB less.
 SLICE_ROWS = 1_400_000
 
 
-def _of_slice(mine: str) -> str:
-    """The rows of the values for which the condition `mine` is true: those from one number to another. Where
-    values rise with time, as they mostly do, they are together in each table, and DuckDB reads only these."""
-    tables = [f"{name}_of_slice as (from {name} where {mine})" for name in ("sends", "reads", "placed")]
+def _of_slice(condition: str) -> str:
+    """The rows of the values for which the condition is true: those from one number to another. Where values
+    rise with time, as they mostly do, they are together in each table, and DuckDB reads only these."""
+    tables = [f"{name}_of_slice as (from {name} where {condition})" for name in ("sends", "reads", "placed")]
     return f"with {', '.join(tables)}, {_SEEN}, {_JUDGED} {_CAUSES}"
 
 
@@ -89,7 +88,7 @@ _TOLD_EXTENTS = """
     beginnings as (
         select run, partition, max("offset") as begins
         from starts semi join finals using (run, process) where type = 'ok' group by all),
-    mine as (
+    reads_of_finals as (
         select run, partition, process, min("at") as first_at, max("offset") filter (type = 'ok') as highest
         from reads semi join finals using (run, process) group by all),
     empty as (select run, process, max("at") as empty_at from empty_polls group by all),
@@ -98,7 +97,7 @@ _TOLD_EXTENTS = """
             max(case when empty_at > e."at" then e."offset"
                 when highest is not null then least(e."offset", highest) end) as passed_to
         from ends e semi join finals using (run, process)
-        left join mine using (run, partition, process) left join empty using (run, process)
+        left join reads_of_finals using (run, partition, process) left join empty using (run, process)
         where e.type = 'ok' and coalesce(e."at" < first_at, true) group by all)
     select run, partition, begins, list_sort(list(passed_to), 'DESC')[3] as told_to
     from passed full join beginnings using (run, partition) group by all"""
@@ -106,19 +105,19 @@ _TOLD_EXTENTS = """
 # Nearly every value is invoked once, answered once, and in one place: then the minimum of its rows is the
 # only one, and a list stays null. The others (`several`) are computed in a second step.
 _SEEN = """
-    asked as materialized (
-        select run, partition, value, count(*) filter (not asks) as answers,
-            min(index) filter (asks) as invoked, min("at") filter (asks) as invoked_at,
-            min(time) filter (asks) as invoked_time, min(process) as sender,
-            any_value(type) filter (not asks) as type, min(index) filter (not asks) as done,
-            min("at") filter (not asks) as line, min(process) filter (not asks) as process,
-            min(pos) filter (not asks) as pos, min("offset") filter (type = 'ok') as ack
-        from (select *, type = 'invoke' as asks from sends_of_slice) group by all),
-    first_answers as (
+    sent as materialized (
+        select run, partition, value, count(*) filter (not is_invoke) as completions,
+            min(index) filter (is_invoke) as invoked, min("at") filter (is_invoke) as invoked_at,
+            min(time) filter (is_invoke) as invoked_time, min(process) as sender,
+            any_value(type) filter (not is_invoke) as type, min(index) filter (not is_invoke) as done,
+            min("at") filter (not is_invoke) as line, min(process) filter (not is_invoke) as process,
+            min(pos) filter (not is_invoke) as pos, min("offset") filter (type = 'ok') as ack
+        from (select *, type = 'invoke' as is_invoke from sends_of_slice) group by all),
+    first_completions as (
         select run, partition, value,
             arg_min(struct_pack(type := type, done := index, line := "at", process := process, pos := pos,
                 ack := if(type = 'ok', "offset", null)), ("at", pos)) as first
-        from sends_of_slice semi join (from asked where answers > 1) using (run, partition, value)
+        from sends_of_slice semi join (from sent where completions > 1) using (run, partition, value)
         where type <> 'invoke' group by all),
     acked as (
         select run, partition, value, list_sort(list(distinct "offset")) as acks
@@ -144,19 +143,19 @@ _SEEN = """
         semi join (from logged where leader_low < leader_high) using (run, partition, value)
         where leads group by all),
     several as (
-        from first_answers
+        from first_completions
         full join acked using (run, partition, value)
         full join shown_at using (run, partition, value)
         full join logged_at using (run, partition, value)),
     seen as (
-        select * exclude (answers, first) replace (
+        select * exclude (completions, first) replace (
                 coalesce(first.type, type) as type,
                 coalesce(first.done, done) as done, coalesce(first.line, line) as line,
                 coalesce(first.process, process) as process, coalesce(first.pos, pos) as pos,
-                if(answers > 1, first.ack, ack) as ack, coalesce(final, false) as final,
+                if(completions > 1, first.ack, ack) as ack, coalesce(final, false) as final,
                 coalesce(live, false) as live, coalesce(others, 0) as others),
             repeated.value is not null as repeated
-        from asked
+        from sent
         full join shown using (run, partition, value)
         full join logged using (run, partition, value)
         left join several using (run, partition, value)
@@ -172,8 +171,8 @@ def _in_leader_log(offset: str) -> str:
 # Without the leader's log: a record acked at an offset which the final reads passed without returning it; or,
 # in an imported history, one that some read passed and none ever returned. What is left of that log may still
 # show that it is there. (Only an ok send has an ack.)
-_ACKED_ELSEWHERE = f"""not repeated and not {_in_leader_log("ack")}"""
-_UNREAD = f"""coalesce({_ACKED_ELSEWHERE}
+_NOT_WHERE_ACKED = f"""not repeated and not {_in_leader_log("ack")}"""
+_UNREAD = f"""coalesce({_NOT_WHERE_ACKED}
     and (by_final_reads and not final and (
             final_low <= ack and final_high > ack and ack >= coalesce(begins, 0)
             or ack < told_to and ack >= greatest(begins, claims_from)
@@ -183,7 +182,7 @@ _UNREAD = f"""coalesce({_ACKED_ELSEWHERE}
 _DENIED = """coalesce(denied_by > 0 and not repeated and type = 'ok' and others = 0 and final_low is null,
     false)"""
 # An acked record below the beginning of a log that keeps everything.
-_BEGUN_ABOVE = f"coalesce(keeps_all and {_ACKED_ELSEWHERE} and ack < coalesce(log_start, begins), false)"
+_BEGUN_ABOVE = f"coalesce(keeps_all and {_NOT_WHERE_ACKED} and ack < coalesce(log_start, begins), false)"
 # An acked record that is not at its offset in the leader's log. A send without an offset may have been below
 # log_start, if that has moved.
 _NOWHERE = "(leader_low is null and log_start = 0)"

@@ -2,14 +2,14 @@
 # runs it in the node's net container (harness/cluster/containers/network.py), as root with NET_ADMIN. It reads
 # these environment variables, each of which may be missing:
 #   LOOK     before: print the state first; after: print it at the end
-#   WAYS     1: print what this kernel can do to packets
+#   FEATURES 1: print what this kernel can do to packets
 #   RULES    the complete table `filter`, for iptables-restore --noflush
 #   RESHAPE  1: replace the device's queueing by SHAPING, for tc -batch (empty: the kernel's default)
 #   REQUEUE  1: from now on serve QUEUES (arguments of delay.py; empty: none), and no others
 #   SERVED   numbers of the queues that should be served until now
 #   RESET    a filter for ss: reset these connections
-# It prints below headings: "== before", "== ways", "== unserved" (queues), "== there", "== reset" and "== kept"
-# (connections), "== after", and "== failed" with the error.
+# It prints below headings: "== before", "== features", "== unserved" (queues), "== there", "== reset" and
+# "== kept" (connections), "== after", and "== failed" with the error.
 set -eu
 device=eth0
 delay=/opt/floodmark/faults/delay.py
@@ -42,8 +42,8 @@ look() {
 }
 
 # It tries them in a chain that no rule uses, and on the loopback device, so no packet is affected.
-ways() {
-    chain=floodmark-ways
+features() {
+    chain=floodmark-features
     iptables -w 5 -N "$chain"
     if iptables -w 5 -A "$chain" -m statistic --mode random --probability 0.5 -j DROP 2>/dev/null; then
         echo statistic
@@ -80,9 +80,9 @@ if [ "${LOOK-}" = before ]; then
     echo "== before"
     look
 fi
-if [ -n "${WAYS-}" ]; then
-    echo "== ways"
-    ways
+if [ -n "${FEATURES-}" ]; then
+    echo "== features"
+    features
 fi
 for queue in ${SERVED-}; do
     served | grep -q "^ *$queue " || printf '== unserved\n%s\n' "$queue"

@@ -30,10 +30,10 @@ def rules_of(line: str) -> str:
     """The rules, the shaping and the queues of a node. NODE, then `n1>n2` (a silent cut), `n1>n2!` (by reset)
     or `n1>n2:delay_ms=100,loss=0.1`; `+netem` and `-queue` say what else the kernel can or cannot do."""
     node, *words = line.split()
-    cuts, qualities, ways = dict[Pair, bool](), dict[Pair, dict[str, float]](), set(HERE)
+    cuts, qualities, features = dict[Pair, bool](), dict[Pair, dict[str, float]](), set(HERE)
     for word in words:
         if word[0] in "+-":
-            ways = ways | {word[1:]} if word[0] == "+" else ways - {word[1:]}
+            features = features | {word[1:]} if word[0] == "+" else features - {word[1:]}
             continue
         pair, _, quality = word.partition(":")
         sender, receiver = pair.rstrip("!").split(">")
@@ -43,7 +43,7 @@ def rules_of(line: str) -> str:
         else:
             cuts[sender, receiver] = pair.endswith("!")
     found = packets.wanted_rules(node, NetworkFaults(cuts=cuts, qualities=qualities), ADDRESSES.__getitem__,
-                                 ways=frozenset(ways), first_queue=100)
+                                 features=frozenset(features), first_queue=100)
     if found == packets.QUIET:
         return "= nothing"
     lines = found.rules.splitlines()
@@ -110,13 +110,13 @@ qdisc noqueue 0: dev eth0 root refcnt 2
     ("qdisc noqueue 0: dev eth0 root refcnt 9", set()),
     ("*filter\n-A INPUT -s 10.9.0.11/32 -j DROP", {"filter -A INPUT -s 10.9.0.11/32 -j DROP"}),
     ("*filter\n:INPUT DROP [0:0]", {"filter :INPUT DROP"}),
-    ("*filter\n:floodmark-ways - [0:0]", {"filter :floodmark-ways -"}),
+    ("*filter\n:floodmark-features - [0:0]", {"filter :floodmark-features -"}),
     ("qdisc htb 1: dev eth0 root refcnt 3 r2q 10 default 0", {"qdisc htb 1: dev eth0 root"}),
     ("  100     16     0 2    20     0     0        0  1", {"queue 100 served by process 16"}),
 ])
 def test_residue_is_reported(line: str, reported: set[str]) -> None:
     """Rules, chains, policies, qdiscs, queues; but no empty table, and no counts of packets or references."""
-    assert packets.found([*BEFORE, *line.splitlines()]) - packets.found(BEFORE) == reported
+    assert packets.net_state([*BEFORE, *line.splitlines()]) - packets.net_state(BEFORE) == reported
 
 
 def test_a_connection_is_the_same_from_both_ends() -> None:
@@ -135,12 +135,12 @@ def late(rules: Rules) -> Awaitable[None]:
 
 
 @pytest.mark.parametrize(("act", "answer", "error"), [
-    (late, "== ways\nqueue\n== failed\ndelay: queue 200: Operation not permitted",
+    (late, "== features\nqueue\n== failed\ndelay: queue 200: Operation not permitted",
      "the network of n1 cannot be changed: delay: queue 200: Operation not permitted"),
     (lambda rules: rules.reset({"n2": ["n1"]}),
      "== there\n0 0 1.1.1.1:1 2.2.2.2:2\n== kept\n0 0 1.1.1.1:1 2.2.2.2:2",
      "1.1.1.1:1 - 2.2.2.2:2 could not be reset: the kernel needs CONFIG_INET_DIAG_DESTROY"),
-    (late, "== ways\nstatistic", "is impossible here"),
+    (late, "== features\nstatistic", "is impossible here"),
 ])
 async def test_what_a_kernel_cannot_do_is_an_error(act: Any, answer: str, error: str) -> None:
     async def answers(*_: object, **__: object) -> str:

@@ -42,7 +42,7 @@ MARK = 0xF10D  # set by delay.py on packets that it releases
 
 # Features that the kernel may have: random drops in the firewall; NFQUEUE, for delay.py.
 STATISTIC, QUEUE, NETEM = "statistic", "queue", "netem"
-MISSING = {
+KERNEL_OPTIONS = {
     STATISTIC: "the firewall's statistic match (NETFILTER_XT_MATCH_STATISTIC)",
     QUEUE: "packet queues (NETFILTER_NETLINK_QUEUE)",
     NETEM: "netem (NET_SCH_NETEM)",
@@ -79,7 +79,7 @@ QUIET = WantedRules(rules=_table(()))  # the rules of every new namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngagedRules:
+class LoadedRules:
     """The rules loaded in a node's namespace."""
 
     wanted: WantedRules = QUIET
@@ -92,9 +92,9 @@ class Rules:
 
     def __init__(self, lab: EngineResources) -> None:
         self._lab = lab
-        self._force = NetworkFaults()
-        self._ways: frozenset[str] | None = None  # None: not known yet
-        self._loaded: dict[str, EngagedRules] = {}
+        self._faults = NetworkFaults()
+        self._features: frozenset[str] | None = None  # None: not known yet
+        self._loaded: dict[str, LoadedRules] = {}
         self._before: dict[str, frozenset[str]] = {}
         self._ended: set[str] = set()  # nodes whose delay program ended before the heal
         self._changing = asyncio.Lock()
@@ -103,7 +103,7 @@ class Rules:
         pairs = pairs_of(grudge, self._lab.names)
         async with self._changing:
             await self._load_all(replace(
-                self._force, cuts={**self._force.cuts, **dict.fromkeys(pairs, reset)}))
+                self._faults, cuts={**self._faults.cuts, **dict.fromkeys(pairs, reset)}))
             if reset:
                 await self._reset(pairs)
 
@@ -111,14 +111,14 @@ class Rules:
         """For one quality between the same two nodes, the last value counts."""
         pairs = pairs_of(grudge, self._lab.names)
         async with self._changing:
-            if self._ways is None:
-                sections = await _run(self._lab, self._lab.names[0], {"WAYS": "1"})
+            if self._features is None:
+                sections = await _run(self._lab, self._lab.names[0], {"FEATURES": "1"})
                 _raise_if_failed(self._lab.names[0], sections)
-                self._ways = frozenset(sections["ways"])
-            if why := refusal(pairs, quality, self._ways):
+                self._features = frozenset(sections["features"])
+            if why := refusal(pairs, quality, self._features):
                 raise FloodmarkError(why)
-            worse = {pair: {**self._force.qualities.get(pair, {}), **quality} for pair in pairs}
-            await self._load_all(replace(self._force, qualities={**self._force.qualities, **worse}))
+            worse = {pair: {**self._faults.qualities.get(pair, {}), **quality} for pair in pairs}
+            await self._load_all(replace(self._faults, qualities={**self._faults.qualities, **worse}))
 
     async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int:
         pairs = pairs_of(grudge, self._lab.names)
@@ -132,7 +132,7 @@ class Rules:
     async def mend(self) -> list[str]:
         """Heals every node that ever had rules; returns what differs from its state before."""
         async with self._changing:
-            self._force = NetworkFaults()
+            self._faults = NetworkFaults()
             mended = await gather_all(map(self._mend, sorted(self._loaded)))
             residue = [line for lines in mended for line in lines]
             residue += [f"the program that delays packets in the network of {name} ended before the heal"
@@ -140,8 +140,8 @@ class Rules:
             self._ended.clear()
             return residue
 
-    async def _load_all(self, force: NetworkFaults) -> None:
-        self._force = force
+    async def _load_all(self, faults: NetworkFaults) -> None:
+        self._faults = faults
         await gather_all(map(self._load, self._lab.names))
 
     async def _load(self, name: str, *, reload: bool = False) -> Sections:
@@ -154,7 +154,7 @@ class Rules:
             raise
 
     async def _load_now(self, name: str, *, reload: bool) -> Sections:
-        loaded = self._loaded.get(name, EngagedRules())
+        loaded = self._loaded.get(name, LoadedRules())
         wanted, turn = self._wanted(name, loaded.turn), loaded.turn
         reload = reload or not loaded.sure
         if wanted == loaded.wanted and not reload:
@@ -172,11 +172,11 @@ class Rules:
             "REQUEUE": "1" if requeue else "", "QUEUES": " ".join(wanted.queues),
             "SERVED": " ".join(queue.split(",")[0] for queue in loaded.wanted.queues if loaded.sure)})
         if "before" in sections:
-            self._before[name] = found(sections["before"])
+            self._before[name] = net_state(sections["before"])
         if "unserved" in sections:
             self._ended.add(name)
         _raise_if_failed(name, sections)
-        self._loaded[name] = EngagedRules(wanted=wanted, turn=turn)
+        self._loaded[name] = LoadedRules(wanted=wanted, turn=turn)
         return sections
 
     async def _mend(self, name: str) -> list[str]:
@@ -187,13 +187,13 @@ class Rules:
                 sections = await self._load(name, reload=True)
         except FloodmarkError as error:
             return [f"the network of {name} cannot be healed: {error}"]
-        before, after = self._before[name], found(sections["after"])
+        before, after = self._before[name], net_state(sections["after"])
         return [f"the network of {name} still has: {line}" for line in sorted(after - before)] + [
             f"the network of {name} lacks what it had before: {line}" for line in sorted(before - after)]
 
     def _wanted(self, name: str, turn: int) -> WantedRules:
-        return wanted_rules(name, self._force, self._lab.address, ways=self._ways or frozenset(),
-                              first_queue=QUEUES_FROM[turn])
+        return wanted_rules(name, self._faults, self._lab.address, features=self._features or frozenset(),
+                            first_queue=QUEUES_FROM[turn])
 
     async def _reset(self, pairs: Iterable[Pair]) -> int:
         """At both ends: if a cut is in force, one end's reset would not reach the other."""
@@ -249,35 +249,35 @@ def pairs_of(grudge: Mapping[str, Iterable[str]], names: Iterable[str]) -> list[
     return pairs
 
 
-def place_of(pair: Pair) -> str:
+def enforcing_node(pair: Pair) -> str:
     """The node in whose namespace packets of this pair are dropped or queued."""
     sender, receiver = pair
     return sender if receiver == CLIENTS else receiver
 
 
-def refusal(pairs: Iterable[Pair], quality: Mapping[str, float], ways: frozenset[str]) -> str | None:
+def refusal(pairs: Iterable[Pair], quality: Mapping[str, float], features: frozenset[str]) -> str | None:
     """Why this quality is impossible for these pairs on a kernel with these features; None: it is not."""
     if unknown := sorted(set(quality) - set(QUALITIES)):
         return f"packets have no quality {unknown[0]!r}; there are: {', '.join(QUALITIES)}"
     if wrong := [name for name, value in quality.items() if value < 0 or (name == "loss" and value > 1)]:
         return f"{wrong[0]}={quality[wrong[0]]:g} is invalid: loss is 0 to 1, the others are not negative"
     for pair in pairs:
-        remaining = _without_firewall(quality, ways)
-        if remaining and not _by_netem(pair, ways) and QUEUE not in ways:
-            lacks = [QUEUE] if NETEM in ways else [NETEM, QUEUE]
+        remaining = _beyond_firewall(quality, features)
+        if remaining and not _by_netem(pair, features) and QUEUE not in features:
+            lacks = [QUEUE] if NETEM in features else [NETEM, QUEUE]
             lacks += [STATISTIC] if "loss" in remaining else []
             return (f"{' and '.join(remaining)} from {pair[0]} to {pair[1]} is impossible here: the kernel "
-                    f"lacks {' and '.join(MISSING[way] for way in lacks)}; see floodmark doctor")
+                    f"lacks {' and '.join(KERNEL_OPTIONS[one] for one in lacks)}; see floodmark doctor")
     return None
 
 
-def wanted_rules(node: str, force: NetworkFaults, address: Address, *, ways: frozenset[str],
+def wanted_rules(node: str, faults: NetworkFaults, address: Address, *, features: frozenset[str],
                  first_queue: int) -> WantedRules:
     cuts = [f"-A {_match(pair, address)} -j DROP"
-            for pair in sorted(force.cuts.keys() - force.resets) if place_of(pair) == node]
-    bad, queues = _quality_rules(node, force, address, ways, first_queue)
-    return WantedRules(rules=_table((*cuts, *_reset_rules(node, force, address), *bad)), queues=tuple(queues),
-                       shaping=_shaping(node, force, address, ways))
+            for pair in sorted(faults.cuts.keys() - faults.resets) if enforcing_node(pair) == node]
+    bad, queues = _quality_rules(node, faults, address, features, first_queue)
+    return WantedRules(rules=_table((*cuts, *_reset_rules(node, faults, address), *bad)),
+                       queues=tuple(queues), shaping=_shaping(node, faults, address, features))
 
 
 def connections(peers: Iterable[str], address: Address) -> str:
@@ -292,10 +292,10 @@ def ends(line: str) -> frozenset[str]:
     return frozenset(word.replace("[::ffff:", "").replace("]", "") for word in addresses[:2])
 
 
-def found(lines: Iterable[str]) -> frozenset[str]:
+def net_state(lines: Iterable[str]) -> frozenset[str]:
     """From iptables-save, tc and the kernel's table of queues: rules with the same meaning are equal, and
     those without effect (an empty chain that accepts) are left out."""
-    found_rules = set()
+    state = set()
     table = ""
     for line in lines:
         arguments = line.split()
@@ -305,20 +305,20 @@ def found(lines: Iterable[str]) -> frozenset[str]:
             table = arguments[0][1:]
         elif arguments[0].startswith(":"):
             if arguments[1] != "ACCEPT":
-                found_rules.add(f"{table} {arguments[0]} {arguments[1]}")
+                state.add(f"{table} {arguments[0]} {arguments[1]}")
         elif arguments[0] == "qdisc":
-            found_rules.add(" ".join(line.partition(" refcnt ")[0].split()))
+            state.add(" ".join(line.partition(" refcnt ")[0].split()))
         elif arguments[0].isdecimal():
-            found_rules.add(f"queue {arguments[0]} served by process {arguments[1]}")
+            state.add(f"queue {arguments[0]} served by process {arguments[1]}")
         else:
-            found_rules.add(f"{table} {line}")
-    return frozenset(found_rules)
+            state.add(f"{table} {line}")
+    return frozenset(state)
 
 
-def _reset_rules(node: str, force: NetworkFaults, address: Address) -> list[str]:
+def _reset_rules(node: str, faults: NetworkFaults, address: Address) -> list[str]:
     """Resets that answer packets must get out; those that the node sends to itself come in through lo."""
     lines = []
-    for peer in sorted(sender for sender, receiver in force.resets if receiver == node):
+    for peer in sorted(sender for sender, receiver in faults.resets if receiver == node):
         ours = f" --dport {LISTENER}" if peer == CLIENTS else ""
         theirs = f" --sport {LISTENER}" if peer == CLIENTS else ""
         incoming = f"-A INPUT -s {address(peer)} ! -i lo"
@@ -331,19 +331,19 @@ def _reset_rules(node: str, force: NetworkFaults, address: Address) -> list[str]
 
 
 def _quality_rules(
-    node: str, force: NetworkFaults, address: Address, ways: frozenset[str], first_queue: int
+    node: str, faults: NetworkFaults, address: Address, features: frozenset[str], first_queue: int
 ) -> tuple[list[str], list[str]]:
     rules: list[str] = []
     queues: list[str] = []
     chains = set()
-    for pair, quality in sorted(force.qualities.items()):
-        if place_of(pair) != node:
+    for pair, quality in sorted(faults.qualities.items()):
+        if enforcing_node(pair) != node:
             continue
         match = _match(pair, address)
-        if quality.get("loss") and STATISTIC in ways:
+        if quality.get("loss") and STATISTIC in features:
             rules.append(f"-A {match} -m statistic --mode random --probability {quality['loss']:g} -j DROP")
-        remaining = _without_firewall(quality, ways)
-        if remaining and not _by_netem(pair, ways):
+        remaining = _beyond_firewall(quality, features)
+        if remaining and not _by_netem(pair, features):
             number = first_queue + len(queues)
             resend = {"resend": 1.0} if pair[1] == CLIENTS else {}
             arguments = [f"{name}={value:g}" for name, value in {**remaining, **resend}.items()]
@@ -354,11 +354,11 @@ def _quality_rules(
     return [*accept_released, *rules], queues
 
 
-def _shaping(node: str, force: NetworkFaults, address: Address, ways: frozenset[str]) -> str:
+def _shaping(node: str, faults: NetworkFaults, address: Address, features: frozenset[str]) -> str:
     """tc's commands: packets to each receiver go through a class with netem. htb only separates them."""
-    receivers = {pair[1]: _without_firewall(quality, ways)
-                 for pair, quality in sorted(force.qualities.items())
-                 if pair[0] == node and _by_netem(pair, ways)}
+    receivers = {pair[1]: _beyond_firewall(quality, features)
+                 for pair, quality in sorted(faults.qualities.items())
+                 if pair[0] == node and _by_netem(pair, features)}
     lines = []
     slow = ((receiver, remaining) for receiver, remaining in receivers.items() if remaining)
     for number, (receiver, remaining) in enumerate(slow, 1):
@@ -378,15 +378,15 @@ def _shaping(node: str, force: NetworkFaults, address: Address, ways: frozenset[
     return "".join(f"{line}\n" for line in (root, *lines)) if lines else ""
 
 
-def _without_firewall(quality: Mapping[str, float], ways: frozenset[str]) -> dict[str, float]:
+def _beyond_firewall(quality: Mapping[str, float], features: frozenset[str]) -> dict[str, float]:
     """The part of a quality that the firewall alone cannot make."""
     return {name: quality[name] for name in QUALITIES
-            if quality.get(name) and not (name == "loss" and STATISTIC in ways)}
+            if quality.get(name) and not (name == "loss" and STATISTIC in features)}
 
 
-def _by_netem(pair: Pair, ways: frozenset[str]) -> bool:
+def _by_netem(pair: Pair, features: frozenset[str]) -> bool:
     """Not to clients: delayed packets have passed the firewall, so that a cut would not stop them."""
-    return NETEM in ways and CLIENTS not in pair
+    return NETEM in features and CLIENTS not in pair
 
 
 def _match(pair: Pair, address: Address) -> str:

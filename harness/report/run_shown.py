@@ -54,11 +54,11 @@ LINES_SHOWN = 40  # of the nemesis's acts, and of the trace's lines if they are 
 
 # -- at a glance --------------------------------------------------------------------------------------------
 
-def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
-    """Yields what ran, what struck it, and the verdict."""
+def glance_text(run: Run, about: Json, folder: Path) -> Iterator[str]:
+    """Yields what ran, what struck it, and the verdict. folder: as printed commands name it."""
     verdict = read_verdict(run) if is_named(run.verdict_path) else None
     word = ruling(verdict, about).heading if verdict else click.style("not judged yet", bold=True)
-    reading = verdict_text.reading_of(shown, verdict or {}, about)
+    reading = verdict_text.reading_of(folder, verdict or {}, about)
     yield f"{escape_controls(run.folder.name)}: {word}"
     yield from verdict_text.summarised(reading)
     yield f"  ran        {verdict_text.ran_text(about)}"
@@ -71,7 +71,7 @@ def glance_text(run: Run, about: Json, shown: Path) -> Iterator[str]:
     else:
         yield from timeline_text(about, reading, reading.files or RunFiles(run))
     if verdict is None:
-        yield f"  judge      {escape_controls(phrases.command_line('check', shown))}"
+        yield f"  judge      {escape_controls(phrases.command_line('check', folder))}"
     else:
         yield from verdict_text.findings_text(reading)
 
@@ -83,7 +83,7 @@ def timeline_text(about: Json, reading: Reading, files: RunFiles) -> Iterator[st
         yield from story_text(story, evidence)
         return
     acts = [op for op in ops_of(files.history, OF_NEMESIS) if op.process == NEMESIS]
-    changes = files.changes(min(map(began, acts)), None, None) if acts else []
+    changes = files.changes(min(map(began, acts))) if acts else []
     timed = [(began(op), f"  ! {act_line(op)}") for op in acts[:LINES_SHOWN]]
     if len(acts) + len(changes) <= LINES_SHOWN:
         timed += [(line.whole_number("time") or 0, f"  ~ {phrases.change_line(line, where=True)}")
@@ -121,8 +121,7 @@ def finding_text(run: Run, about: Json, name: str) -> Iterator[str]:
         promised = ", ".join(guarantee_texts(about)) or "its guarantees"
         tested = f"rules {about.get('rules', '?')}" if not is_kafka(about) else system_text(about)
         whose = f"nobody's: {allowed_by(found['permitted_by'])}" if found["class"] != BUG else (
-            f"the cluster's ({tested}): with {promised} no fault that struck permits "
-            "it")
+            f"the cluster's ({tested}): with {promised} no fault that struck permits it")
         yield f"  whose fault: {whose}"
         yield from examples_text(run, about, verdict, found)
     for entry in reasons:
@@ -137,7 +136,7 @@ def finding_text(run: Run, about: Json, name: str) -> Iterator[str]:
 def examples_text(run: Run, about: Json, verdict: Json, found: Json) -> Iterator[str]:
     """Yields each example with its paragraph and its history; the logs once for neighbouring offsets."""
     shown_before = list[Evidence]()
-    pictured: set[tuple[int, int]] = set()
+    logs_shown: set[tuple[int, int]] = set()
     examples = verdict_text.evidence_of(RunFiles(run), verdict, about, found)[:SHOWN_EXAMPLES]
     for number, evidence in enumerate(examples, 1):
         (_, what), *parts = narrate_finding(evidence, shown_before)
@@ -145,15 +144,15 @@ def examples_text(run: Run, about: Json, verdict: Json, found: Json) -> Iterator
         shown_before.append(evidence)
         partition, offset = evidence.partition, evidence.offset
         place = None if partition is None or offset is None else (partition, offset)
-        yield from story_text(read_story(evidence), evidence, in_brief=place in pictured)
-        if place is not None and place not in pictured:
+        yield from story_text(read_story(evidence), evidence, in_brief=place in logs_shown)
+        if place is not None and place not in logs_shown:
             yield from logs_text(evidence.files, about, *place)
-            pictured |= {(place[0], place[1] + away) for away in range(-AROUND, AROUND + 1)}
+            logs_shown |= {(place[0], place[1] + away) for away in range(-OFFSETS_AROUND, OFFSETS_AROUND + 1)}
 
 
-NEIGHBOURS = 1  # lines shown before and after each line that the finding names
+LINES_AROUND = 1  # lines shown before and after each line that the finding names
 SLOW_NS = 50_000_000  # a fault that took longer from its begin to its effect is shown with both times
-SHOWN_HEAD, SHOWN_TAIL = 16, 8  # of more lines than these the middle is left out
+FIRST_SHOWN, LAST_SHOWN = 16, 8  # of more lines than these the middle is left out
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,23 +163,23 @@ class Story:
     in_force: list[tuple[str, str]] = field(default_factory=list)  # faults and nodes, at the promise's time
     promise: Op | None = None
     breach: Op | None = None
-    after: int = 0  # acts of the nemesis left out because they came after the finding's last event
+    later_acts: int = 0  # of the nemesis left out because they came after the finding's last event
 
 
 def read_story(evidence: Evidence) -> Story:
     """Collects the lines of the history and the trace to show."""
-    story, force = Story(), list[tuple[str, str]]()
+    story, in_force = Story(), list[tuple[str, str]]()
     named, processes = set(evidence.indexes), set[int]()
     if not named and evidence.offset is evidence.value is None and evidence.partition is not None:
         probing = items(mapping(evidence.about, "settle"), "processes")  # they probed the partition
         processes |= {process for process in probing if type(process) is int}
-    near = {index + away for index in named for away in range(-NEIGHBOURS, NEIGHBOURS + 1)}
+    near = {index + away for index in named for away in range(-LINES_AROUND, LINES_AROUND + 1)}
     value: int | None = None  # at the place: the finding's, else the first that an op got
     for op in ops_of(evidence.files.history, pattern_of(evidence, near, processes)):
         if op.process == NEMESIS:
             nodes = [str(node) for node in items(op.fault or {}, "nodes") or ("",)] if op.f != "heal" else []
-            force = [one for one in force if not undoes(op.f, nodes, *one)]
-            force += [(op.f, node) for node in nodes if op.f in LASTING and (op.f, node) not in force]
+            in_force = [one for one in in_force if not undoes(op.f, nodes, *one)]
+            in_force += [(op.f, node) for node in nodes if op.f in LASTING and (op.f, node) not in in_force]
             story.lines += [("!", op)] if story.promise is not None and story.breach is None else []
             continue
         if not (op.index in named or op.process in processes or any(map(evidence.concerns, records_of(op)))):
@@ -191,7 +190,7 @@ def read_story(evidence: Evidence) -> Story:
             continue  # it came before the first line that the finding names
         shown = shown_by(op, evidence)
         if story.promise is None:
-            story.in_force, story.promise = force if op.time < mended_ns(evidence.about) else [], op
+            story.in_force, story.promise = in_force if op.time < mended_ns(evidence.about) else [], op
             value = evidence.value if named else shown
         elif story.promise.type is Type.INVOKE and op.process == story.promise.process:
             story.promise = op  # its completion: the ack is the promise, not the request
@@ -236,12 +235,12 @@ def with_trace(story: Story, evidence: Evidence) -> Story:
     traced = [("~", line) for line in evidence.changes
               if (time := line.whole_number("time")) is not None and since <= time <= until]
     kept = [one for one in story.lines if one[0] != "!" or last is None or moment(one[1]) <= last]
-    return replace(story, after=len(story.lines) - len(kept),
+    return replace(story, later_acts=len(story.lines) - len(kept),
                    lines=sorted([*kept, *traced], key=lambda one: moment(one[1])))
 
 
 def ops_of(file: LineFile, pattern: re.Pattern[bytes]) -> Iterator[Op]:
-    """Yields the ops of the lines that match; a line that is no op is reported on stderr and skipped."""
+    """Yields the ops of matching lines; a line that is no op is reported on stderr, unless it is cut off."""
     for number, line in file.containing(pattern):
         try:
             yield escaped_op(line, history.decode_op(line))
@@ -274,12 +273,12 @@ def story_text(story: Story, evidence: Evidence, *, in_brief: bool = False) -> I
     traced = ", ~ from the trace" if any(mark == "~" for mark, _ in story.lines) else ""
     yield f"  history (> about it{'' if in_brief else f', ! struck since{traced}'}):"
     shown = [line_text(mark, line, evidence) for mark, line in story.lines if not in_brief or mark == ">"]
-    if len(shown) > SHOWN_HEAD + SHOWN_TAIL + 1:
-        left_out = f"    {'...':>8} {len(shown) - SHOWN_HEAD - SHOWN_TAIL} more lines"
-        shown = [*shown[:SHOWN_HEAD], left_out, *shown[-SHOWN_TAIL:]]
+    if len(shown) > FIRST_SHOWN + LAST_SHOWN + 1:
+        left_out = f"    {'...':>8} {len(shown) - FIRST_SHOWN - LAST_SHOWN} more lines"
+        shown = [*shown[:FIRST_SHOWN], left_out, *shown[-LAST_SHOWN:]]
     yield from shown
-    if story.after:
-        yield f"    {phrases.number_of(story.after, 'act')} of the nemesis after that left out"
+    if story.later_acts:
+        yield f"    {phrases.number_of(story.later_acts, 'act')} of the nemesis after that left out"
 
 
 def line_text(mark: str, line: Op | TraceLine, evidence: Evidence) -> str:
@@ -297,8 +296,8 @@ def act_line(op: Op) -> str:
     return line if op.time - began(op) < SLOW_NS else f"{line} (in effect at {phrases.seconds(op.time)})"
 
 
-AROUND = 3  # offsets before and after the one asked for
-HEAD = 12  # width of the first column
+OFFSETS_AROUND = 3  # offsets before and after the one asked for
+HEAD, COLUMN = 8, 12  # width of the first column, and the least of a node's
 NOTHING = "-"
 
 
@@ -319,32 +318,32 @@ def check_partition(about: Json, partition: int | None) -> int:
 
 
 def logs_text(files: RunFiles, about: Json, partition: int, offset: int) -> Iterator[str]:
-    """Yields a line for each offset, with a column for each node; then each replica's own LEO and HW."""
+    """Yields a line for each offset, with a column for each node; then the LEO and HW (?: unknown)."""
     nodes, leader = replicas_of(about, partition), leader_of(about, partition)
-    wanted = range(max(0, offset - AROUND), offset + AROUND + 1)
+    wanted = range(max(0, offset - OFFSETS_AROUND), offset + OFFSETS_AROUND + 1)
     columns = {node: cells_of(files, node, partition, wanted) for node in nodes}
-    width = max([12, *(len(node) + 2 for node in nodes),
+    width = max([COLUMN, *(len(node) + 2 for node in nodes),
                  *(len(shown) + 2 for log in columns.values() for shown, _ in log.values())])
     starred = "; * leads" if leader in nodes else ""
     rows, trouble = files.replicas, files.replicas_file.trouble
     if trouble is not None and not isinstance(trouble, FileNotFoundError):
         raise FloodmarkError(f"cannot read {files.run.replicas_path}: {trouble.strerror}")
     yield f"  final logs of partition {partition}, as epoch/value{starred}:"
-    yield line(" ", "offset", [node + ("*" if node == leader else "") for node in nodes], width)
+    yield table_row(" ", "offset", [node + ("*" if node == leader else "") for node in nodes], width)
     for at in wanted:
         cells = {node: columns[node].get(at) for node in nodes}
         if at == offset or any(cells.values()):
             texts = [cell[0] if cell else NOTHING for cell in cells.values()]
-            yield line(">" if at == offset else " ", str(at), texts, width) + difference_remark(cells)
+            yield table_row(">" if at == offset else " ", str(at), texts, width) + difference_remark(cells)
     for name in ("LEO", "HW"):
         ends = (int_in(rows.get((node, partition), {}), name.lower()) for node in nodes)
-        yield line(" ", name, ["?" if end is None else str(end) for end in ends], width)
+        yield table_row(" ", name, ["?" if end is None else str(end) for end in ends], width)
     if not any(offset in log for log in columns.values()):
         yield f"  no replica's dump has offset {offset}"
 
 
-def line(mark: str, head: str, cells: Sequence[str], width: int) -> str:
-    return f"  {mark} {head:>{HEAD - 4}}" + "".join(f"{cell:>{width}}" for cell in cells)
+def table_row(mark: str, head: str, cells: Sequence[str], width: int) -> str:
+    return f"  {mark} {head:>{HEAD}}" + "".join(f"{cell:>{width}}" for cell in cells)
 
 
 def difference_remark(cells: Mapping[str, Cell | None]) -> str:

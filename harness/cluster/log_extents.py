@@ -32,7 +32,7 @@ class Lost:
 
 
 class PowerLoss(Protocol):
-    """On the files of a dead broker: by its side file of what is durable, or by cutting its logs."""
+    """By a dead broker's side file of what is durable, or by cutting its logs. keep: LEOs to cut to."""
 
     def power_cut(
         self, durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None) -> Lost: ...

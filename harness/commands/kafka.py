@@ -7,7 +7,7 @@ import click
 
 from floodmark.harness.cluster.kafka.distribution import distribution, make_archive
 
-_FORMS = {"zookeeper": "with ZooKeeper", "kraft": "in KRaft mode"}
+_MODES = {"zookeeper": "with ZooKeeper", "kraft": "in KRaft mode"}
 
 
 def get(version_or_folder: str) -> int:
@@ -24,7 +24,7 @@ def get(version_or_folder: str) -> int:
     if not said:
         click.echo("nothing had to be fetched", err=True)
     make_archive(found, say, again=True)
-    click.echo(f"Kafka {found.version}, {_FORMS[found.form]}: {len(paths)} jars, {megabytes:.0f} MB; Java: "
+    click.echo(f"Kafka {found.version}, {_MODES[found.mode]}: {len(paths)} jars, {megabytes:.0f} MB; Java: "
                f"{found.java}")
     click.echo(paths[0].parent)
     return 0

@@ -20,7 +20,7 @@ import click
 from floodmark.checkers.judge import report
 from floodmark.checkers.laws.finding_names import DIVERGED, LOST_WRITE
 from floodmark.harness import catalog
-from floodmark.harness.cluster.kafka.distribution import form_of, is_image, is_version, version_of
+from floodmark.harness.cluster.kafka.distribution import is_image, is_version, mode_of, version_of
 from floodmark.harness.commands.broker_questions import refuse_configs, scenario_words
 from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError, nearest
@@ -241,7 +241,7 @@ def system_of(kafka: str | None) -> str:
     if kafka is None:
         return scenario.REFERENCE
     word = version_of(kafka) if is_image(kafka) else kafka
-    return scenario.KRAFT if is_version(word) and form_of(word) == "kraft" else scenario.ZOOKEEPER
+    return scenario.KRAFT if is_version(word) and mode_of(word) == "kraft" else scenario.ZOOKEEPER
 
 
 def judge_plays(parts: Sequence[Part], plays: Sequence[Played], what: str = "") -> list[Outcome]:

@@ -30,7 +30,7 @@ from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, for_cod
 from real_kafka import skip_without
 
 from floodmark.broker.protocol.errors import error_name
-from floodmark.harness.cluster.kafka.kafka_system import found
+from floodmark.harness.cluster.kafka.kafka_system import ready_kafka
 from floodmark.harness.commands import cluster
 
 pytestmark = pytest.mark.cluster
@@ -139,7 +139,7 @@ def wrong(kind: Any, bootstrap: str) -> list[str]:
 
 def wrong_in_java(bootstrap: str) -> list[str]:
     """Of the Java client, by a program of one file."""
-    kafka = found(JAVA_CLIENT)
+    kafka = ready_kafka(JAVA_CLIENT)
     done = subprocess.run(
         [kafka.java, "-Dlog4j2.level=OFF", "-cp", kafka.classpath, JAVA, bootstrap, a_topic("java")],
         capture_output=True, text=True, check=True, timeout=2 * WAIT_S)

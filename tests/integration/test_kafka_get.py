@@ -79,7 +79,7 @@ def test_the_versions_tested(version: str) -> None:
     assert f"kafka_2.13-{version}.jar" in found.classpath
     assert f"kafka-tools-{version}.jar" in found.classpath
     assert any(f"{name}-" in found.classpath for name in ("slf4j-reload4j", "log4j-slf4j-impl"))
-    assert ("zookeeper-" in found.classpath) or found.form == "kraft"
+    assert ("zookeeper-" in found.classpath) or found.mode == "kraft"
     # with -Xshare:on Java refuses to start with an archive that it cannot use
     use = [word.replace("auto", "on") for word in archive_options(found)]
     assert use

@@ -9,7 +9,7 @@ import pytest
 
 from floodmark.harness.cluster.broker_cluster import JavaSoftware
 from floodmark.harness.cluster.kafka.distribution import Distribution
-from floodmark.harness.cluster.kafka.kafka_system import found
+from floodmark.harness.cluster.kafka.kafka_system import ready_kafka
 from floodmark.harness.errors import FloodmarkError
 
 
@@ -39,13 +39,13 @@ def quiet() -> logging.Logger:
 
 def software_of(version: str) -> JavaSoftware:
     """What the image of a version is built from."""
-    kafka = found(version)
+    kafka = ready_kafka(version)
     return JavaSoftware(version=version, java=kafka.java, jars=kafka.jars, needs_java=kafka.needs_java)
 
 
 def skip_without(version: str) -> None:
     """Skips a test if that Kafka is not available; the reason says why. Makes its class-data archive."""
     try:
-        found(version)
+        ready_kafka(version)
     except FloodmarkError as error:
         pytest.skip(str(error))

@@ -58,7 +58,7 @@ from floodmark.harness.spec import RunSpec
 NODES = node_names(3)
 IDS = ids_of(NODES)
 NAMES = (*NODES, CONTROLLER)
-KAFKA = Distribution(version="4.3.1", form="kraft", jars=(Path("/jars/a.jar"),), java=Path("/bin/java"))
+KAFKA = Distribution(version="4.3.1", mode="kraft", jars=(Path("/jars/a.jar"),), java=Path("/bin/java"))
 TWO = ids_of(("n1", "n2"))
 IMAGE = "apache/kafka:4.3.1"
 RECORDS = (GOLDEN / "kafka_lines" / "4.3.1-controller.records").read_bytes()
@@ -210,7 +210,7 @@ def test_the_table_shows_a_broker_without_an_answer_as_silent() -> None:
 def found(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a Kafka, whatever this machine has."""
     image = of_image(IMAGE)._kafka
-    monkeypatch.setattr(kafka_system, "found", lambda word: image if is_image(word) else KAFKA)
+    monkeypatch.setattr(kafka_system, "ready_kafka", lambda word: image if is_image(word) else KAFKA)
 
 
 def kafka(**words: Any) -> KafkaSystem:
@@ -223,7 +223,7 @@ def cluster(place: str, folder: Path, **words: Any) -> Any:
 
 def of_image(image: str | None) -> KafkaSystem:
     jars = tuple(Path("/cache/libs") / name for name in ("a.jar", "b.jar"))
-    kafka = Distribution(version="4.3.1", form="kraft", jars=jars, java=Path("/usr/bin/java"), image=image,
+    kafka = Distribution(version="4.3.1", mode="kraft", jars=jars, java=Path("/usr/bin/java"), image=image,
                          needs_java=17)
     return KafkaSystem(kafka, KRaft(kafka, {}, TWO), TWO, power=cast(Any, None))
 
@@ -257,11 +257,11 @@ ELR = "eligible.leader.replicas.version"
     ("3.9.2", "0", {})])  # this version has none to turn off
 def test_a_feature_is_an_option_of_the_format_and_no_setting(
         version: str, level: str, features: dict[str, str]) -> None:
-    form = KRaft(replace(KAFKA, version=version), {ELR: level, "num.io.threads": "3"}, IDS)
-    assert form.feature_options() == [
+    mode = KRaft(replace(KAFKA, version=version), {ELR: level, "num.io.threads": "3"}, IDS)
+    assert mode.feature_options() == [
         word for name in features for word in ("--feature", f"{name}={level}")]
-    assert form.about == ({"features": features} if features else {})
-    assert (ELR in form.settings, form.settings["num.io.threads"]) == (False, "3")
+    assert mode.about == ({"features": features} if features else {})
+    assert (ELR in mode.settings, mode.settings["num.io.threads"]) == (False, "3")
 
 
 def test_what_the_processes_are_told(
@@ -356,7 +356,8 @@ def test_a_hw_is_unknown_if_something_was_decided_after_it_was_seen() -> None:
 @pytest.mark.parametrize(("version", "traced"), [("2.7.2", False), ("2.8.0", True)])
 def test_no_trace_is_promised_below_2_8(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str,
                                         traced: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(kafka_system, "found", lambda _: replace(KAFKA, version=version, form="zookeeper"))
+    old = replace(KAFKA, version=version, mode="zookeeper")
+    monkeypatch.setattr(kafka_system, "ready_kafka", lambda _: old)
     plan = planned(RunSpec(kafka=version, out=tmp_path / "run", duration=1, seed=1), ask_broker=False)
 
     assert plan.spec.trace is traced

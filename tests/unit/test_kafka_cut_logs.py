@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from floodmark.harness.cluster.kafka.kafka_system import HOW, RECOVERY_POINTS, CutLogs
+from floodmark.harness.cluster.kafka.kafka_system import HOW_CUT, RECOVERY_POINTS, CutLogs
 from floodmark.harness.cluster.log_extents import batch_ends, log_end_offset, log_extents
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka_logs"
@@ -38,7 +38,7 @@ def test_each_log_ends_with_one_of_its_batches(node: Path, tmp_path: Path) -> No
     assert CutLogs().power_cut(tmp_path / "other.durable", twin) == lost, "drawn by the node's name"
     after = log_extents(node)
 
-    assert lost.how == HOW
+    assert lost.how == HOW_CUT
     assert lost.kept == {name: leo for name, (leo, _) in after.items()}
     assert lost.records == {name: before[name][0] - leo for name, (leo, _) in after.items()
                             if leo < before[name][0]}

@@ -22,10 +22,10 @@ from floodmark.harness.cluster.kafka.distribution import (
     archive_of,
     archive_options,
     distribution,
-    form_of,
     is_image,
     is_version,
     make_archive,
+    mode_of,
     sha256,
     version_of,
     versions_tested,
@@ -152,7 +152,7 @@ def test_a_second_call_needs_no_maven_and_reports_that(machine: Machine) -> None
     sums = json.loads((libs.parent / "manifest.json").read_text())["sha256"]
     assert sums == {path.name: sha256(path) for path in libs.iterdir()}
     found = distribution("2.8.2")
-    assert (found.version, found.form, found.java) == ("2.8.2", "zookeeper", machine.programs / "java")
+    assert (found.version, found.mode, found.java) == ("2.8.2", "zookeeper", machine.programs / "java")
     assert found.classpath.split(":") == [
         f"{libs}/kafka-clients-2.8.2.jar", f"{libs}/kafka_2.13-2.8.2.jar", f"{libs}/zookeeper-3.5.9.jar"]
 
@@ -289,7 +289,7 @@ def test_an_unpacked_distribution_is_used_as_it_is(machine: Machine, tmp_path: P
                       "kafka-log4j-appender-2.8.2.jar")
     found = distribution(str(folder))
 
-    assert (found.version, found.form) == ("2.8.2", "zookeeper")
+    assert (found.version, found.mode) == ("2.8.2", "zookeeper")
     assert found.classpath.split(":") == sorted(map(str, (folder / "libs").iterdir()))
     assert machine.calls == []
     assert not machine.cache.exists()
@@ -317,7 +317,7 @@ def test_what_names_a_version_or_an_image(words: str, version: bool, image: bool
 
 
 def test_how_a_version_is_run() -> None:
-    assert [form_of(version) for version in ("0.10.2.2", "2.8.2", "3.2.3", "3.3.0", "3.9.2", "4.3.1")] == [
+    assert [mode_of(version) for version in ("0.10.2.2", "2.8.2", "3.2.3", "3.3.0", "3.9.2", "4.3.1")] == [
         *["zookeeper"] * 3, *["kraft"] * 3]
 
 

@@ -121,7 +121,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-# -- the form: the protocol's generations as settings, the password of a session -------------------------
+# -- the mode: the protocol's generations as settings, the password of a session -------------------------
 
 
 @pytest.mark.parametrize(("rules", "version", "given"), [
@@ -189,8 +189,8 @@ def test_a_broker_starts_only_while_zookeeper_answers(acts: tuple[str, ...], spa
 
 
 def test_a_start_waits_for_a_zookeeper_that_starts() -> None:
-    form = ZooKeeper({}, {"n1": 1, "controller": 100}, rules="kip-320")
+    mode = ZooKeeper({}, {"n1": 1, "controller": 100}, rules="kip-320")
     expire = AsyncMock(side_effect=[ZooKeeperSilent("it starts"), True])
-    form._client, form._started = cast(Any, SimpleNamespace(expire=expire)), {"n1"}
-    asyncio.run(form.starting("n1"))
+    mode._client, mode._started = cast(Any, SimpleNamespace(expire=expire)), {"n1"}
+    asyncio.run(mode.starting("n1"))
     assert expire.await_count == 2

@@ -72,7 +72,7 @@ _JAVA_1_OF_CLASSES = 44  # a class file's major version is Java's and 44
 class Distribution(JavaSoftware):
     """One Apache Kafka, ready to be started: `java -cp CLASSPATH kafka.Kafka FILE`."""
 
-    form: MetadataMode
+    mode: MetadataMode
 
     @property
     def classpath(self) -> str:
@@ -84,22 +84,22 @@ def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribut
     or a folder that does not exist; FloodmarkError for what this machine or the folder lacks."""
     java = find_java()
     version, paths = named(version_or_dir)
-    form = form_of(version)
+    mode = mode_of(version)
     java_is = java_version(java)
     _refuse_old_java(java, java_is, version, _JAVA_OF_4 if re.fullmatch(r"4[.\d]+", version) else 0)
-    if form == "zookeeper" and find_spec("kazoo") is None:
+    if mode == "zookeeper" and find_spec("kazoo") is None:
         raise FloodmarkError(f"Kafka {version} needs ZooKeeper, and for that the Python package kazoo: "
                              "pip install 'floodmark[kafka]'")
     paths = paths or get_jars(version, say)
     if refused := [path for path in paths if os.pathsep in str(path)]:
         raise FloodmarkError(f"{refused[0]} cannot be on a class path, because its name contains "
                              f"{os.pathsep}: move it elsewhere")
-    if form == "zookeeper" and not any(path.name.startswith("zookeeper-") for path in paths):
+    if mode == "zookeeper" and not any(path.name.startswith("zookeeper-") for path in paths):
         raise FloodmarkError(f"Kafka {version} needs ZooKeeper, and {paths[0].parent} has no "
                              f"zookeeper-*.jar: unpack the distribution again")
     needed = needed_java(paths)
     _refuse_old_java(java, java_is, version, needed)
-    return Distribution(version=version, form=form, jars=paths, java=java, needs_java=needed,
+    return Distribution(version=version, mode=mode, jars=paths, java=java, needs_java=needed,
                         image=version_or_dir if is_image(version_or_dir) else None)
 
 
@@ -127,7 +127,7 @@ def version_of(word: str) -> str:
     return word.rpartition(":")[2]
 
 
-def form_of(version: str) -> MetadataMode:
+def mode_of(version: str) -> MetadataMode:
     return "zookeeper" if release_of(version) < _FIRST_KRAFT else "kraft"
 
 

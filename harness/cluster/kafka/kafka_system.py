@@ -89,23 +89,23 @@ class KafkaSystem:
     """Apache Kafka. See harness.cluster.broker_cluster: System, and harness.protocols: Freezes, Expires,
     Elects, ElectsReplica, KeepsRecords and Traces."""
 
-    def __init__(self, kafka: distribution.Distribution, form: "KRaft | ZooKeeper", ids: Mapping[str, int], *,
+    def __init__(self, kafka: distribution.Distribution, mode: "KRaft | ZooKeeper", ids: Mapping[str, int], *,
                  power: PowerLoss, topic_config: Mapping[str, str] | None = None,
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """topic_config: Kafka's keys of every created topic; topics: of single topics, overriding those."""
         self.nodes = tuple(node for node in ids if node != CONTROLLER)
         self.ids = ids
         self.about: Mapping[str, Any] = {
-            "name": NAME, "version": kafka.version, "form": form.name, **form.about,
+            "name": NAME, "version": kafka.version, "form": mode.name, **mode.about,
             **({"image": kafka.image} if kafka.image is not None else {}),
             **({"topic_config": dict(topic_config)} if topic_config else {}),
             **({"topics": {name: dict(keys) for name, keys in topics.items()}} if topics else {})}
         self.config: Mapping[str, Mapping[str, Any]] = {
-            node: settings.effective(form.settings, topic_config or {}) for node in self.nodes}
-        self.keeps_all = settings.keeps_all(form.settings, topic_config or {}, *(topics or {}).values())
+            node: settings.effective(mode.settings, topic_config or {}) for node in self.nodes}
+        self.keeps_all = settings.keeps_all(mode.settings, topic_config or {}, *(topics or {}).values())
         self.dials_by_name = True
         self.lacks: Mapping[type, str] = {
-            Failpoints: "stock Apache Kafka has no failpoints", Clocks: NO_CLOCKS, **form.lacks}
+            Failpoints: "stock Apache Kafka has no failpoints", Clocks: NO_CLOCKS, **mode.lacks}
         if distribution.release_of(kafka.version) < distribution.FIRST_TRACED:
             self.lacks = {**self.lacks, Traces: f"Kafka {kafka.version} is older than 2.8, the oldest from "
                                                 "whose log a trace is made"}
@@ -115,10 +115,10 @@ class KafkaSystem:
         self.power = power
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.frozen = False
-        self.starts_by_controller = not form.decides_alone
+        self.starts_by_controller = not mode.controller_decides
         self.module: str | None = None
         self.software: JavaSoftware | None = kafka
-        self._kafka, self._form, self._topic_config = kafka, form, dict(topic_config or {})
+        self._kafka, self._mode, self._topic_config = kafka, mode, dict(topic_config or {})
         self._topics = topics or {}
         self._names = {number: node for node, number in ids.items()}
         self._looks, self._metadata = Brokers(), Brokers()
@@ -132,16 +132,16 @@ class KafkaSystem:
             raise FloodmarkError("Kafka reads a comma in log.dirs as the end of a folder's name: choose a "
                                  f"folder without one, not {layout.folder}")
         self._attached = place
-        self._form.write_files(layout)
+        self._mode.write_files(layout)
         settings.write_hosts(layout)
         settings.write_logging(layout.work(""))
 
     def command(self, name: str) -> Sequence[str]:
         hosts = self._layout.work(f"{name}.hosts")
         flags = (f"-Djdk.net.hosts.file={hosts}",) if self._layout.link_hosts else ()
-        java = settings.java_command(self._kafka, self._layout.places[name], self._form.main(name),
+        java = settings.java_command(self._kafka, self._layout.places[name], self._mode.main(name),
                             [self._layout.properties_of(name)], logging=self._layout.work(""), flags=flags)
-        return [*self._form.before(name), *java]
+        return [*self._mode.before(name), *java]
 
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:
         topics = broker_requests.assignments(partitions, self.ids)
@@ -153,12 +153,12 @@ class KafkaSystem:
         ends, metadata, (decided, unfenced) = await asyncio.gather(
             self._looks.replica_ends(reached, self.partitions, LOOK_S),
             self._metadata.metadata_of_each(reached, self._topic_names(), LOOK_S), self._decisions())
-        starts: Mapping[tuple[str, int], int] = {}
+        log_starts: Mapping[tuple[str, int], int] = {}
         if self._place.read is not None:
-            starts = await self._looks.log_starts(reached, self.partitions, LOOK_S)
+            log_starts = await self._looks.log_starts(reached, self.partitions, LOOK_S)
             await asyncio.gather(*map(self._look_at_checkpoint, {node for node, _ in ends}))
         return View(
-            time_ns=time.monotonic_ns(), replicas=self._replicas(ends, metadata, starts),
+            time_ns=time.monotonic_ns(), replicas=self._replicas(ends, metadata, log_starts),
             partitions=decided or {},
             running=frozenset(node for node in self.nodes if self._place.lives(node)),
             unfenced=unfenced.intersection(metadata))
@@ -166,7 +166,7 @@ class KafkaSystem:
     async def _decisions(self) -> tuple[Mapping[int, PartitionView] | None, frozenset[str]]:
         """Those about our partitions, and the nodes considered alive; None and no nodes: not known."""
         places = {spec.place: spec.key for spec in self.partitions}
-        if (state := await self._form.controller_state([*places])) is None:
+        if (state := await self._mode.controller_state([*places])) is None:
             return None, frozenset()
         views = {key: PartitionView(
             partition=key, epoch=one.epoch, partition_epoch=one.partition_epoch,
@@ -176,7 +176,7 @@ class KafkaSystem:
         return views, frozenset(self._names[broker] for broker in state.unfenced if broker in self._names)
 
     async def starting(self, name: str) -> None:
-        await self._form.starting(name)
+        await self._mode.starting(name)
         log = self._layout.log_of(name)
         self._starts[name] = _Start(log_bytes=log.stat().st_size if log.exists() else 0,
                                     clean=None if name in self._starts else True)
@@ -186,16 +186,16 @@ class KafkaSystem:
         listeners only when the controller has acknowledged it, and that may be down or cut off.
         WrongDisk if its log directory is another cluster's: in KRaft mode it would go on asking."""
         if name == CONTROLLER:
-            return await self._form.controller_is_up()
+            return await self._mode.controller_is_up()
         reached = {name: self._asked(name)}
         answers = await self._metadata.metadata_of_each(reached, self._topic_names(), LOOK_S)
         if answers:
             return True
         start, said = self._starts[name], self._said(name)
-        if self._form.stranger_line in said:
+        if self._mode.other_cluster_line in said:
             raise WrongDisk(f"{name} cannot join: the cluster.id in its log directory is that of another "
-                            f"cluster ({self._form.stranger_line}); see {self._layout.log_of(name)}")
-        if start.waits_since_s is None and self._form.waiting_line in said:
+                            f"cluster ({self._mode.other_cluster_line}); see {self._layout.log_of(name)}")
+        if start.waits_since_s is None and self._mode.waiting_line in said:
             start.waits_since_s = time.monotonic()
         return start.waits_since_s is not None and time.monotonic() - start.waits_since_s > CONTROLLER_S
 
@@ -231,12 +231,12 @@ class KafkaSystem:
     async def close(self) -> None:
         self._looks.close()
         self._metadata.close()
-        await self._form.close()
+        await self._mode.close()
 
     async def freeze(self) -> View:
         """Freezes the cluster, see the module's docstring. A silent broker is killed."""
         place, self.frozen = self._place, True
-        if self._form.decides_alone and place.lives(CONTROLLER):
+        if self._mode.controller_decides and place.lives(CONTROLLER):
             await place.pause(CONTROLLER)
         looks = [await self.look()]
         deadline_s = time.monotonic() + FREEZE_S
@@ -271,7 +271,7 @@ class KafkaSystem:
     async def expire(self, node: str) -> None:
         self._layout.of(node)
         places = [spec.place for spec in self.partitions]
-        await self._form.expire(node, places, self._answering())
+        await self._mode.expire(node, places, self._answering())
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
         """A controller that does not answer counts as a refusal."""
@@ -317,7 +317,7 @@ class KafkaSystem:
     def traces(self) -> Raw | None:
         files = {}
         for name, place in self._layout.places.items():
-            if place.trace is None or (name == CONTROLLER and self._form.name != "kraft"):  # it is ZooKeeper
+            if place.trace is None or (name == CONTROLLER and self._mode.name != "kraft"):  # it is ZooKeeper
                 continue
             files[name] = place.trace
             place.trace.unlink(missing_ok=True)  # without a file the merge reports a missing trace
@@ -352,8 +352,8 @@ class KafkaSystem:
         return [node for node in self.nodes if self._place.lives(node) and not self._place.paused(node)]
 
     async def _admin(self) -> Ask:
-        """Asks the first broker that answers."""
-        if not (brokers := await self._form.admin(self._answering())):
+        """A function that asks the first broker that answers."""
+        if not (brokers := await self._mode.admin(self._answering())):
             raise FloodmarkError("no broker runs that could do this")
 
         async def ask(kind: Any, timeout_s: float, **fields: Any) -> Any:
@@ -375,8 +375,8 @@ class KafkaSystem:
         return {keys[where]: error for where, error in results.items() if where in keys}
 
     def _replicas(self, ends: Ends, metadata: Mapping[str, ClusterMetadata],
-                  starts: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], ReplicaView]:
-        """starts: first offsets of the logs in containers; for other logs they are read from the files."""
+                  log_starts: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], ReplicaView]:
+        """log_starts: of the brokers in containers; those of others are read from their files."""
         places = {spec.key: spec.place for spec in self.partitions}
         clean = {node: self._stopped_cleanly(node) for node in {node for node, _ in ends} & metadata.keys()}
         found = {}
@@ -389,7 +389,7 @@ class KafkaSystem:
                     isr=tuple(self._names[number] for number in own_metadata.isr if number in self._names),
                     clean=clean[node],
                     **(self._checkpoints(node, places[key]) if self._place.read is None
-                       else {"log_start": starts.get((node, key), UNKNOWN),
+                       else {"log_start": log_starts.get((node, key), UNKNOWN),
                              "checkpointed_hw": UNKNOWN if (hws := self._starts[node].hws) is None
                              else hws.get(places[key], 0)}))
         return found
@@ -443,9 +443,9 @@ class KafkaSystem:
 #    since is durable as it is.
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-HOW = "logs cut at a batch boundary above the recovery point"
-NOTHING: Mapping[str, int] = {}
-_OF_SEGMENT = (".index", ".timeindex", ".txnindex")
+HOW_CUT = "logs cut at a batch boundary above the recovery point"
+NO_ENDS: Mapping[str, int] = {}
+_INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 _SNAPSHOT = ".snapshot"
 
 
@@ -469,13 +469,13 @@ class CutLogs:
             _cut(log_dir / name, floor, None if keep is None else keep.get(name), random)
         lost = log_extents.records_between(before, log_extents.log_extents(log_dir))
         self.mark_all_durable(durable_file, lost.kept)
-        return replace(lost, how=HOW)
+        return replace(lost, how=HOW_CUT)
 
-    def mark_all_durable(self, durable_file: Path, ends: Mapping[str, int] = NOTHING) -> None:
+    def mark_all_durable(self, durable_file: Path, ends: Mapping[str, int] = NO_ENDS) -> None:
         durable_file.write_text(json.dumps({**ends}), encoding="utf-8")
 
     def fsynced(self, durable_file: Path) -> Mapping[str, int] | None:
-        return {}  # unknown for every file without the checkpoint
+        return {}  # of no file anything is known: a recovery point is an offset
 
 
 def _left_by_cut(durable_file: Path, folder: Path) -> int:
@@ -508,7 +508,7 @@ def _cut(folder: Path, floor: int, keep: int | None, random: Random) -> None:
     if number == len(segments) - 1 and end.byte == cut.stat().st_size:
         return
     for path in (*segments[number + 1:], cut):
-        for suffix in _OF_SEGMENT:
+        for suffix in _INDEX_SUFFIXES:
             path.with_suffix(suffix).unlink(missing_ok=True)
     for path in segments[number + 1:]:
         path.unlink()
@@ -531,24 +531,24 @@ def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[
         raise UsageError(f"--bug {bugs[0]} is a bug of the reference broker, which Apache Kafka does not "
                          "have: leave out --bug or --kafka")
     version, _ = distribution.named(version_or_dir)
-    if rules != LATEST_RULES and distribution.form_of(version) == "kraft":
+    if rules != LATEST_RULES and distribution.mode_of(version) == "kraft":
         raise UsageError(f"--rules {rules} needs a Kafka that runs with ZooKeeper, such as 2.8.2; "
                          f"{version} has only {LATEST_RULES}")
-    kafka = found(version_or_dir)
+    kafka = ready_kafka(version_or_dir)
     ids = ids_of(node_names(nodes))
-    form = _form(kafka, config, ids, rules)
+    mode = _mode(kafka, config, ids, rules)
 
     def flushes_every(topic: str) -> bool:
         given = {**topic_config, **(topics or {}).get(topic, {})}
-        return given.get(FLUSH, form.settings.get(BROKERS_FLUSH)) == "1"
+        return given.get(FLUSH, mode.settings.get(BROKERS_FLUSH)) == "1"
 
-    return KafkaSystem(kafka, form, ids, power=CutLogs(flushes_every), topic_config=topic_config,
+    return KafkaSystem(kafka, mode, ids, power=CutLogs(flushes_every), topic_config=topic_config,
                        topics=topics)
 
 
-def _form(kafka: distribution.Distribution, config: Mapping[str, str], ids: Mapping[str, int], rules: str
+def _mode(kafka: distribution.Distribution, config: Mapping[str, str], ids: Mapping[str, int], rules: str
           ) -> "KRaft | ZooKeeper":
-    if kafka.form == "kraft":
+    if kafka.mode == "kraft":
         return KRaft(kafka, config, ids)
     from floodmark.harness.cluster.kafka.zookeeper import ZooKeeper
 
@@ -556,7 +556,7 @@ def _form(kafka: distribution.Distribution, config: Mapping[str, str], ids: Mapp
 
 
 @functools.cache
-def found(version_or_dir: str) -> distribution.Distribution:
+def ready_kafka(version_or_dir: str) -> distribution.Distribution:
     """The distribution, with its class-data archive; cached, because every jar's checksum is verified."""
     say = functools.partial(print, file=sys.stderr, flush=True)
     kafka = distribution.distribution(version_or_dir, say)

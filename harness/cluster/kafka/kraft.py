@@ -64,10 +64,10 @@ class KRaft:
     """Kafka in KRaft mode. What its process `controller` wrote decides who leads, and is the truth."""
 
     name = "kraft"  # run.json's `system.form`
-    decides_alone = True  # whether the process `controller` decides; else a broker does
+    controller_decides = True  # whether the process `controller` decides; else a broker does
     # What a broker logs while it waits for its controller, and if its log directory is another cluster's.
     waiting_line = "Waiting for the controller to acknowledge that we are caught up"
-    stranger_line = "because the controller returned error INCONSISTENT_CLUSTER_ID"
+    other_cluster_line = "because the controller returned error INCONSISTENT_CLUSTER_ID"
 
     def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int]) -> None:
         self._features = {key: level for key, level in given.items() if key in FEATURES

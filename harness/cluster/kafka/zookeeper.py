@@ -217,9 +217,9 @@ def session_password(session: int) -> bytes:
 class ZooKeeper:
     """Kafka with ZooKeeper, which is its process `controller`; see KRaft for its members."""
 
-    name, decides_alone = "zookeeper", False
+    name, controller_decides = "zookeeper", False
     waiting_line = "Waiting until connected."
-    stranger_line = "InconsistentClusterIdException"
+    other_cluster_line = "InconsistentClusterIdException"
 
     def __init__(self, given: Mapping[str, str], ids: Mapping[str, int], *, rules: str) -> None:
         self.about: Mapping[str, Any] = {}

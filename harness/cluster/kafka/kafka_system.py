@@ -15,7 +15,7 @@ Freezing, and why what is read afterwards is true
    the last view.
 4. HW is that of the last view. It never falls while no role changes, and none changes after 1. So it is at
    most the HW at the stop: what is below it was committed, and a check of records below the HW can only claim
-   too little. It is never above the LEO on disk, because the LEO never falls either.
+   too little. A follower that truncates only after that view has a lower LEO on disk: its HW is unknown.
 5. The leader-epoch cache is that of its checkpoint. Kafka writes some truncations of it later, in the
    background; so it is left out of the row of a replica whose last views did not agree.
 6. With ZooKeeper a broker is the controller, and stopping it first would remove its replicas from the views.
@@ -416,17 +416,17 @@ class KafkaSystem:
     def _replicas_on_disk(self, looks: Sequence[View], decided: Mapping[int, PartitionView],
                           log_dirs: Mapping[str, Path]) -> dict[tuple[str, int], ReplicaView]:
         """The last view's replicas, with LEO and log start from the logs in log_dirs of processes that are
-        stopped. decided: the final state of each partition; if it differs from the last view, the HW is
-        unknown."""
+        stopped. decided: the final state of each partition; if it differs from the last view, or the
+        LEO has fallen since, the HW is unknown."""
         specs = {spec.key: spec for spec in self.partitions}
         found = {}
         for (node, key), seen in looks[-1].replicas.items():
             state = logdir.describe(log_dirs[node], specs[key], running=True)
             steady = all(look.replicas.get((node, key)) == seen for look in looks)
+            is_last = looks[-1].partitions.get(key) == decided.get(key) and seen.leo in range(state.leo + 1)
             found[node, key] = replace(
                 seen, leo=state.leo, log_start=state.log_start, checkpointed_hw=state.checkpointed_hw,
-                hw=seen.hw if looks[-1].partitions.get(key) == decided.get(key) else UNKNOWN,
-                epochs=state.epochs if steady else UNKNOWN)
+                hw=seen.hw if is_last else UNKNOWN, epochs=state.epochs if steady else UNKNOWN)
         return found
 
 

@@ -249,8 +249,7 @@ class RunFiles:
         for one in self.trace.with_field("event", word, self.budget, first):
             yield from matching(one, partition, (word,))
 
-    def changes(self, first_ns: int, last_ns: int | None = None, partition: int | None = None
-                ) -> list[TraceLine]:
+    def changes(self, first_ns: int, last_ns: int | None, partition: int | None) -> list[TraceLine]:
         """Truncations, elections, new leaders and ISR changes of a partition (None: of any) between two times
         (None: to the end), in order. ISR changes are the controller's; a new leader's line has its LEO. Of
         very many the first."""

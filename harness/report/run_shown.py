@@ -83,7 +83,7 @@ def timeline_text(about: Json, reading: Reading, files: RunFiles) -> Iterator[st
         yield from story_text(story, evidence)
         return
     acts = [op for op in ops_of(files.history, OF_NEMESIS) if op.process == NEMESIS]
-    changes = files.changes(min(map(began, acts))) if acts else []
+    changes = files.changes(min(map(began, acts)), last_ns=None, partition=None) if acts else []
     timed = [(began(op), f"  ! {act_line(op)}") for op in acts[:LINES_SHOWN]]
     if len(acts) + len(changes) <= LINES_SHOWN:
         timed += [(line.whole_number("time") or 0, f"  ~ {phrases.change_line(line, where=True)}")

@@ -114,11 +114,11 @@ def read_schedule_history(ops: Iterable[Op], schedule: Schedule) -> ScheduleHist
             if at is not None:
                 strikes[left[at][0]] = _read_strike(op, fault)
                 left = left[at + 1:]
-        elif op.f == "send" and op.type is Type.INVOKE:
+        elif op.sends and op.type is Type.INVOKE:
             invoked[op.process] = op
-        elif op.f == "send":
+        elif op.sends:
             asked_ns = invoked.pop(op.process, op).time
-            for send in op.sends or ():
+            for send in op.sends:
                 if send.value in scripted:
                     strikes[scripted[send.value]] = Strike(began_ns=asked_ns, took_ns=op.time)
                 if op.type is Type.OK:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Send, Type, Unreadable
 from floodmark.harness.phases.main_phase import AcksGiven
+from floodmark.harness.schedule.reanchoring import read_schedule_history
 
 
 def send(value: int) -> Intent:
@@ -71,7 +73,7 @@ async def test_lines_are_exactly_format_1(tmp_path: Path) -> None:
 
 
 async def test_only_an_ok_send_is_an_ack_and_ends_a_wait_for_one(tmp_path: Path) -> None:
-    """Moments wait for the k-th ack: an info may be one, and a fail is not."""
+    """Moments wait for the k-th ack: an info may be one, and a fail is not. Also of a txn, and read back."""
     recorder = Recorder(tmp_path / "h")
     wait = asyncio.ensure_future(recorder.ack_or(60))
     for kind in Type.INFO, Type.FAIL, Type.OK:
@@ -81,7 +83,9 @@ async def test_only_an_ok_send_is_an_ack_and_ends_a_wait_for_one(tmp_path: Path)
         assert recorder.acks(0) == (kind is Type.OK)
     await wait
     await recorder.ack_or(0)
+    recorder.complete(recorder.invoke(3, replace(send(18), f="txn")), Outcome(type=Type.OK))
     recorder.close()
+    assert len(read_schedule_history(read(tmp_path / "h"), ()).acks(0).times) == recorder.acks(0) == 2
 
 
 def test_a_repeated_send_is_acked_once() -> None:

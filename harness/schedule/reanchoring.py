@@ -10,13 +10,13 @@ Rules
             after the entry before (if that is long enough to observe the cluster), and once leader and ISR
             are the same again; if they are not within STATE_LATE_NS, it strikes without them: a missed
             moment or a long wait in a dense schedule would shift everything after it
-     after  no acks were coming, or it undoes a fault: the same time after the entry before
-     time   it is the first, or it never struck: unchanged
+     after  no acks were coming, it undoes a fault, or it never struck: the same time after the entry before
+     time   it is the first, before any ack, or it never struck and had no such time: unchanged
 2. A node that led the partition when it was struck is replaced by the role `leader`, if no other node is down
    or paused until the fault is undone; otherwise the role could mean a node that is already down.
 3. Of the saved run only the history is read. The lines of entries are in the schedule's order; a line of the
    nemesis that belongs to no entry (a death at a failpoint) is skipped. An entry without a line (missed, or
-   nothing to mend) has no strike.
+   nothing to undo) has no strike.
 """
 
 from bisect import bisect_right
@@ -42,7 +42,7 @@ from floodmark.harness.schedule.states import Condition, Joined, Observation
 from floodmark.harness.schedule.views import ActiveFaults
 
 LONGEST_S = 3600.0  # the longest time-out in a schedule
-STATE_TIMEOUT_S = 10.0  # longer than session and lag times, after which the fault before has its effect
+STATE_TIMEOUT_S = 10.0  # longer than session and lag time-outs, by which the fault before changes the ISR
 STATE_LATE_NS = 2_000_000_000  # the longest wait for a state: as long as a session
 OBSERVE_NS = 50_000_000  # observing the cluster takes about so long, so earlier strikes would come late
 FRESH_NS = 100_000_000  # if the last ack before a strike is not older than this, acks were coming
@@ -106,7 +106,7 @@ def read_schedule_history(ops: Iterable[Op], schedule: Schedule) -> ScheduleHist
     invoked: dict[int, Op] = {}  # by process
     scripted = {send["value"]: position for position, entry in enumerate(schedule)
                 for send in entry.args.get("sends", ())}
-    left = list(enumerate(schedule))  # those before have their lines, or none
+    left = list(enumerate(schedule))  # entries that may still have a line
     for op in ops:
         if op.process == NEMESIS:
             fault = op.fault or {}
@@ -117,14 +117,14 @@ def read_schedule_history(ops: Iterable[Op], schedule: Schedule) -> ScheduleHist
         elif op.sends and op.type is Type.INVOKE:
             invoked[op.process] = op
         elif op.sends:
-            asked_ns = invoked.pop(op.process, op).time
+            invoked_ns = invoked.pop(op.process, op).time
             for send in op.sends:
                 if send.value in scripted:
-                    strikes[scripted[send.value]] = Strike(began_ns=asked_ns, took_ns=op.time)
+                    strikes[scripted[send.value]] = Strike(began_ns=invoked_ns, took_ns=op.time)
                 if op.type is Type.OK:
-                    acked.setdefault(send.partition, []).append((op.time, asked_ns))
+                    acked.setdefault(send.partition, []).append((op.time, invoked_ns))
     return ScheduleHistory(strikes=strikes, done=_done_times(schedule, strikes), partitions={
-        partition: Acks(times=tuple(time for time, _ in pairs), invoked=tuple(asked for _, asked in pairs))
+        partition: Acks(times=tuple(ack_ns for ack_ns, _ in pairs), invoked=tuple(sent for _, sent in pairs))
         for partition, pairs in acked.items()})
 
 
@@ -150,7 +150,7 @@ def _is_line_of(entry: Entry, f: str, fault: Mapping[str, Any]) -> bool:
             None if entry.moment is None else entry.moment.to_json()):
         return False
     if not entry.nodes or (f in FAULTS and FAULTS[f].on == "links"):
-        return True
+        return True  # its line has all nodes of the links
     return bool(fault.get("asked", fault.get("nodes")) == list(entry.nodes))
 
 
@@ -205,13 +205,13 @@ class AnchorBasis:
 
 
 def reanchor_schedule(schedule: Schedule, basis: AnchorBasis) -> tuple[ReanchoredEntry, ...]:
-    named, found = _replace_by_roles(schedule, basis), []
+    named, anchored = _replace_by_roles(schedule, basis), []
     for position, then in enumerate(schedule):
         entry, strike = named.get(position, then), basis.history.strikes.get(position)
         changes, by, why = _anchor(position, entry, strike, basis)
-        found.append(ReanchoredEntry(position=position, then=then, now=replace(entry, **changes),
-                                     strike=strike, by=by, why=why))
-    return tuple(found)
+        anchored.append(ReanchoredEntry(position=position, then=then, now=replace(entry, **changes),
+                                        strike=strike, by=by, why=why))
+    return tuple(anchored)
 
 
 def _anchor(position: int, entry: Entry, strike: Strike | None, basis: AnchorBasis
@@ -225,20 +225,20 @@ def _anchor(position: int, entry: Entry, strike: Strike | None, basis: AnchorBas
         return {"moment": After(after_ns=moment.after_ns)}, "after", "it has no line: the same distance"
     done_ns = basis.history.done_before(position)
     distance_ns = (moment.after_ns or 0) if done_ns is None else max(0, strike.began_ns - done_ns)
-    mends = entry.f in MENDING
-    if not mends and (acked := _anchor_by_acks(strike, basis, done_ns)) is not None:
+    undoes = entry.f in MENDING
+    if not undoes and (acked := _anchor_by_acks(strike, basis, done_ns)) is not None:
         timeout_s = min(LONGEST_S, MOMENT_TIMEOUT_S + 2 * distance_ns / 1e9)
-        found = InTurn(of=(After(after_ns=distance_ns // 2), acked))
-        return {"moment": found, "timeout_s": timeout_s}, "acks", "acks were coming"
+        halfway = After(after_ns=distance_ns // 2)
+        return {"moment": InTurn(of=(halfway, acked)), "timeout_s": timeout_s}, "acks", "acks were coming"
     if position == 0:
         return {}, "time", "the first, before any ack"
     after = After(after_ns=distance_ns)
-    if mends:
+    if undoes:
         return {"moment": after}, "after", "it undoes a fault"
-    met = _anchor_by_state(position, entry, strike, basis)
-    if met is None or distance_ns < OBSERVE_NS:
+    state = _anchor_by_state(position, entry, strike, basis)
+    if state is None or distance_ns < OBSERVE_NS:
         return {"moment": after}, "after", "no acks were coming"
-    once = FirstOf(of=(met, After(after_ns=distance_ns + STATE_LATE_NS)))
+    once = FirstOf(of=(state, After(after_ns=distance_ns + STATE_LATE_NS)))
     return {"moment": InTurn(of=(after, once)), "timeout_s": STATE_TIMEOUT_S}, "state", "no acks were coming"
 
 
@@ -282,27 +282,27 @@ def _replace_by_roles(schedule: Schedule, basis: AnchorBasis) -> dict[int, Entry
         partition = basis.partition_of(strike)
         if strike.leader(partition) != entry.nodes[0]:
             continue
-        if (undoes := FAULTS[entry.f].undone_by) is not None:
-            undone = _find_undoing_entry(schedule, position, undoes)
-            if undone is None:
+        if (undone_by := FAULTS[entry.f].undone_by) is not None:
+            undoing = _find_undoing_entry(schedule, position, undone_by)
+            if undoing is None:
                 continue
-            changed[undone] = replace(schedule[undone], nodes=(MENDS_ROLE[undoes],))
+            changed[undoing] = replace(schedule[undoing], nodes=(MENDS_ROLE[undone_by],))
         changed[position] = replace(entry, nodes=("leader",), args={**entry.args, "partition": partition})
     return changed
 
 
-def _find_undoing_entry(schedule: Schedule, position: int, undoes: str) -> int | None:
+def _find_undoing_entry(schedule: Schedule, position: int, undone_by: str) -> int | None:
     """Find the entry that undoes this one, if roles are safe: no other node is down or paused meanwhile,
     which `down` would start too, or which `leader` could mean although it is down already."""
     node = schedule[position].nodes[0]
-    before = ActiveFaults()
+    faults = ActiveFaults()
     for entry in schedule[:position]:
-        before = before.after(entry.f, entry.nodes)
-    if before.down or before.paused:
+        faults = faults.after(entry.f, entry.nodes)
+    if faults.down or faults.paused:
         return None
     for later in range(position + 1, len(schedule)):
         entry = schedule[later]
-        if entry.f == undoes:
+        if entry.f == undone_by:
             return later if entry.nodes == (node,) else None
         if entry.f in MENDS_ROLE or (entry.f in FAULTS and FAULTS[entry.f].undone_by in MENDS_ROLE):
             return None

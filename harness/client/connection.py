@@ -5,8 +5,8 @@ Rules
    decides between fail and info.
 2. A connection that missed one response (time-out, cancellation, invalid bytes) is aborted, so that a late
    response is never mistaken for another request's.
-3. Before its first use a connection requests ApiVersions, so that a proxy in front of a dead broker is
-   detected before any byte of an op is sent.
+3. Unless the versions are known, a connection requests ApiVersions before its first use, so that a proxy in
+   front of a dead broker is detected before any byte of an op is sent.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 
-_SIZE = struct.Struct(">i")
+_INT32 = struct.Struct(">i")
 _CORRELATION_AT = 8  # after the size, the api key and the version
-_LONGEST_ANSWER_BYTES = 64 << 20
+_MAX_RESPONSE_BYTES = 64 << 20
 _API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 0, -1)  # ApiVersions 0, header 1, client id null
 _VERSIONS_HEAD = struct.Struct(">hi")
 _VERSION_RANGE = struct.Struct(">hhh")
 
 
 class Unsent(Exception):
-    """No byte of the request was sent. The text, where there is one: what answers there instead."""
+    """No byte of the request was sent. Its text, if any, says what is there instead of a broker."""
 
 
 class Lost(Exception):
@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
         self.versions: Mapping[int, tuple[int, int]] = {}
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
-        self._answers: deque[tuple[int, asyncio.Future[bytes]]] = deque()  # by correlation id, in order
+        self._in_flight: deque[tuple[int, asyncio.Future[bytes]]] = deque()  # correlation id, response
         self._correlation = 0
         self._loop = asyncio.get_running_loop()
 
@@ -53,25 +53,25 @@ class Connection(asyncio.Protocol):
 
     async def exchange(self, frame: bytearray, timeout_s: float) -> bytes:
         """Send a request frame (its correlation id is written here); returns the response after its
-        correlation id. Several may be open: they are answered in order. Raises Unsent or Lost."""
-        answer: asyncio.Future[bytes] = self._loop.create_future()
+        correlation id. Several may be in flight: responses keep their order. Raises Unsent or Lost."""
+        response: asyncio.Future[bytes] = self._loop.create_future()
         self.send_unanswered(frame)
-        self._answers.append((self._correlation, answer))
-        alarm = self._loop.call_later(timeout_s, self._time_out, answer)
+        self._in_flight.append((self._correlation, response))
+        timer = self._loop.call_later(timeout_s, self._time_out, response)
         try:
-            return await answer
+            return await response
         except asyncio.CancelledError:
             self.abort()
             raise
         finally:
-            alarm.cancel()
+            timer.cancel()
 
     def send_unanswered(self, frame: bytearray) -> None:
-        """Send a request without awaiting its response. Raises Unsent."""
+        """Send a request that has no response (acks=0), or whose response exchange awaits. Raises Unsent."""
         if self._transport is None or self._transport.is_closing():
             raise Unsent
         self._correlation += 1
-        _SIZE.pack_into(frame, _CORRELATION_AT, self._correlation)
+        _INT32.pack_into(frame, _CORRELATION_AT, self._correlation)
         self._transport.write(bytes(frame))
 
     def close(self) -> None:
@@ -88,13 +88,13 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if not self._received and len(data) >= 8 and _SIZE.unpack_from(data)[0] == len(data) - 4:
+        if not self._received and len(data) >= 8 and _INT32.unpack_from(data)[0] == len(data) - 4:
             self._receive(data)  # one complete frame in one piece, which is nearly always so
             return
         self._received += data
         while len(self._received) >= 8:
-            size = _SIZE.unpack_from(self._received)[0]
-            if not 4 <= size <= _LONGEST_ANSWER_BYTES:
+            size = _INT32.unpack_from(self._received)[0]
+            if not 4 <= size <= _MAX_RESPONSE_BYTES:
                 self.abort()
                 return
             if len(self._received) < size + 4:
@@ -104,22 +104,22 @@ class Connection(asyncio.Protocol):
             self._receive(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for _, answer in self._answers:
-            if not answer.done():
-                answer.set_exception(Lost(timed_out=False))
-        self._answers.clear()
+        for _, response in self._in_flight:
+            if not response.done():
+                response.set_exception(Lost(timed_out=False))
+        self._in_flight.clear()
 
     def _receive(self, frame: bytes) -> None:
-        correlation, answer = self._answers[0] if self._answers else (None, None)
-        if answer is None or answer.done() or _SIZE.unpack_from(frame, 4)[0] != correlation:
+        correlation, response = self._in_flight[0] if self._in_flight else (None, None)
+        if response is None or response.done() or _INT32.unpack_from(frame, 4)[0] != correlation:
             self.abort()  # a response without a request
         else:
-            self._answers.popleft()
-            answer.set_result(frame[8:])
+            self._in_flight.popleft()
+            response.set_result(frame[8:])
 
-    def _time_out(self, answer: asyncio.Future[bytes]) -> None:
-        if not answer.done():
-            answer.set_exception(Lost(timed_out=True))
+    def _time_out(self, response: asyncio.Future[bytes]) -> None:
+        if not response.done():
+            response.set_exception(Lost(timed_out=True))
             self.abort()
 
 
@@ -128,19 +128,19 @@ Dial = Callable[[str, int, float], Awaitable[Connection]]  # host, port, time-ou
 
 async def connect(host: str, port: int, timeout_s: float, *, tls: ssl.SSLContext | None = None,
                   versions: Mapping[int, tuple[int, int]] | None = None) -> Connection:
-    """Waits for its first response, except where the versions are known. Raises Unsent: nothing was sent."""
+    """versions: those of a broker that need not be asked for them. Raises Unsent, never Lost."""
     connection: Connection | None = None
     try:
         async with asyncio.timeout(timeout_s):
             _, connection = await asyncio.get_running_loop().create_connection(
                 Connection, host, port, ssl=tls)
             if versions is None:
-                answer = await connection.exchange(bytearray(_API_VERSIONS_REQUEST), timeout_s)
-                error_code, count = _VERSIONS_HEAD.unpack_from(answer)
+                response = await connection.exchange(bytearray(_API_VERSIONS_REQUEST), timeout_s)
+                error_code, count = _VERSIONS_HEAD.unpack_from(response)
                 if error_code:
                     raise struct.error(f"ApiVersions answered {error_code}")
-                rows = (_VERSION_RANGE.unpack_from(answer, _VERSIONS_HEAD.size + _VERSION_RANGE.size * index)
-                        for index in range(count))
+                rows = (_VERSION_RANGE.unpack_from(response, _VERSIONS_HEAD.size + _VERSION_RANGE.size * nth)
+                        for nth in range(count))
                 versions = {key: (lowest, highest) for key, lowest, highest in rows}
         connection.versions = versions
     except (OSError, Unsent, Lost, struct.error) as error:
@@ -154,7 +154,7 @@ def _describe(error: Exception, connection: Connection | None, timeout_s: float)
     """What is there instead of a broker, as far as it can be told."""
     if connection is not None and connection._received.startswith((b"HTTP", b"<")):
         return "HTTP answers there, not Kafka"
-    if isinstance(error, TimeoutError) or (isinstance(error, Lost) and error.timed_out):
+    if isinstance(error, TimeoutError):
         taken = "no connection" if connection is None else "it takes the connection, and does not answer"
         return f"{taken} within {timeout_s:g} s"
     if connection is not None:

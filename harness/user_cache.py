@@ -1,9 +1,7 @@
-"""The user's cache folder: what is fetched or built once, by whichever run needs it first, and serves all.
+"""The user's cache folder, file locks, and what the class-data archives of Kafka and of Spark have in common.
 
-Rules
-1. A lock is a file that the kernel unlocks however its process ends; the file stays, otherwise two processes
-   could lock two files of the same name.
-2. What is cached gets its name only when it is complete.
+A lock is a file that the kernel unlocks however its process ends; the file stays, otherwise two processes
+could lock two files of the same name.
 """
 
 import fcntl
@@ -17,8 +15,8 @@ from floodmark.harness.errors import FloodmarkError
 
 LOCK_TIMEOUT_S = 900.0
 # Java's class-data archives (AppCDS): a JVM starts quicker with one, and ignores one of another JVM.
-UNWANTED = "FLOODMARK_NO_CLASS_ARCHIVE"  # set in the environment: none is made unless asked
-SUFFIX, FAILED_SUFFIX = ".jsa", ".failed"
+NO_CLASS_ARCHIVE = "FLOODMARK_NO_CLASS_ARCHIVE"  # set in the environment: none is made unless asked
+ARCHIVE_SUFFIX, FAILED_SUFFIX = ".jsa", ".failed"  # the latter: a note that making it failed
 
 
 def cache_folder() -> Path:
@@ -28,11 +26,11 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def alone(lock: Path) -> Iterator[bool]:
-    """Whether no other process holds the lock; until the end none will. OSError where it cannot be made."""
+def try_lock(lock: Path) -> Iterator[bool]:
+    """Yields whether it took the lock, which it then holds to the end. OSError where it cannot be made."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:
-        yield _locked(file.fileno())
+        yield _acquire(file.fileno())
 
 
 @contextmanager
@@ -47,7 +45,7 @@ def one_at_a_time(lock: Path, doing: str, say: Callable[[str], None]) -> Iterato
     deadline = time.monotonic() + LOCK_TIMEOUT_S
     with file:
         waiting = False
-        while not _locked(file.fileno()):
+        while not _acquire(file.fileno()):
             if time.monotonic() > deadline:
                 raise FloodmarkError(f"another process has been {doing} for {LOCK_TIMEOUT_S:g} s (it locks "
                                      f"{lock}): end it, or wait for it")
@@ -58,16 +56,16 @@ def one_at_a_time(lock: Path, doing: str, say: Callable[[str], None]) -> Iterato
         yield
 
 
-def _locked(number: int) -> bool:
+def _acquire(fd: int) -> bool:
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
 def keep_newest(path: Path, pattern: str, most: int) -> None:
-    """Removes the oldest files of the pattern beside this one, which stays, until `most` are left."""
+    """Removes the oldest files of the pattern in this file's folder, but not it, until `most` are left."""
     others = [other for other in path.parent.glob(pattern) if other != path]
     by_age = sorted(others, key=lambda other: other.stat().st_mtime_ns, reverse=True)
     for old in by_age[most - 1:]:
@@ -84,5 +82,5 @@ def java_identity(java: Path) -> tuple[str, bytes]:
 
 
 def archive_options(archive: Path) -> tuple[str, ...]:
-    """The JVM options that use it, if it is there. Silent: a JVM that cannot use it would print that."""
+    """The JVM options that use it, if it is there, and print nothing where the JVM cannot."""
     return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable") if archive.is_file() else ()

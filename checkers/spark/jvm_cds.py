@@ -28,17 +28,17 @@ import pyspark
 from floodmark.harness import user_cache
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.user_cache import (
+    ARCHIVE_SUFFIX,
     FAILED_SUFFIX,
-    SUFFIX,
-    alone,
     archive_options,
     cache_folder,
     java_identity,
     keep_newest,
+    try_lock,
 )
 
 BUILDING = "FLOODMARK_CLASS_ARCHIVE"  # set in the environment of the process that builds: the path to write
-UNWANTED = ("CI", user_cache.UNWANTED)  # set in the environment: nothing is built unless asked
+UNWANTED = ("CI", user_cache.NO_CLASS_ARCHIVE)  # set in the environment: nothing is built unless asked
 BUILD_TIMEOUT_S = 900  # enough for a busy machine
 KEPT = 3
 _SCRATCH = ".building-"
@@ -55,7 +55,7 @@ def archive_path(java: Path) -> Path:
         installed = ""
     identity = (real.encode(), release, str(spark).encode(), installed.encode())
     key = hashlib.sha256(b"\0".join(identity)).hexdigest()[:16]
-    return cache_folder() / f"spark-{pyspark.__version__}-{key}{SUFFIX}"
+    return cache_folder() / f"spark-{pyspark.__version__}-{key}{ARCHIVE_SUFFIX}"
 
 
 def options(java: Path) -> str:
@@ -121,7 +121,7 @@ def build(java: Path) -> Path:
             raise FloodmarkError(f"the class archive was not built: {why}")
         os.replace(fresh, archive)
     failed.unlink(missing_ok=True)
-    keep_newest(archive, f"spark-*{SUFFIX}", KEPT)
+    keep_newest(archive, f"spark-*{ARCHIVE_SUFFIX}", KEPT)
     return archive
 
 
@@ -139,7 +139,7 @@ def main() -> None:
     try:
         java = find_java()
         archive = archive_path(java)
-        with alone(archive.parent / "archive.lock") as may_build:
+        with try_lock(archive.parent / "archive.lock") as may_build:
             if may_build and not archive.is_file():
                 print(f"making {archive}: the judge then starts quicker (half a minute, once)", flush=True)
                 build(java)

@@ -327,7 +327,7 @@ def _lines(journal: Path) -> Iterator[Line]:
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Hold the campaign's lock; FloodmarkError where another process runs it. It ends with its process."""
-    with user_cache.alone(folder / "lock") as is_alone:
+    with user_cache.try_lock(folder / "lock") as is_alone:
         if not is_alone:
             raise FloodmarkError(f"another process is running the campaign in {folder}")
         yield

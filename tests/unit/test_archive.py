@@ -40,7 +40,7 @@ def test_a_missing_archive_is_built_in_the_background(started: list[list[str]]) 
     assert started == [[*COMMAND, "--behind"]]
 
 
-@pytest.mark.parametrize("why", [*jvm_cds.UNWANTED, jvm_cds.SUFFIX, jvm_cds.FAILED_SUFFIX, "no folder"])
+@pytest.mark.parametrize("why", [*jvm_cds.UNWANTED, ".jsa", jvm_cds.FAILED_SUFFIX, "no folder"])
 def test_nothing_is_built_where_it_is_forbidden_made_or_impossible(
     started: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, why: str
 ) -> None:

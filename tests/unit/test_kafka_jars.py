@@ -84,7 +84,7 @@ class Machine:
         self.java(NEW_JAVA)
         self.maven()
         self.environment = {"PATH": str(self.programs), "XDG_CACHE_HOME": str(folder / "cache"),
-                            user_cache.UNWANTED: "1"}
+                            user_cache.NO_CLASS_ARCHIVE: "1"}
 
     def put(self, name: str, text: str) -> None:
         (self.programs / name).write_text(text)
@@ -333,9 +333,9 @@ def test_the_versions_tested_are_in_the_pom() -> None:
 def theirs(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """An unpacked 4.3.1, where an archive is made."""
     machine.environment["PATH"] += f":{os.defpath}"
-    del machine.environment[user_cache.UNWANTED]
+    del machine.environment[user_cache.NO_CLASS_ARCHIVE]
     monkeypatch.setenv("PATH", machine.environment["PATH"])
-    monkeypatch.delenv(user_cache.UNWANTED)
+    monkeypatch.delenv(user_cache.NO_CLASS_ARCHIVE)
     return str(unpacked(tmp_path / "it", "kafka_2.13-4.3.1.jar"))
 
 
@@ -390,7 +390,7 @@ def test_no_archive_is_made_where_the_environment_forbids_it_or_for_an_image(
     kafka = distribution(theirs)
     make_archive(replace(kafka, image="apache/kafka:4.3.1"), print, again=True)
     with monkeypatch.context() as patch:
-        patch.setenv(user_cache.UNWANTED, "1")
+        patch.setenv(user_cache.NO_CLASS_ARCHIVE, "1")
         assert "class-data" not in get(theirs).stderr
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")  # where no cache can be made, that is no error
     assert "no class-data archive: " in get(theirs).stderr

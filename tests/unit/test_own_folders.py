@@ -14,7 +14,7 @@ import pytest
 from floodmark.harness import user_cache
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run_location import temporary_folder
-from floodmark.harness.user_cache import alone, cache_folder, keep_newest, one_at_a_time
+from floodmark.harness.user_cache import cache_folder, keep_newest, one_at_a_time, try_lock
 
 
 class Struck(BaseException):
@@ -89,9 +89,9 @@ def test_the_place_of_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def test_one_is_alone(tmp_path: Path) -> None:
     lock = tmp_path / "cache" / "lock"
-    with alone(lock) as first, alone(lock) as second:
+    with try_lock(lock) as first, try_lock(lock) as second:
         assert (first, second) == (True, False)
-    with alone(lock) as third:
+    with try_lock(lock) as third:
         assert third
 
 

@@ -383,7 +383,7 @@ def archive_of(kafka: Distribution) -> Path:
     stamps = [jar.exists() and (jar.stat().st_size, jar.stat().st_mtime_ns) for jar in kafka.jars]
     identity = (*user_cache.java_identity(kafka.java), kafka.classpath, stamps)
     key = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
-    return cache_folder() / "archives" / f"{kafka.version}-{key}{user_cache.SUFFIX}"
+    return cache_folder() / "archives" / f"{kafka.version}-{key}{user_cache.ARCHIVE_SUFFIX}"
 
 
 def archive_options(kafka: Distribution) -> tuple[str, ...]:
@@ -396,10 +396,10 @@ def make_archive(kafka: Distribution, say: Callable[[str], None], *, again: bool
         return
     archive = archive_of(kafka)
     failed = archive.with_suffix(user_cache.FAILED_SUFFIX)
-    if archive.is_file() or user_cache.UNWANTED in os.environ or (failed.is_file() and not again):
+    if archive.is_file() or user_cache.NO_CLASS_ARCHIVE in os.environ or (failed.is_file() and not again):
         return
     try:
-        with user_cache.alone(archive.parent / ".lock") as may_make:
+        with user_cache.try_lock(archive.parent / ".lock") as may_make:
             if not may_make or archive.is_file():
                 return
             say(f"making a class-data archive, with which Kafka {kafka.version} starts quicker (once)")
@@ -408,7 +408,7 @@ def make_archive(kafka: Distribution, say: Callable[[str], None], *, again: bool
                 say(f"no class-data archive: {why} (Kafka starts without it)")
                 return
         failed.unlink(missing_ok=True)
-        user_cache.keep_newest(archive, f"*{user_cache.SUFFIX}", ARCHIVES_KEPT)
+        user_cache.keep_newest(archive, f"*{user_cache.ARCHIVE_SUFFIX}", ARCHIVES_KEPT)
     except OSError as error:
         say(f"no class-data archive: {error} (Kafka starts without it)")
 

@@ -5,7 +5,7 @@ Rules
    all times are of one CLOCK_MONOTONIC. Events before the run have times below 0.
 2. A last raw line that a dying node wrote only in part is ignored. Any other missing line is visible as a gap
    in `seq`. Lines of partitions that are not the run's are left out without a gap.
-3. A merge keeps only one line of each node in memory.
+3. A merge holds in memory one line of each node, and the piece that it yields.
 """
 
 import heapq
@@ -35,7 +35,7 @@ class Raw:
     files: Mapping[str, Path]  # node -> its file, which may not be there yet
     names: Mapping[int, str]  # node id -> node
     keys: Mapping[tuple[str, int], int]  # topic and partition -> the history's key
-    clock_error_ns: int = 0  # the largest error between two nodes' clocks
+    clock_error_ns: int = 0  # for run.json: how far apart the stamps of two nodes can be
 
 
 def merge(raw: Raw, origin_ns: int, problems: list[str]) -> Iterator[bytes]:
@@ -93,7 +93,7 @@ class Feed:
         self._origin_ns = origin_ns
         self._marks = None if events is None else tuple(b'"event":"%b"' % each.encode() for each in events)
         self._files: dict[str, int] = {}
-        self._read_bytes = dict.fromkeys(raw.files, 0)
+        self._positions = dict.fromkeys(raw.files, 0)
 
     def read_new_lines(self) -> list[Line]:
         """Read the lines that were completed since the last call, as in trace.jsonl (except `seq`, which also
@@ -110,23 +110,23 @@ class Feed:
         file = self._open(node)
         lines: list[Line] = []
         while file is not None:
-            data = os.pread(file, _READ_BYTES, self._read_bytes[node])
+            data = os.pread(file, _READ_BYTES, self._positions[node])
             if not (complete := data.rfind(b"\n") + 1):
                 break
-            self._read_bytes[node] += complete
-            for raw in data[: complete - 1].split(b"\n"):
-                if (translated := self._parse_line(raw)) is not None:
+            self._positions[node] += complete
+            for line in data[: complete - 1].split(b"\n"):
+                if (translated := self._parse_line(line)) is not None:
                     lines.append(translated)
         return lines
 
-    def _parse_line(self, raw: bytes) -> Line | None:
-        if self._marks is not None and not any(mark in raw for mark in self._marks):
+    def _parse_line(self, line: bytes) -> Line | None:
+        if self._marks is not None and not any(mark in line for mark in self._marks):
             return None
         try:
-            line = orjson.loads(raw)
+            fields = orjson.loads(line)
         except orjson.JSONDecodeError:
             return None  # the merge reports it
-        return _translate_line(line, self._raw, self._origin_ns)
+        return _translate_line(fields, self._raw, self._origin_ns)
 
     def _open(self, node: str) -> int | None:
         if node not in self._files:
@@ -138,7 +138,7 @@ class Feed:
 
 
 def _translate_line(line: Line, raw: Raw, origin_ns: int) -> Line | None:
-    """Translate a raw line into format 1; None for a partition that is not the run's."""
+    """Translate a raw line into one of trace.jsonl; None for a partition that is not the run's."""
     if (topic := line.pop("topic", None)) is not None:
         if (key := raw.keys.get((topic, line["partition"]))) is None:
             return None
@@ -151,5 +151,5 @@ def _translate_line(line: Line, raw: Raw, origin_ns: int) -> Line | None:
             line[field] = names.get(line[field])
     if "isr" in line:
         line["isr"] = [names[each] for each in line["isr"]]
-    line.pop("version", None)  # of the metadata, which only a controller's raw lines have
+    line.pop("version", None)  # of the metadata: for the controller's next start, not for trace.jsonl
     return line

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 INT, TEXT, FLAG = pa.int64(), pa.string(), pa.bool_()
-ANSWER = pa.struct([("epoch", INT), ("end", INT)])
+EPOCH_END = pa.struct([("epoch", INT), ("end", INT)])
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
@@ -29,8 +29,8 @@ _ITEM = {"at": INT, "pos": pa.int32(), "index": INT, "time": INT, "process": INT
 TABLES: Mapping[str, pa.Schema] = {
     # -- history.jsonl, by partition ------------------------------------------------------------------------
     # One row for each micro-send of an invocation (type invoke) or of a completion (ok, fail, info) of a send
-    # or txn; pos: its place in the line's list, from 0; offset, epoch: where they are known; those of an ok
-    # are the ack's, others a remark.
+    # or txn; pos: its place in the line's list, from 0; offset, epoch: the ack's, where they are known, also
+    # of a txn that is not ok.
     "sends": _schema(partition=INT, value=INT, offset=INT, epoch=INT, **_ITEM),
     # One row for each record that a completed poll or txn returned (type ok, fail, info); pos as above.
     "reads": _schema(partition=INT, value=INT, offset=INT, epoch=INT, **_ITEM),
@@ -44,7 +44,7 @@ TABLES: Mapping[str, pa.Schema] = {
     "assigned": _schema(partition=INT, **_ITEM),
     # -- history.jsonl, in every unit of the run ------------------------------------------------------------
     # The assign, subscribe and crash lines of clients: they move the position of a process. And the
-    # invocations of list_offsets.
+    # invocations of list_offsets, which show when an end was asked for.
     "moves": _schema(at=INT, index=INT, time=INT, process=INT, type=TEXT, f=TEXT),
     # The ok polls of the final reads that returned nothing: no record, and no place that cannot be read.
     "empty_polls": _schema(at=INT, process=INT),
@@ -68,25 +68,26 @@ TABLES: Mapping[str, pa.Schema] = {
     # One row for each entry of a dump; value: null where the record is not ours. aborted, crc_ok: never null.
     "entries": _schema(node=TEXT, partition=INT, at=INT, offset=INT, epoch=INT, value=INT, crc=INT,
                        crc_ok=FLAG, aborted=FLAG),
-    # One row for each replica that run.json assigns; null from hw to running where replicas.jsonl has no row
-    # of it. leads, in_isr: by the final leader; complete: its dump has every entry; settled: the run has
-    # settled; struck: a fault that lost data or an unclean election affected the partition; cache: its leader
-    # epochs, null where nothing is claimed about them.
+    # One row for each replica of a partition below, or whose row contradicts itself; null from hw to running
+    # where replicas.jsonl has no row of it. leads, in_isr: by the final leader; complete: its dump has every
+    # entry; settled: the run has settled; struck: a fault that lost data or an unclean election affected the
+    # partition; cache: its leader epochs, null where nothing is claimed about them.
     "replicas": _schema(node=TEXT, partition=INT, leads=FLAG, in_isr=FLAG, hw=INT, log_start=INT, leo=INT,
                         running=FLAG, complete=FLAG, settled=FLAG, struck=FLAG, compact=FLAG,
                         cache=pa.list_(pa.struct([("start", INT), ("epoch", INT)]))),
     # -- what may be claimed of a partition (run.json, and what the first pass found) ------------------------
-    # leader_known: the leader, its row and its complete dump are known; losses_judged: its log shows losses;
-    # log_start, hw: the leader's; claims_from: nothing is claimed about reads below; readable_to, stable_to:
-    # the offset below which a reader may see the leader's log, below which it is committed and decided;
-    # unseen_judged: final reads must have returned every committed record; by_final_reads, by_any_read:
-    # without the leader's log these show losses; keeps_all: the run has settled, and nothing may have
-    # deleted records of the partition; loss_in_doubt: only this says that a loss is possible;
-    # denied_by: all so many nodes do not know the topic, nor its leader; 0: nobody can say that;
-    # isr_followers: with their log starts; weak_acks: acks is not all; retried: retries without idempotence;
-    # uncommitted: as in runs; decided: the run settled and the leader's row has an lso:
-    # its log shows which transactions were committed; the columns from unclean_index on: a send that was
-    # invoked before the bound (an index, or a time) may be lost by that cause, surely or (maybe) possibly.
+    # One row for each that run.json names, if the history or a dump has anything of it. compact: its topic
+    # is; leader_known: the leader, its row and its complete dump are known; losses_judged: then, and not
+    # compact; log_start, hw: the leader's; claims_from: nothing is claimed about reads below; readable_to,
+    # stable_to: the offset below which a reader may see the leader's log, below which it is committed and
+    # decided; unseen_judged: final reads must have returned every committed record; by_final_reads,
+    # by_any_read: without the leader's log these show losses; keeps_all: the run has settled, and nothing may
+    # have deleted records of the partition; loss_in_doubt: the system shows no dumps or no replicas.jsonl;
+    # denied_by: the number of nodes, all of which know neither the topic nor its leader, or 0; isr_followers:
+    # with their log starts; weak_acks: acks is not all; retried: retries without idempotence; uncommitted: as
+    # in runs; decided: the run settled and the leader's row has an lso: its log shows which transactions were
+    # committed; from unclean_index on: a send that was invoked before the bound (an index, or a time) may be
+    # lost by an unclean election or the fault budget, surely or (maybe) possibly.
     "partitions": _schema(partition=INT, leader=TEXT, leader_known=FLAG, compact=FLAG, losses_judged=FLAG,
                           log_start=INT, claims_from=INT, hw=INT, readable_to=INT, stable_to=INT,
                           unseen_judged=FLAG, by_final_reads=FLAG, by_any_read=FLAG, keeps_all=FLAG,
@@ -106,12 +107,12 @@ TABLES: Mapping[str, pa.Schema] = {
     "runs": _schema(transactional=FLAG, uncommitted=FLAG, surely_uncommitted=FLAG, silent=pa.list_(TEXT),
                     internal_index=INT, faults_known=FLAG, sent_once=FLAG),
     # -- trace.jsonl ----------------------------------------------------------------------------------------
-    # One row for each line of the events that checks use (read/trace.py), as in format.md; cut_from, cut_to:
+    # One row for each line of the events that checks use (read/tables.py), as in the file; cut_from, cut_to:
     # from and to of a truncate, whose cause is null if its file is of an earlier version. Lines without a
     # partition are in every unit of the run.
     "trace": _schema(at=INT, time=INT, node=TEXT, seq=INT, event=TEXT, partition=INT, epoch=INT, leo=INT,
                      hw=INT, role=TEXT, offset=INT, count=INT, epochs=pa.list_(pa.list_(INT)), cut_from=INT,
-                     cut_to=INT, cause=TEXT, answer=ANSWER, isr=pa.list_(TEXT), start=INT, leader=TEXT,
+                     cut_to=INT, cause=TEXT, answer=EPOCH_END, isr=pa.list_(TEXT), start=INT, leader=TEXT,
                      partition_epoch=INT, acks=TEXT, broker=TEXT, follower=TEXT, clean=FLAG),
     # One row for each partition of a run that has a trace. nodes: the run's brokers; replicas: the
     # partition's; min_isr: the members that an acks=all ack needs; complete: no line of the trace is missing;
@@ -132,9 +133,9 @@ TABLES: Mapping[str, pa.Schema] = {
 # The tables that units of partitions, and of processes, send to the one unit of their run, if it has
 # transactions (transactions.py).
 SENT_ON_BY_PARTITIONS: Mapping[str, pa.Schema] = {
-    # Edges between two lines x and y; some may come twice, of different records. kind: y read a value of x
-    # (WR); y wrote the record after that of x (WW). partition, offset, value: of the record that was read, or
-    # the earlier one.
+    # Edges between two lines x and y; some may come twice, of different records. kind (op_graph.py): WR, y
+    # read a value of x; WW, y wrote the record after that of x. partition, offset, value: of the record that
+    # was read, or the earlier one.
     "dependencies": _schema(kind=pa.int8(), x=INT, y=INT, partition=INT, offset=INT, value=INT),
     # How many edges a run has in the unit, even if there are too many to send.
     "dependency_counts": _schema(edges=INT),

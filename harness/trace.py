@@ -114,9 +114,7 @@ class Feed:
             if not (complete := data.rfind(b"\n") + 1):
                 break
             self._positions[node] += complete
-            for line in data[: complete - 1].split(b"\n"):
-                if (translated := self._parse_line(line)) is not None:
-                    lines.append(translated)
+            lines += filter(None, map(self._parse_line, data[: complete - 1].split(b"\n")))
         return lines
 
     def _parse_line(self, line: bytes) -> Line | None:

@@ -21,8 +21,7 @@ ARCHIVE_SUFFIX, FAILED_SUFFIX = ".jsa", ".failed"  # the latter: a note that mak
 
 def cache_folder() -> Path:
     """The folder; it may not exist yet."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache.absolute() / "floodmark"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "floodmark"
 
 
 @contextmanager

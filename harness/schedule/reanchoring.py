@@ -255,8 +255,7 @@ def _anchor_by_acks(strike: Strike, basis: AnchorBasis, done_ns: int | None) -> 
     return Ack(partition=partition, count=count, then_ns=since_ns)
 
 
-def _anchor_by_state(position: int, entry: Entry, strike: Strike, basis: AnchorBasis
-                     ) -> WhenState | None:
+def _anchor_by_state(position: int, entry: Entry, strike: Strike, basis: AnchorBasis) -> WhenState | None:
     """The moment at which leader and ISR are as the strike met them, if the strike before met others."""
     partition = basis.partition_of(strike)
     met = (strike.leader(partition), strike.isr(partition))

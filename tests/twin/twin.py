@@ -114,9 +114,6 @@ def perhaps_unread(world: World) -> bool:
     """There is no log (final reads decide, of a system that promises none; or the topic is gone), and an ok
     send that no final read returned may be lost."""
     blind = twin_observes.blind_to_losses(world.run)
-    seen = {(read.partition, read.value) for read in world.reads if read.process in world.readers}
-    return any(
-        send.home.named and not send.lost and not send.home.places[send.value]
-        and (send.partition, send.value) not in seen
-        and ((blind and send.home.read_to_the_end) or send.home.topic_gone)
-        for send in world.oks)
+    return any(send.home.named and not send.lost and not send.home.places[send.value]
+               and send.ident not in world.returned
+               and ((blind and send.home.read_to_the_end) or send.home.topic_gone) for send in world.oks)

@@ -54,14 +54,13 @@ def unseen(world: World) -> Iterator[Found]:
     final = world.run.final_reads or Row()
     if not world.settled or not world.complete or not isinstance(final.get("processes", []), list):
         return
-    returned = {(read.partition, read.value) for read in world.reads if read.process in world.readers}
     committed = world.given.isolation == "read_committed" or "isolation" in world.unclear
     for send in world.oks:
         home = send.home
         if home.usable and home.key in (final.partitions or []):
             there = any(place < (home.decided_end if committed else home.hw)
                         and send.offset in (None, place) for place in home.places[send.value])
-            if there and (send.partition, send.value) not in returned:
+            if there and send.ident not in world.returned:
                 yield home.key, None
 
 
@@ -76,9 +75,8 @@ def inconsistent_offsets(world: World) -> Iterator[Found]:
 
 def phantom(world: World) -> Iterator[Found]:
     """A value read, or in any replica's log, that no invocation sent to that partition."""
-    sent = {(send.partition, send.value) for line in world.lines if line.type == "invoke"
-            for send in sends_of(line)}
-    met = {(read.partition, read.value) for read in world.reads}
+    sent = {send.ident for line in world.lines if line.type == "invoke" for send in sends_of(line)}
+    met = {read.ident for read in world.reads}
     met |= {(home.key, entry.value) for home in world.partitions.values() for log in home.logs.values()
             for entry in log if entry.value is not None}
     yield from ((key, None) for key, _ in (met - sent if world.complete else ()))
@@ -90,10 +88,8 @@ def G1a(world: World) -> Iterator[Found]:
     aborted. Reading it is allowed there under read_uncommitted. Or a txn's value, of any outcome, was read by
     an ok poll under read_committed where its only entry in the leader's log is aborted."""
     permitted = uncommitted(world) if world.txns else None
-    of_txns = {(send.partition, send.value) for line in world.lines if line.f == "txn"
-               for send in sends_of(line)}
-    read = {(read.partition, read.value, read.offset) for op in world.ops if op.type == "ok"
-            for read in op.reads}
+    of_txns = {send.ident for line in world.lines if line.f == "txn" for send in sends_of(line)}
+    read = {(read.ident, read.offset) for op in world.ops if op.type == "ok" for read in op.reads}
     for send in (send for send in world.sends if not send.twice):
         home, aborted = send.home, aborted_at(send)
         if send.type == "fail":
@@ -103,8 +99,7 @@ def G1a(world: World) -> Iterator[Found]:
             if logged or send.read_at:
                 internal = internal_topics(world, send) if aborted is not None and world.txns else None
                 yield send.partition, internal if logged or permitted is None else permitted
-        elif permitted is None and (send.partition, send.value) in of_txns and (
-                send.partition, send.value, aborted) in read:
+        elif permitted is None and send.ident in of_txns and (send.ident, aborted) in read:
             yield send.partition, internal_topics(world, send)
 
 
@@ -129,7 +124,7 @@ def duplicate(world: World) -> Iterator[Found]:
     logged = grouped(((home.key, entry.value), entry.offset) for home in world.partitions.values()
                      for entry in home.leader_log if entry.value is not None and not entry.aborted)
     shown = [*world.reads, *(send for send in world.oks if not (send.home.usable and send.lost))]
-    seen = grouped(((one.partition, one.value), one.offset) for one in shown if one.offset is not None)
+    seen = grouped((one.ident, one.offset) for one in shown if one.offset is not None)
     for key, value in logged.keys() | seen.keys():
         twice = len(logged[key, value]) > 1 or len(seen[key, value]) > 1
         if twice and value not in world.repeated:
@@ -169,15 +164,13 @@ def is_committed(world: World, op: Row, send: Row) -> bool | None:
 
 def by_reads(world: World, op: Row, send: Row) -> bool | None:
     """Without logs, under read_committed: an ok poll returned it; or it was acked and all went past it."""
-    key = (send.partition, send.value)
-    reads = [(other.type, read) for other in world.ops for read in other.reads
-             if (read.partition, read.value) == key]
+    reads = [(other.type, read) for other in world.ops for read in other.reads if read.ident == send.ident]
     acked = min((told.offset for told in (op.answer or Row()).sends or [] if told.offset is not None
-                 and (told.partition, told.value) == key), default=None)
+                 and (told.partition, told.value) == send.ident), default=None)
     if uncommitted(world) or any(kind == "ok" for kind, _ in reads):
         return None if uncommitted(world) else True
     passed = acked is not None and not reads and any(
-        before.offset < acked < after.offset for before, after in neighbours(world, key[0]))
+        before.offset < acked < after.offset for before, after in neighbours(world, send.partition))
     return False if passed else None
 
 
@@ -186,9 +179,7 @@ def neighbours(world: World, key: int) -> Iterator[tuple[Row, Row]]:
     and with no move of its own between."""
     for process in {read.process for read in world.reads} - world.overlapping:
         last, subscribed = None, False
-        for line in world.lines:
-            if line.process != process or line.type == "invoke":
-                continue
+        for line in world.answers(process):
             moved = line.f in ("assign", "subscribe") and line.type == "ok"
             last = None if moved or line.f == "crash" else last
             subscribed = line.f == "subscribe" if moved else subscribed
@@ -204,11 +195,11 @@ def pair_cause(world: World, one: Row, other: Row) -> Cause | None:
     """The record is lost by a permitted cause; or the coordinator's word, or its marker, may be."""
     causes = []
     for send in world.sends:
-        if (send.partition, send.value) in ((one.partition, one.value), (other.partition, other.value)):
+        if send.ident in (one.ident, other.ident):
             cause = of_lost_write(world, send) if send.lost else None
             surely = cause is not None and cause.sure
             causes.append(Cause(INTERNAL) if surely else internal_topics(world, send))
-    return min(filter(None, causes), key=lambda cause: not cause.sure, default=None)
+    return first(causes)
 
 
 # -- order -----------------------------------------------------------------------------------------------
@@ -265,7 +256,7 @@ def poll_findings(world: World) -> Iterator[Named]:
         held: dict[int, tuple[Row, set[int]]] = {}  # the last ok poll's last read, and what was shown since
         subscribed = False
         across = world.complete and process not in world.overlapping
-        for line in (line for line in world.lines if line.process == process and line.type != "invoke"):
+        for line in world.answers(process):
             if line.f in ("assign", "subscribe") and line.type == "ok":
                 subscribed = line.f == "subscribe"
                 held = {key: held[key] for key in held if key in line.partitions}
@@ -300,8 +291,8 @@ def step(world: World, last: Row, following: Row, shown: set[int], form: str, *,
         return
     between = range(last.offset + 1, following.offset)
     skipped = {offset for offset in known_offsets(world, home) if offset in between and offset >= start}
-    unreadable = any(place.partition == key and place.offset in between for line in world.lines
-                     if line.process == following.process and line.type != "invoke" and line.f == "poll"
+    unreadable = any(place.partition == key and place.offset in between
+                     for line in world.answers(following.process) if line.f == "poll"
                      for place in line.corrupt or [])
     if skipped - shown and not unreadable:
         lost = follows_offsets(world, key, between) or by
@@ -369,10 +360,9 @@ def acked_to(world: World, line: Row, end: Row) -> tuple[int, int]:
 
 def epochs_of(world: World, send: Row) -> set[int]:
     """The epochs in which the ack, a read or a log says that this record was appended."""
-    told = [send, *(read for line in world.lines for read in reads_of(line)),
-            *(entry for log in world.partitions[send.partition].logs.values() for entry in log)]
-    return {one.epoch for one in told if one.epoch is not None and (one.partition, one.offset, one.value)
-            == (send.partition, send.offset, send.value)}
+    logged = [entry for log in world.partitions[send.partition].logs.values() for entry in log]
+    return {one.epoch for one in [send, *world.reads, *logged] if one.epoch is not None
+            and (one.partition, one.offset, one.value) == (send.partition, send.offset, send.value)}
 
 
 def fallen(world: World, key: int, concerned: range, since: int) -> Cause | None:
@@ -400,8 +390,8 @@ def precommitted_read(world: World) -> Iterator[Found]:
     answer comes twice."""
     seen: set[tuple[int, int]] = set()
     for op in sorted(world.ops, key=lambda op: op.completed or 0):
-        own = {(send.partition, send.value) for send in op.sends if send.value not in world.repeated} - seen
-        mine = {(read.partition, read.value) for read in op.reads} & own
+        own = {send.ident for send in op.sends if send.value not in world.repeated} - seen
+        mine = {read.ident for read in op.reads} & own
         if op.f == "txn" and mine:
             yield None, uncommitted(world)
             seen |= mine
@@ -413,8 +403,7 @@ def early_reads(world: World) -> Iterator[Named]:
     for op in world.ops if not world.breach else []:
         for send in writes(world, op):
             early = {read.process for read in world.reads if op.invoked is not None
-                     and (read.partition, read.value) == (send.partition, send.value)
-                     and read.index < op.invoked}
+                     and read.ident == send.ident and read.index < op.invoked}
             own = op.process in early and op.process not in world.overlapping
             if early:
                 yield "G1c-process" if own else "G1c-realtime", (None, None)
@@ -422,20 +411,19 @@ def early_reads(world: World) -> Iterator[Named]:
 
 def writes(world: World, op: Row) -> list[Row]:
     """The op's possible writes, without values that are sent twice."""
-    failed = {(send.partition, send.value) for send in world.sends if send.type == "fail"}
-    return [send for send in op.sends
-            if (send.partition, send.value) not in failed and send.value not in world.repeated]
+    failed = {send.ident for send in world.sends if send.type == "fail"}
+    return [send for send in op.sends if send.ident not in failed and send.value not in world.repeated]
 
 
 def edges_of(world: World, ops: list[Row]) -> dict[str, Edges]:
     """Every edge of every kind, also transitive ones; none from an op to itself. The writer of a value is the
     op that invoked its send (no other, even if the answer is another's)."""
-    writers = {(send.partition, send.value): at for asked in (False, True) for at, op in enumerate(ops)
+    writers = {send.ident: at for asked in (False, True) for at, op in enumerate(ops)
                if (op.invoked is not None) == asked for send in writes(world, op)}
     befores = {(one, other) for one, a in enumerate(ops) for other, b in enumerate(ops) if is_before(a, b)}
     made: dict[str, Edges] = {
-        WR: {(writers[read.partition, read.value], at) for at, op in enumerate(ops) for read in op.reads
-             if (read.partition, read.value) in writers},
+        WR: {(writers[read.ident], at) for at, op in enumerate(ops) for read in op.reads
+             if read.ident in writers},
         WW: {(one, other) for key in {key for key, _ in writers}
              for one, other in pairwise(version_order(world, writers, key))
              if one is not None and other is not None},

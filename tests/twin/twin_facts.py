@@ -34,6 +34,7 @@ def facts(world: World) -> None:
     undecided = world.txns and any(row.lso is not None and row.lso < row.leo for row in world.rows)
     world.settled = run.settled is True and closed and not undecided
     world.reads = [read for op in world.ops for read in op.reads]
+    world.returned = {read.ident for read in world.reads if read.process in world.readers}
     world.acked = sum(len(sends_of(line)) for line in world.lines
                       if line.type == "ok" and line.process not in world.probers)
     world.partitions = {int(key): partition_of(world, int(key), spec) for key, spec in run.partitions.items()}
@@ -60,17 +61,17 @@ def grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, set[Any]]:
 def reads_of(line: Row) -> list[Row]:
     """The records in a completion of a poll or transaction, of any outcome."""
     given = (line.reads or []) if line.f in ("poll", "txn") and line.type != "invoke" else []
-    return [Row(read, process=line.process, index=line.position, place=place)
-            for place, read in enumerate(given)]
+    return [Row(read, ident=(read.partition, read.value), process=line.process, index=line.position,
+                place=place) for place, read in enumerate(given)]
 
 
 def sends_of(line: Row) -> list[Row]:
     given = (line.sends or []) if line.f in ("send", "txn") and line.process >= 0 else []
     fate = "info" if line.type == "invoke" else line.type
-    return [Row(partition=send.partition, value=send.value, process=line.process, f=line.f, type=fate,
-                offset=send.offset if fate == "ok" else None, invoked_time=LONG_AGO, place=place,
-                completed=None if line.type == "invoke" else line.position)
-            for place, send in enumerate(given)]
+    return [Row(ident=(send.partition, send.value), partition=send.partition, value=send.value,
+                process=line.process, f=line.f, type=fate, offset=send.offset if fate == "ok" else None,
+                invoked_time=LONG_AGO, completed=None if line.type == "invoke" else line.position,
+                place=place) for place, send in enumerate(given)]
 
 
 def match_ops(world: World) -> None:
@@ -81,7 +82,7 @@ def match_ops(world: World) -> None:
     seen: set[int] = set()
 
     def what(line: Row) -> tuple[Any, ...]:
-        return (line.process, line.f, [(send.partition, send.value) for send in sends_of(line)])
+        return (line.process, line.f, [send.ident for send in sends_of(line)])
 
     for line in world.lines:
         if line.process < 0:
@@ -114,11 +115,11 @@ def fates(world: World) -> list[Row]:
     for line in world.lines:
         for send in sends_of(line):
             send |= {"invoked": line.position, "invoked_time": line.time} if line.type == "invoke" else {}
-            (asked if line.type == "invoke" else answered).setdefault((send.partition, send.value), send)
+            (asked if line.type == "invoke" else answered).setdefault(send.ident, send)
     for key, send in answered.items():
         send |= {name: asked[key][name] for name in ("invoked", "invoked_time") if key in asked}
-    read_at = grouped(((read.partition, read.value), read.offset) for read in world.reads)
-    acks = grouped(((send.partition, send.value), send.offset) for op in world.ops for send in op.sends
+    read_at = grouped((read.ident, read.offset) for read in world.reads)
+    acks = grouped((send.ident, send.offset) for op in world.ops for send in op.sends
                    if send.offset is not None)
     for key, send in (asked | answered).items():
         send |= {"since": -1 if send.invoked is None else send.invoked, "twice": key[1] in world.repeated,
@@ -301,10 +302,9 @@ def is_unread(world: World, send: Row) -> bool:
     if not is_followed(send):
         return False
     reads = [read for read in world.reads if read.partition == send.partition]
-    final = [read for read in reads if read.process in world.readers]
-    if home.read_to_the_end and not any(read.value == send.value for read in final):
+    if home.read_to_the_end and send.ident not in world.returned:
         told = beginnings(world, home.key)
-        places = [read.offset for read in final]
+        places = [read.offset for read in reads if read.process in world.readers]
         begun = max(told, default=0) <= send.offset
         if begun and places and min(places) <= send.offset < max(places):
             return True
@@ -325,9 +325,7 @@ def was_told(world: World, reader: int, send: Row) -> bool:
     """This process was told, before it read anything, that the log ends above the offset; and then it read on
     above it, or a poll was answered with nothing."""
     told = has_read = False
-    for line in world.lines:
-        if line.process != reader or line.type == "invoke":
-            continue
+    for line in world.answers(reader):
         if (line.f, line.type) == ("list_offsets", "ok") and not has_read:
             told |= any(end.partition == send.partition and end.offset > send.offset for end in line.offsets)
         mine = [read.offset for read in reads_of(line) if read.partition == send.partition]

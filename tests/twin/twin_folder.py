@@ -14,6 +14,7 @@ from typing import Any
 import twin_observes
 
 Kind = Callable[[Any], bool]
+Ident = tuple[int, int]
 LIMIT = 2**63
 FOREVER = 2**62
 CLIENT_FS = ("send", "poll", "txn", "assign", "subscribe", "crash", "list_offsets")
@@ -29,19 +30,16 @@ class Row(dict[str, Any]):
         self.__dict__ = self
 
 
-Line = Row | dict[str, Any]
-
-
 class World:
     """A run folder as read, and all that a finding may use of it.
 
     An op: process, f, type (info also if it never completed), `invoked` and `completed` (positions in the
     history, None: not there), `answer` (the line), `sends`, `reads`.
-    A send: partition, value, process, f, type, `offset` (of an ok send's ack), `place` in its op, `invoked`,
-    `since` (the same, or before all), `invoked_time`, `completed`, `home` (its partition), `twice`, `read_at`
-    (offsets), `acks` (all offsets that acks of the value have), `lost`, `gone` (it or a record of it that was
-    read; None: nobody knows).
-    A read, of a poll of any outcome: partition, offset, value, process, `index` (of the line), `place`.
+    A send: partition, value, `ident` (both), process, f, type, `offset` (of an ok send's ack), `place` in its
+    op, `invoked`, `since` (the same, or before all), `invoked_time`, `completed`, `home` (its partition),
+    `twice`, `read_at` (offsets), `acks` (all offsets that acks of the value have), `lost`, `gone` (it or a
+    record of it that was read; None: nobody knows).
+    A read, of a poll of any outcome: partition, offset, value, `ident`, process, `index` (its line), `place`.
     """
 
     def __init__(self, run: Row) -> None:
@@ -75,6 +73,7 @@ class World:
         self.sends: list[Row] = []
         self.oks: list[Row] = []  # ok sends whose value can be followed
         self.reads: list[Row] = []
+        self.returned: set[Ident] = set()  # by the final reads
         self.partitions: dict[int, Row] = {}
         self.overlapping: set[int] = set()  # processes with two ops open, or with an op after an info
         self.repeated: set[int] = set()  # values that were sent twice
@@ -87,6 +86,10 @@ class World:
         """A list in the words on settling, or on the final reads."""
         named = (self.run.get(phase) or {}).get(what)
         return named if isinstance(named, list) else []
+
+    def answers(self, process: int) -> list[Row]:
+        """The completions of a process."""
+        return [line for line in self.lines if line.process == process and line.type != "invoke"]
 
     def names_all_nodes(self, what: str) -> bool:
         return bool(self.run.nodes) and {*self.run.nodes} <= {*self.named(what)}
@@ -203,23 +206,14 @@ RULINGS = {**dict.fromkeys(("isr", "elect"), fields("partition:offset epoch:int 
            **dict.fromkeys(("register", "fence", "unfence"), fields("broker:text"))}
 
 
-def fits_field_table(line: Line) -> bool:
+def fits_field_table(line: Row) -> bool:
     """Whether the line has every field that its type and f require, each of its type."""
-    f, kind = line.get("f"), line.get("type")
     if not fits(line, LINE, OF_LINES):
         return False
-    if line["process"] == -1:
-        return kind == "info" and isinstance(line.get("fault"), dict)
-    return (f in CLIENT_FS and (f != "send" or bool(line.get("sends")))
-            and (kind != "ok" or f not in NEEDED or line.get(NEEDED[f]) is not None))
-
-
-def is_row(row: Line) -> bool:
-    return fits(row, REPLICA, OF_REPLICAS)
-
-
-def is_entry(entry: Line, node: str) -> bool:
-    return fits(entry, ENTRY, OF_ENTRIES) and "value" in entry and entry.get("node") == node
+    if line.process == -1:
+        return line.type == "info" and isinstance(line.fault, dict)
+    return (line.f in CLIENT_FS and (line.f != "send" or bool(line.sends))
+            and (line.type != "ok" or line.f not in NEEDED or line.get(NEEDED[line.f]) is not None))
 
 
 # -- the files --------------------------------------------------------------------------------------------
@@ -254,7 +248,7 @@ def read_rows(path: Path, world: World) -> None:
     texts = lines_of(path) if twin_observes.shows(world.run, "replicas") else None
     rows: dict[Any, Row] = {}
     for row in map(object_of, texts or []):
-        if row is not None and is_row(row):
+        if row is not None and fits(row, REPLICA, OF_REPLICAS):
             rows.setdefault((row.node, row.partition), row)
     world.rows = [*rows.values()]
     asked = {(node, int(key)) for key, spec in world.run.partitions.items() for node in spec.replicas}
@@ -270,7 +264,8 @@ def read_dumps(logs: Path, world: World) -> None:
         entries = parquet_rows(logs / f"{node}.parquet") if not path.exists() else lines_of(path)
         if entries is not None:
             rows = [row if isinstance(row, Row) else object_of(row) for row in entries]
-            world.dumps[node] = [row for row in rows if row is not None and is_entry(row, node)]
+            world.dumps[node] = [row for row in rows if row is not None and "value" in row
+                                 and row.node == node and fits(row, ENTRY, OF_ENTRIES)]
             world.damaged -= {node} if len(world.dumps[node]) == len(rows) else set()
     replicas = {node for spec in world.run.partitions.values() for node in spec.replicas}
     world.damaged |= replicas - {*world.run.nodes}  # nobody reads their logs

@@ -4,7 +4,7 @@ Rules kept here: the cause is the first that applies of acks, unclean election, 
 guessed because there is no trace is unsure, and the name of its finding also goes under unknown.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -221,11 +221,10 @@ def follows(world: World, concerned: Iterable[Row], *, acks: bool = False) -> Ca
     return first(causes)
 
 
-def follows_values(world: World, partition: int, values: Iterable[int], *, acks: bool = False
+def follows_values(world: World, partition: int, values: Collection[int], *, acks: bool = False
                    ) -> Cause | None:
-    wanted = {*values}
     return follows(world, [send for send in world.sends if send.partition == partition
-                           and send.value in wanted], acks=acks)
+                           and send.value in values], acks=acks)
 
 
 def follows_offsets(world: World, partition: int, concerned: range) -> Cause | None:

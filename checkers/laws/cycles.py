@@ -31,23 +31,20 @@ from floodmark.checkers.laws.op_graph import (
     Cycle,
     Graph,
     Ints,
-    Numbers,
     components,
     shortest_cycles,
     suspects,
 )
 from floodmark.checkers.laws.permits import ISOLATION
-from floodmark.checkers.laws.tables import FINDINGS, SENT_ON
+from floodmark.checkers.laws.tables import FINDINGS
 from floodmark.checkers.laws.unit import Unit
-from floodmark.checkers.read.arrays import sliced, stable_order
+from floodmark.checkers.read.arrays import sliced
 from floodmark.checkers.read.field_table import TYPES
-from floodmark.checkers.read.ranges import AT_BITS
 
 MOST_EDGES = 12_000_000  # of one run
 SHOWN = 20  # findings of one run, name and permit whose cycle is kept
 KIND_NAMES = {WR: "wr", WW: "ww", PROCESS: "process", REALTIME: "real-time"}
 OPS = ("send", "poll", "txn")
-NO_LINES = SENT_ON["op_lines"].empty_table()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,17 +113,13 @@ def cycles(unit: Unit) -> None:
         f"""select run, sum(edges)::bigint as edges from dependency_counts
         group by run having sum(edges) > {MOST_EDGES}""",
     )
-    skipped = unit.rows("select run from unsearched_runs")["run"].to_pylist()
-    uncommitted = {row["run"] for row in unit.rows(_RUNS).to_pylist() if row["uncommitted"]}
-    vertices, lines = (by_run(unit.table(name)) for name in ("ops", "op_lines"))
-    edges = by_run(unit.table("dependencies", EDGE_ORDER))
+    unit.make("numbered_ops", _NUMBERED_OPS)
+    uncommitted = unit.rows("select run from runs where uncommitted")["run"].to_pylist()
+    vertices = by_run(unit.rows("from numbered_ops order by run, number"))
     rows: list[dict[str, Any]] = []
-    for run, table in vertices.items():
-        if run in edges and run not in skipped:
-            ops_of_run = columns_of(table.take(np.argsort(table["op"].to_numpy())))
-            op_of = OpOfLine.of(ops_of_run["op"], lines.get(run, NO_LINES))
-            graph, shown = graph_of(ops_of_run, edges_between_ops(edges[run], op_of))
-            rows += rows_of(run, found_in(graph), shown, edges[run], graph, uncommitted=run in uncommitted)
+    for run, edges in by_run(unit.rows(EDGES)).items():
+        graph, shown = graph_of(columns_of(vertices[run]), edges)
+        rows += rows_of(run, found_in(graph), shown, edges, graph, uncommitted=run in uncommitted)
     unit.add(pa.Table.from_pylist(rows, schema=FINDINGS))
 
 
@@ -156,8 +149,20 @@ _OPS = f"""select run, op, invoked, completed, process,
     from (select run, op, max(invoked) as invoked, max(completed) as completed, max(process) as process,
             max(type_and_f) as type_and_f
         from completions group by run, op) left join processes using (run, process)"""
-EDGE_ORDER = 'order by run, partition, "offset", kind, y, x, value'
-_RUNS = "select run, uncommitted from runs"
+_NUMBERED_OPS = """
+    select *, (row_number() over (partition by run order by op) - 1)::integer as number from ops"""
+# Those between different ops, by their numbers; in this order, so that of equally short cycles the same one
+# is named each time.
+EDGES = """
+    with numbers as (
+        select run, op as line, number from numbered_ops
+        union all select run, line, number from op_lines join numbered_ops using (run, op))
+    select run, kind, source.number as source, target.number as target, partition, "offset", value
+    from dependencies anti join unsearched_runs using (run)
+    join (select run, line as x, number from numbers) source using (run, x)
+    join (select run, line as y, number from numbers) target using (run, y)
+    where source.number <> target.number
+    order by run, partition, "offset", kind, y, x, value"""
 
 
 def by_run(table: pa.Table) -> dict[int, pa.Table]:
@@ -170,65 +175,12 @@ def columns_of(ops: pa.Table) -> dict[str, Ints]:
     return {name: pc.fill_null(ops[name].cast(pa.int64()), -1).to_numpy() for name in ops.column_names}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpOfLine:
-    """Looks up the numbers of lines' ops; -1 where a line is of none. A line is a range and a place in it:
-    with the ranges one after the other, the lines of a run are nearly all numbers from 0. A table of these is
-    read in one step for each line, where a binary search in two million lines takes twenty."""
-
-    begins: Ints  # range -> its first row in the table
-    sizes: Ints
-    numbers: Numbers
-
-    @staticmethod
-    def of(ops: Ints, others: pa.Table) -> "OpOfLine":
-        """ops: the line of each op, by its number; others: the other lines of these ops."""
-        ranges, place = np.divmod(np.concatenate((ops, others["line"].to_numpy())), 1 << AT_BITS)
-        sizes = np.zeros(ranges.max(initial=0) + 1, dtype=np.int64)
-        np.maximum.at(sizes, ranges, place + 1)
-        begins = np.cumsum(sizes) - sizes
-        place += begins[ranges]
-        numbers = np.full(max(1, sizes.sum()), -1, dtype=np.int32)
-        numbers[place[: len(ops)]] = np.arange(len(ops))
-        op_of = OpOfLine(begins=begins, sizes=sizes, numbers=numbers)
-        numbers[place[len(ops) :]] = op_of(others["op"].to_numpy())
-        return op_of
-
-    def __call__(self, line: Ints) -> Numbers:
-        """The numbers of these lines. Some at a time, so that what is made in between stays in the cache."""
-        numbers = np.empty(len(line), dtype=np.int32)
-        for begin in range(0, len(line), _AT_ONCE):
-            some = slice(begin, begin + _AT_ONCE)
-            ranges, place = line[some] >> AT_BITS, line[some] & ((1 << AT_BITS) - 1)
-            known = (place < self.sizes.take(ranges, mode="clip")) & (ranges < len(self.sizes))
-            place += self.begins.take(ranges, mode="clip")
-            numbers[some] = np.where(known, self.numbers.take(place, mode="clip"), -1)
-        return numbers
-
-
-_AT_ONCE = 1 << 15
-
-
-def edges_between_ops(edges: pa.Table, op_of: OpOfLine) -> dict[str, Numbers]:
-    """Edges between different ops by their numbers, in the order of their records, so that of equally short
-    cycles the same one is named each time; row: of the table. The edges of a partition come in EDGE_ORDER,
-    those of different partitions as their units have sent them."""
-    source, target = op_of(edges["x"].to_numpy()), op_of(edges["y"].to_numpy())
-    keep = (source >= 0) & (target >= 0) & (source != target)
-    partition, row = edges["partition"].to_numpy(), np.arange(len(keep), dtype=np.int32)
-    if (partition[1:] < partition[:-1]).any():
-        row = stable_order(partition).astype(np.int32)
-        keep = keep[row]
-    row = row[keep]
-    return {"kind": edges["kind"].to_numpy()[row], "source": source[row], "target": target[row], "row": row}
-
-
-def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Numbers]) -> tuple[Graph, Ops]:
+def graph_of(ops: Mapping[str, Ints], edges: pa.Table) -> tuple[Graph, Ops]:
     """The graph of a run: its ops, and after them the readings that are vertices of their own."""
     count, info = len(ops["op"]), ops["info"] > 0
     inv, done = ops["invoked"].copy(), ops["completed"]
     inv[(done >= 0) & (done < inv)] = -1  # a wrong index
-    kind, source, target = edges["kind"], edges["source"], edges["target"]
+    kind, source, target = (edges[name].to_numpy() for name in ("kind", "source", "target"))
     reads = np.zeros(count, dtype=np.bool_)
     reads[target[kind == WR]] = True
     reading_of = np.full(count, -1, dtype=np.int32)  # op -> the vertex of its reading
@@ -244,7 +196,7 @@ def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Numbers]) -> tuple[Gra
         kind=np.concatenate((kind, kind[also])),
         source=np.concatenate((source, source[also])),
         target=np.concatenate((target, reading_of[target[also]])),
-        record=np.concatenate((edges["row"], edges["row"][also])),
+        record=np.concatenate((np.arange(len(kind), dtype=np.int32), also.astype(np.int32))),
     )
     return graph, Ops(inv=inv, done=done, process=ops["process"], f=ops["f"])
 

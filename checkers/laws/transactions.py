@@ -73,8 +73,7 @@ def ops_sent_on(unit: Unit) -> dict[str, pa.Table]:
 
 def rows_of(unit: Unit, table: str, schema: pa.Schema, where: str = "true") -> pa.Table:
     columns = ", ".join(f'"{name}"' for name in schema.names)
-    order = cycles.EDGE_ORDER if table == "dependencies" else ""
-    return unit.rows(f"select {columns} from {table} where {where} {order}").cast(schema)
+    return unit.rows(f"select {columns} from {table} where {where}").cast(schema)
 
 
 _WRITER = "if(v.type = 'fail', null, coalesce(invoked_at, line))"

@@ -43,17 +43,12 @@ def sliced(table: pa.Table, keys: Ints) -> Iterator[tuple[int, pa.Table]]:
     if not len(keys):
         return
     if not (keys[1:] >= keys[:-1]).all():
-        order = stable_order(keys)
+        small = keys.min() >= -(1 << 15) and keys.max() < 1 << 15  # then this takes linear time
+        order = np.argsort(keys.astype(np.int16) if small else keys, kind="stable")
         table, keys = table.take(pa.array(order)), keys[order]
     starts = np.concatenate(([0], np.flatnonzero(np.diff(keys)) + 1, [len(keys)])).tolist()
     for begin, end in pairwise(starts):
         yield int(keys[begin]), table.slice(begin, end - begin)
-
-
-def stable_order(keys: Ints) -> Ints:
-    """The places of these numbers when they are sorted. Of small numbers this takes linear time."""
-    small = len(keys) and keys.min() >= -(1 << 15) and keys.max() < 1 << 15
-    return np.argsort(keys.astype(np.int16) if small else keys, kind="stable")
 
 
 def mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

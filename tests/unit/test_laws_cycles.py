@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.laws.cycles import LEVELS, Found, OpOfLine, edges_between_ops, found_in
+from floodmark.checkers.laws.cycles import EDGES, LEVELS, Found, cycles, found_in
 from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, WR, WW, Graph, suspects
+from floodmark.checkers.laws.tables import SENT_ON
+from floodmark.checkers.laws.unit import opened
 
 Edge = tuple[int, int, int]  # kind, source, target
 Op = tuple[int, int, int]  # invoked, done, process
@@ -147,12 +149,18 @@ def test_a_cycle_by_processes_is_found_among_many_ops(apart: int) -> None:
 
 
 def test_edges_of_several_units_are_in_the_order_of_their_records() -> None:
-    """So that each judge names the same cycle. Line 11 is another one of op 10; 40 and those of
-    the second range are no op's."""
-    edges = pa.table({
-        "kind": pa.array([0] * 8, pa.int8()), "partition": [1, 1, 3, 0, 0, 0, 0, 2],
-        "x": [10, 30, 10, 10, 40, 20, 30, 20], "y": [30, 11, 20, 11, 20, (1 << 32) + 30, 20, 30]})
-    op_of = OpOfLine.of(np.array([10, 20, 30]), pa.table({"op": [10], "line": [11]}))
-    found = edges_between_ops(edges, op_of)
-    assert [found[name].tolist() for name in ("row", "source", "target")] == [
-        [6, 0, 1, 7, 2], [2, 0, 2, 1, 0], [1, 2, 0, 2, 1]]
+    """So that each judge names the same cycle. Line 11 is another one of op 10; 40 is no op's; those of run 1
+    have the same lines."""
+    numbered = enumerate(zip([1, 1, 3, 0, 0, 0, 0, 2], [10, 30, 10, 10, 40, 20, 30, 20],
+                             [30, 11, 20, 11, 20, 1 << 33, 20, 30], strict=True))
+    edges = [{"run": 0, "kind": 0, "x": x, "y": y, "partition": partition, "offset": 0, "value": value}
+             for value, (partition, x, y) in numbered]
+    ops = [{"run": run, "op": op} for run, op in ((1, 10), (0, 30), (0, 20), (0, 10), (1, 20))]
+    rows = {"ops": ops, "op_lines": [{"run": 0, "op": 10, "line": 11}], "dependencies": edges}
+    with opened({}) as unit:
+        for name, schema in SENT_ON.items():
+            unit.load(name, pa.Table.from_pylist(rows.get(name, []), schema=schema))
+        cycles(unit)
+        found = unit.rows(EDGES)
+    assert [found[name].to_pylist() for name in ("value", "source", "target")] == [
+        [6, 1, 0, 7, 2], [2, 2, 0, 1, 0], [1, 0, 2, 2, 1]]

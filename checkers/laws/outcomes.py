@@ -30,12 +30,13 @@ def outcomes(unit: Unit) -> None:
 
 
 def lines(*columns: str) -> str:
-    """The indexes that are not null, in this order."""
-    return f"list_filter([{', '.join(columns)}], lambda line: line is not null)"
+    """The indexes that are not null, each once, in this order."""
+    every = f"[{', '.join(columns)}]"
+    return f"list_filter({every}, lambda line, nth: line is not null and list_position({every}, line) = nth)"
 
 
-SEND = lines("invoked", "nullif(done, invoked)")
-SEND_AND_READ = lines("invoked", "nullif(done, invoked)", "nullif(nullif(read_by, invoked), done)")
+SEND = lines("invoked", "done")
+SEND_AND_READ = lines("invoked", "done", "read_by")
 
 # Values that were read at several offsets, and the first line that returned them there. All others were read
 # first by read_by.
@@ -118,8 +119,7 @@ with twice as (
     where not repeated and greatest(leader_high, read_high, ack) > least(leader_low, read_low, ack))
 select run, partition, "offset", seen, value,
     coalesce(cause, case when retried then {RETRIES} end) as permit,
-    {lines("invoked", "nullif(done, invoked)", "nullif(nullif(coalesce(seen_by, read_by), invoked), done)",
-           "nullif(seen_again_by, done)")} as ops
+    {lines("invoked", "done", "coalesce(seen_by, read_by)", "seen_again_by")} as ops
 from twice left join read_apart using (run, partition, value, "offset")
 left join (select run, partition, value, "offset" as seen, seen_by as seen_again_by from read_apart)
     using (run, partition, value, seen)

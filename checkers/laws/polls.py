@@ -310,5 +310,5 @@ LAWS = {
 
 def finding(law: str) -> str:
     return f"""select run, partition, "offset", value, how, seen, process, permit,
-        {lines("nullif(seen_index, index)", "index")} as ops
+        {lines("seen_index", "index")} as ops
         from consumer_steps where law = '{law}'"""

@@ -1,5 +1,6 @@
 """Writes the sentence about what is to blame for a finding (judge/blame.py finds the line)."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,11 +47,14 @@ def knows_blame(example: Mapping[str, Any]) -> bool:
 
 
 def with_blame_apart(example: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An example as it is today; those of earlier versions have the blame at the end of `text`."""
+    """An example as it is today; those of earlier versions have the blame at the end of `text`, and
+    in it alone the line that shows the finding."""
     text, mark, blame = str(example.get("text")).partition(" To blame: ")
     if not mark or "blame" in example:
         return example
-    return {**example, "text": text, "blame": {"text": blame, "known": _UNDECIDED not in blame}}
+    own = re.search(r"\(([^()]+), seq (\d{1,18}) of its trace\)", text)
+    shown_by = {} if own is None else {"shown_by": {"node": own[1], "seq": int(own[2])}}
+    return {**example, "text": text, "blame": {"text": blame, "known": _UNDECIDED not in blame, **shown_by}}
 
 
 def words_without_line(name: str, row: Row) -> Blame:

@@ -157,9 +157,11 @@ def saved(folder: Path, **example: object) -> Run:
 def test_a_saved_verdict_of_an_earlier_version_has_the_blame_in_its_text(
         tmp_path: Path, blame: str, known: bool) -> None:
     """It is shown like others."""
-    [example] = read_verdict(saved(tmp_path, text=f"Lost. To blame: {blame}"))["findings"][0]["examples"]
-    assert (example["text"], knows_blame(example)) == ("Lost.", known)
+    text = "Lost (n1, seq 30 of its trace)."
+    [example] = read_verdict(saved(tmp_path, text=f"{text} To blame: {blame}"))["findings"][0]["examples"]
+    assert (example["text"], knows_blame(example)) == (text, known)
     assert blame_in(example) == f"To blame: {blame}"
+    assert example["blame"]["shown_by"] == {"node": "n1", "seq": 30}
 
 
 @pytest.mark.parametrize("change", [

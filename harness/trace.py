@@ -75,7 +75,7 @@ def _raw_lines(path: Path, problems: list[str]) -> Iterator[Line]:
                 except orjson.JSONDecodeError as error:
                     problems.append(f"{path}:{number}: not a line of a trace: {error}")
                     continue
-                if isinstance(fields, dict) and {"time", "node", "seq"} <= fields.keys():
+                if _is_line(fields):
                     yield fields
                 else:
                     problems.append(f"{path}:{number}: not a line of a trace: no time, node, seq")
@@ -83,6 +83,10 @@ def _raw_lines(path: Path, problems: list[str]) -> Iterator[Line]:
         return
     except OSError as error:
         raise FloodmarkError(f"cannot read the trace {path}: {error.strerror}") from error
+
+
+def _is_line(fields: Any) -> bool:
+    return isinstance(fields, dict) and {"time", "node", "seq"} <= fields.keys()
 
 
 class Feed:
@@ -124,7 +128,7 @@ class Feed:
             fields = orjson.loads(line)
         except orjson.JSONDecodeError:
             return None  # the merge reports it
-        return _translate_line(fields, self._raw, self._origin_ns)
+        return _translate_line(fields, self._raw, self._origin_ns) if _is_line(fields) else None
 
     def _open(self, node: str) -> int | None:
         if node not in self._files:

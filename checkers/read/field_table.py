@@ -1,5 +1,5 @@
-"""Declares which fields a line of each file has (format.md): their types, which are required, and what
-lines of some kind need besides.
+"""Declares which fields a line of each file has (histories/README.md): their types, which are required, and
+what lines of some kind need besides.
 
 Rules
 1. A field that is not declared is ignored, whatever its value. null counts as absent; a field without a

@@ -118,6 +118,7 @@ def test_a_missing_or_malformed_line_is_reported(bad: bytes, problem: str, tmp_p
     lines, problems = merged(raw(tmp_path, 1))
     assert [line["seq"] for line in lines] == [0, 2]
     assert problem in " ".join(problems)
+    assert len(Feed(raw(tmp_path, 1), 0).read_new_lines()) == 2  # during the run it is passed over
 
 
 def test_a_node_that_was_never_started_is_reported(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from floodmark.checkers.judge.layout import Layout, RunWork
 from floodmark.checkers.judge.passes import across_partitions, derive_run, parsed, read_as
 from floodmark.checkers.judge.verdicts import verdict_of
 from floodmark.checkers.read.folder import open_folder
+from floodmark.harness.verdict import Verdict
 
 MODULES: Sequence[ModuleType] = (reasons, deaths, acts, runs, run_tables, preconditions)
 SHIFTED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -138,16 +139,28 @@ class Driver:
         assert isinstance(run, runs.Run)
         return verdict_of(run, [], []), run_tables.facts_of(0, run)
 
-    def sees(self) -> bool:
-        """Whether the case does not find what it expects."""
+    def differs(self) -> bool:
         try:
-            if self.derived() == self.usual:
-                return False
+            return self.derived() != self.usual
         except Exception:
             return True
-        [verdict] = here.judge([self.path])
+
+    def misses(self, verdict: Verdict) -> bool:
+        """Whether the verdict is not what the case expects."""
         return corpus.said(verdict) != self.case.expected or any(
             all(part not in one for one in corpus.sentences(verdict)) for part in self.case.sentences)
+
+
+def first_that_sees(drivers: Sequence[Driver]) -> int | None:
+    """The number of a case that does not find what it expects: one is judged alone, then more and more."""
+    differing = [one for one in drivers if one.differs()]
+    for begin, end in ((0, 1), (1, 8), (8, 64), (64, None)):
+        some = differing[begin:end]
+        verdicts = here.judge([one.path for one in some]) if some else []
+        for one, verdict in zip(some, verdicts, strict=True):
+            if one.misses(verdict):
+                return one.number
+    return None
 
 
 def callers(drivers: Sequence[Driver]) -> dict[CodeType, list[Driver]]:
@@ -173,7 +186,7 @@ def results(judged: Sequence[tuple[Case, Path]], done: set[str]) -> Iterator[tup
             function.__code__ = code
             # The case that saw the last one is asked first.
             order = sorted(mine, key=lambda one: one.number != last)
-            seen = next((one.number for one in order if one.sees()), None)
+            seen = first_that_sees(order)
             function.__code__ = usual
             last = last if seen is None else seen
             yield ident, [] if seen is None else [seen]

@@ -55,9 +55,7 @@ _KINDS: Mapping[str, Any] = {  # of the keys that are no option of a run
 }
 _DRAWABLE = {"nodes", "partitions", "replication_factor", "workload"}
 # The fields of a case in a campaign's files, and what they are called there: `said` is what the plan sets.
-CASE_KEYS = ("rules", "bugs", "cluster", "nodes", "links", "workload", "concurrency", "rate", "kafka",
-             "partitions", "replication_factor", "acks", "config", "nemesis", "scenario", "interval",
-             "overspend", "duration", "settings")
+CASE_KEYS = tuple(sorted({*itertools.chain(*AXES.values()), "settings"} - {"bootstrap", "systems"}))
 SAID = "said"
 _Entry = tuple[Mapping[str, Any], float]  # the options that an entry of an axis sets, and its weight
 

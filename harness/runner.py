@@ -29,7 +29,7 @@ from floodmark.harness.run import DONE, FORMAT, INTERRUPTED, Run, create
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.moments import Schedule
 from floodmark.harness.schedule.views import View
-from floodmark.harness.spec import RunPlan
+from floodmark.harness.spec import SAVED, RunPlan
 
 _PROGRESS_EVERY_S = 1.0
 
@@ -299,5 +299,5 @@ def _initial_about(plan: RunPlan) -> dict[str, Any]:
                        for spec in plan.partitions},
         "config": {node: dict(keys) for node, keys in plan.cluster.config.items()},
         "guarantees": guarantees(plan), "schedule": json_form.write(plan.schedule),
-        "concurrency": spec.concurrency, "rate": spec.rate, "duration_s": spec.duration, **drawn,
+        **{key: getattr(spec, name) for name, key in SAVED.items()}, **drawn,
         "missed": [], "died": [], "died_words": {}, "died_at": {}, "residue": None, "clock_error_ns": 0}

@@ -26,9 +26,8 @@ from floodmark.harness.spec import (
     DIRECT,
     PARTITIONS_AT_MOST,
     PROXIED,
-    Concurrency,
-    Duration,
-    Rate,
+    SAVED,
+    TYPES,
     RunSpec,
     converted,
     key_values,
@@ -37,6 +36,7 @@ from floodmark.harness.spec import (
 
 _NOT_SETTINGS = frozenset({"floodmark.rules", "floodmark.bugs", "floodmark.trace", "floodmark.failpoints"})
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")
+_FIRST = ("concurrency", "rate", "duration_s")  # of SAVED; what came later had its default in an older run
 _Topic = Annotated[str, Meta(pattern=r"\A(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}\Z")]  # Kafka's own rule
 # Keys and values as -c takes them. Both are written to the brokers' properties files, so neither may have a
 # line break. broker_config.py checks which keys exist and which values they take.
@@ -75,9 +75,6 @@ class _About(msgspec.Struct, kw_only=True):
     config: dict[str, _Config]
     guarantees: _Guarantees
     schedule: Annotated[list[dict[str, Any]], Meta(max_length=100_000)]
-    concurrency: Concurrency
-    rate: Rate | None
-    duration_s: Duration
     id: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{0,64}\Z")] = ""
     links: str | None = None
     load: LoadShape | None = None  # absent: the usual shape; older folders lack some of its fields
@@ -95,17 +92,19 @@ class SavedRun:
 
 def read_saved(about: Mapping[str, Any], source: str) -> SavedRun:
     """Read what the run was from run.json; FloodmarkError names what is missing or not valid."""
-    missing = [one.name for one in msgspec.structs.fields(_About) if one.required and one.name not in about]
+    needed = (*(one.name for one in msgspec.structs.fields(_About) if one.required), *_FIRST)
+    missing = [key for key in needed if key not in about]
     if missing:
         raise FloodmarkError(f"{source} cannot be reproduced: its run.json lacks {', '.join(missing)} (it "
                              "was made by hand, by another tool, or by an older floodmark)")
     try:
-        return _saved(converted(about, _About, ""), source)
+        return _saved(converted(about, _About, ""), source, **{
+            name: converted(about[key], TYPES[name], key) for name, key in SAVED.items() if key in about})
     except ValueError as error:
         raise UsageError(f"{source} cannot be reproduced: in its run.json {error}") from error
 
 
-def _saved(about: _About, source: str) -> SavedRun:
+def _saved(about: _About, source: str, **given: Any) -> SavedRun:
     system, broker_keys = about.system, _texts(_one_config(about, source))
     if system.name not in ("reference", "kafka"):
         raise ValueError(f"the system is {shortened(system.name)}, which this floodmark cannot start")
@@ -134,8 +133,8 @@ def _saved(about: _About, source: str) -> SavedRun:
                                        replicas=one.replicas) for key, one in about.partitions.items()),
         partitions=len(about.partitions),
         replication_factor=min((len(one.replicas) for one in about.partitions.values()), default=None),
-        acks=about.guarantees.acks, duration=about.duration_s, seed=about.seed, rate=about.rate,
-        concurrency=about.concurrency, load=about.load or USUAL_LOAD, trace=about.traced)
+        acks=about.guarantees.acks, seed=about.seed, load=about.load or USUAL_LOAD, trace=about.traced,
+        **given)
     return SavedRun(spec=spec, run_id=about.id, nodes=about.nodes, inferred=tuple(inferred))
 
 

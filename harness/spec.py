@@ -6,7 +6,7 @@ It is read from the command line (cli/options.py makes the options from its fiel
 
 Rules
 1. To add an option of a run, add a field with `option(...)`. Its type and Meta say what is allowed, in every
-   source.
+   source. `saved` writes it to run.json, and reproduces it; campaign/plan.py says which plans may set.
 2. A value that is not allowed is a ValueError that names the field, the value and what is allowed. Who reads
    a file adds where it is.
 """
@@ -42,14 +42,9 @@ FIXED, DRAWN = "fixed", "drawn"  # the two kinds of `settings`
 DIRECT, PROXIED = "direct", "proxied"  # the two kinds of `links`
 TOPIC = "log"  # of a run's partitions
 OPTION = "option"  # the key of a field's metadata
-Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
-# Bounds that a run and its reproduction share: a run.json may come from a stranger.
-PARTITIONS_AT_MOST = 10_000
-Concurrency = Annotated[int, Meta(ge=0, le=10_000)]
-Rate = Annotated[float, Meta(gt=0, le=1e9)]
+PARTITIONS_AT_MOST = 10_000  # of a reproduction too: a run.json may come from a stranger
 YEAR_S = 365 * 86_400.0
-Duration = Annotated[float, Meta(gt=0, le=YEAR_S)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +60,7 @@ class Option:
     kind: str | None = None  # of names that others may register; or TIME
     file: bool = False
     own_cluster: Literal["takes", "refuses", None] = None  # what a user's own cluster does with it
+    saved: str | None = None  # its key in run.json, if a reproduction takes it from there by its name alone
 
 
 TIME = "time"
@@ -100,16 +96,17 @@ class RunSpec:
         None, choices=(DIRECT, PROXIED), default_text="proxied where a run may cut, else direct",
         help="Only proxied links can be cut.", own_cluster="refuses")
     workload: str = option("log", kind=WORKLOAD)
-    concurrency: Concurrency = option(10, help="Client processes.")
-    rate: Rate | None = option(
-        None, default_text="as fast as answers come; simulated: 100",
+    concurrency: Annotated[int, Meta(ge=0, le=10_000)] = option(
+        10, saved="concurrency", help="Client processes.")
+    rate: Annotated[float, Meta(gt=0, le=1e9)] | None = option(
+        None, saved="rate", default_text="as fast as answers come; simulated: 100",
         help="Ops a second, all processes together.")
     partitions: Annotated[int, Meta(ge=1, le=PARTITIONS_AT_MOST)] = option(4)
     replication_factor: Count | None = option(
         None, default_text="3, or --nodes if fewer", help="At most --nodes.")
     acks: str = option("all", choices=("all", "1", "0"), help="-1 is all.")
     nemesis: str = option("none", kind=NEMESIS, metavar="NAME,...")
-    interval: Positive = option(5.0, help="Mean seconds between strikes.")
+    interval: Annotated[float, Meta(gt=0)] = option(5.0, help="Mean seconds between strikes.")
     overspend: bool = option(False, help="Faults may break more than the guarantees tolerate.")
     schedule_file: Path | None = option(
         None, flags=("--schedule",), file=True, default_text="by --nemesis",
@@ -121,13 +118,13 @@ class RunSpec:
         help="Drawn: all that you do not set (nodes, partitions, brokers' config, load, --interval) is drawn "
              "from the seed.")
     seed: int | None = option(None, default_text="drawn", help="The same seed gives the same schedule.")
-    duration: Duration = option(
-        30.0, kind=TIME, help="Seconds, or with a unit: 20s, 4min. Planned faults are carried out, also if "
-                              "that takes longer.")
+    duration: Annotated[float, Meta(gt=0, le=YEAR_S)] = option(
+        30.0, kind=TIME, saved="duration_s",
+        help="Seconds, or with a unit: 20s, 4min. Planned faults are carried out, also if that takes longer.")
     out: Path | None = option(None, default_text="histories/runs/TIME-SEED",
                               help="The run's folder, absent or empty.")
     bootstrap: str | None = option(
-        None, metavar="HOST:PORT,...",
+        None, metavar="HOST:PORT,...", own_cluster="takes",
         help="Your own cluster, instead of one that is started; -c then sets its topics.")
     client_config: Path | None = option(
         None, metavar="FILE", file=True, own_cluster="takes",
@@ -213,6 +210,7 @@ class RunPlan:
 USUAL: Mapping[str, Any] = {one.name: one.default for one in fields(RunSpec)}
 TITLED = ("workload", "cluster", "acks", "nodes", "partitions", "interval", "rate")
 OPTIONS: Mapping[str, Option] = {one.name: one.metadata[OPTION] for one in fields(RunSpec) if one.metadata}
+SAVED: Mapping[str, str] = {name: about.saved for name, about in OPTIONS.items() if about.saved is not None}
 _NAMES = tuple(OPTIONS)
 CLUSTER_OPTIONS = _NAMES[:_NAMES.index("workload")]  # those of a cluster, which run and cluster up share
 TYPES: Mapping[str, Any] = get_type_hints(RunSpec, include_extras=True)

@@ -42,7 +42,7 @@ from floodmark.harness.verdict import EXIT_VALID, Policy
 CLUSTER_MODULE = "floodmark.harness.commands.cluster"
 # `schedule` may be data, too. The fixtures choose the folders, and have no cluster of a user's own.
 RUN_KEYWORDS = tuple(name.removesuffix("_file") for name, about in OPTIONS.items()
-                     if name not in ("out", "bootstrap") and about.own_cluster != "takes")
+                     if name != "out" and about.own_cluster != "takes")
 SCENARIO_KEYWORDS = ("scenario", "rules", "bugs", "config", "cluster")
 GATE_KEYWORDS = ("strict", "allow", "allow_unknown")
 SEED = 1  # of a schedule without a seed

@@ -4,7 +4,7 @@ repetition: golden/plays.txt."""
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -38,7 +38,7 @@ from floodmark.harness.schedule.reanchoring import (
     ScheduleHistory,
     Strike,
 )
-from floodmark.harness.spec import RunSpec, pairs
+from floodmark.harness.spec import CLUSTER_OPTIONS, OPTIONS, SAVED, RunSpec, pairs
 
 MS = 1_000_000
 ABOUT: dict[str, Any] = {
@@ -74,6 +74,24 @@ def test_a_run_without_a_trace_is_reproduced_without_one(tmp_path: Path, trace: 
     plan = planned(RunSpec(seed=1, trace=trace, out=tmp_path / "run"), ask_broker=False)
     create(plan.folder, _initial_about(plan)).history_path.touch()
     assert plan_of(read_first(plan.folder, None), 1, tmp_path / "again").spec.trace == trace
+
+
+def test_what_is_saved_of_a_run_is_its_reproductions_and_had_its_default_before_it_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other options are told by the schedule, the cluster, the drawn settings and the guarantees."""
+    assert {*OPTIONS} - {*CLUSTER_OPTIONS} - {*SAVED} == {
+        "workload", "partitions", "replication_factor", "acks", "nemesis", "interval", "overspend",
+        "schedule_file", "trace", "settings", "seed", "out", "bootstrap", "client_config", "faults_file",
+        "may_break"}
+    monkeypatch.setitem(cast(dict[str, str], SAVED), "overspend", "overspends")
+    spec = RunSpec(seed=1, concurrency=3, rate=40.5, duration=2.5, overspend=True, out=tmp_path / "run")
+    about = _initial_about(planned(spec, (), ask_broker=False))
+    for one, told in ((spec, about), (replace(spec, overspend=False), {**about, "overspends": False})):
+        saved = read_saved(told, "f").spec
+        assert [getattr(saved, name) for name in SAVED] == [getattr(one, name) for name in SAVED]
+    del about["overspends"]
+    assert not read_saved(about, "f").spec.overspend
 
 
 def test_kafkas_features_and_topics_are_set_again() -> None:

@@ -3,8 +3,8 @@ at which they strike: a class for each kind, which says all about it.
 
 A moment's fields are its JSON form, read strictly; its methods are its text, what it waits for and whether
 that has come, why it can never come on a cluster, and what is said of it when it was missed. To add a kind,
-write its class, list it in KINDS, say in _READERS what reads its fields, and give it words in
-nemesis/steps.lark.
+write its class, list it in KINDS, say in _READERS what reads a new field, and give it words: a line of
+nemesis/steps.lark, with a method in nemesis/steps.py.
 
 Rules
 1. A field that is None is left out of the JSON.

@@ -14,7 +14,7 @@ from golden_text import answered_as_written
 from floodmark.harness.errors import Refused, UsageError
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.moments import Entry, Time
-from floodmark.nemesis.steps import GRAMMAR, read_step
+from floodmark.nemesis.steps import read_step
 
 NODES, PARTITIONS = ("n1", "n2", "n3"), (0, 1)
 ARMS = "report n1 at L.acked times 0"  # for steps that wait for it
@@ -43,11 +43,6 @@ def test_every_line_means_what_is_written_below_it(request: pytest.FixtureReques
 
 def test_what_is_no_step_has_no_entries() -> None:
     assert read_step("") == read_step("   # nothing but words, 5 of them") == []
-
-
-def test_the_grammar_is_printed_where_the_language_is_described() -> None:
-    readme = GRAMMAR.with_name("README.md").read_text(encoding="utf-8")
-    assert f"```\n{GRAMMAR.read_text(encoding='utf-8')}```" in readme
 
 
 def test_without_a_cluster_any_node_name_is_accepted() -> None:

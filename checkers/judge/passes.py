@@ -48,8 +48,7 @@ from floodmark.checkers.laws.finding_names import Reason
 from floodmark.checkers.laws.tables import SENT_ON
 from floodmark.checkers.laws.transactions import dependencies, of_the_run, ops_sent_on, sent_on, transactions
 from floodmark.checkers.laws.unit import Family, Unit, opened, run_families
-from floodmark.checkers.read.arrays import concatenated
-from floodmark.checkers.read.columns import Ints
+from floodmark.checkers.read.arrays import Ints, concatenated
 from floodmark.checkers.read.folder import Special
 from floodmark.checkers.read.pairing import answers, pairing
 from floodmark.checkers.read.ranges import Range

@@ -7,17 +7,16 @@ verdict lists the checks that they make unknown, and the laws claim nothing wher
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial, reduce
-from operator import eq, or_
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from floodmark.checkers.judge.deaths import died, may_have_been_struck, unexplained
 from floodmark.checkers.judge.preconditions import Preconditions, is_cut_short
 from floodmark.checkers.laws.finding_names import BROKER_DIED, STUCK, If, Reason
-from floodmark.checkers.read.columns import Flags, contains
+from floodmark.checkers.read.arrays import Bools, Ints
 from floodmark.checkers.read.facts import each_of
 from floodmark.checkers.read.folder import (
     DIGITS_AT_MOST,
@@ -74,15 +73,16 @@ def listed(items: object) -> str:
 def gates_of(folder: Folder, *, breached: bool) -> Gates:
     """breached: lines of the history may be missing or wrong, so nobody can say what was not read."""
     partitions, elsewhere = folder.partitions, imported(folder)
-    keys, compact, leader = partitions.keys_there, partitions.compact, partitions.leader
-    leaderless = leader.where(lambda node: node is None)
-    has_row = folder.replicas.rows_by(leader, keys) >= 0
-    rowless = np.zeros(len(keys), dtype=np.bool_)
+    keys, compact = partitions.keys_there, partitions.compact
+    leaderless = partitions.led_by(None)
+    has_row, rowless = np.zeros((2, len(keys)), dtype=np.bool_)
     for node in partitions.nodes:
-        has_replica = partitions.replicas.where(partial(contains, item=node))
-        rowless |= has_replica & (folder.replicas.rows_of(node, keys) < 0)
+        is_there = np.isin(keys, folder.replicas.partitions(node))
+        has_row |= partitions.led_by(node) & is_there
+        rowless |= partitions.on(node) & ~is_there
     # The leader is known, has its row in replicas.jsonl, and its dump is complete.
-    leader_known = has_row & leader.where(lambda node: node is not None and has_complete_dump(folder, node))
+    leader_known = has_row & partitions.where(
+        lambda one: one.leader is not None and has_complete_dump(folder, one.leader))
     read_to_end = np.isin(keys, partitions_read_to_end(folder))
     # There is no leader's log, the log was not compacted, and the history has all reads. Then final reads
     # show losses; or, in an imported history, Jepsen's inference does: every record below one that was read
@@ -113,7 +113,7 @@ def gates_of(folder: Folder, *, breached: bool) -> Gates:
     return np.rec.fromarrays(list(gates.values()), dtype=[(name, np.bool_) for name in gates])
 
 
-def _is_blind(elsewhere: Mapping[str, Any], keys: npt.NDArray[np.int64]) -> Flags:
+def _is_blind(elsewhere: Mapping[str, Any], keys: Ints) -> Bools:
     """The partitions for which an import has left out some reads."""
     blind, left_out = _numbers(elsewhere.get("blind")), elsewhere.get("left_out")
     if blind is not None:
@@ -214,7 +214,7 @@ def damaged_dumps(folder: Folder, seen: Preconditions) -> None:
             damage_dump(folder, node, f"logs/{dump.name}{number}: {lines} no entry")
 
 
-def hidden(losses: Flags | np.bool_) -> If:
+def hidden(losses: Bools | np.bool_) -> If:
     """The row of lost-write, if nothing shows some of these losses."""
     return If.LOSS_HIDDEN if np.any(losses) else NO_ROW
 
@@ -222,12 +222,11 @@ def hidden(losses: Flags | np.bool_) -> If:
 def of_the_logs(folder: Folder, gates: Gates) -> Iterator[Reason]:
     """Damaged dumps of leaders; replicas without a row in replicas.jsonl (for followers only where the file
     itself is there), of which the first few are named; and leader-epoch caches that could not be read."""
-    partitions, leaders, open_losses = folder.partitions, folder.partitions.leader, ~gates.losses_shown
-    leading = leaders.there()
+    partitions, replicas, open_losses = folder.partitions, folder.replicas, ~gates.losses_shown
     for node, flaw in folder.flaws.items():
-        if node in leading:
-            losing = leaders.where(partial(eq, node)) & open_losses
-            yield If.LEADERS_LOG | hidden(losing), flaw
+        led = partitions.led_by(node)
+        if led.any():
+            yield If.LEADERS_LOG | hidden(led & open_losses), flaw
     run, leads = RunAt(folder=folder.path), gates.leader_rowless
     others = gates.rowless & ~leads & run.has(run.replicas_path)
     of_leaders = "the leader", leads, If.LOG | If.LEADERS_LOG, leads & open_losses
@@ -235,17 +234,17 @@ def of_the_logs(folder: Folder, gates: Gates) -> Iterator[Reason]:
     for whose, those, row, losing in (of_leaders, of_others) if folder.observes.replicas else ():
         rows = np.flatnonzero(those).tolist()
         for at in rows[:SHOWN]:
-            key = partitions.keys_there[at : at + 1]
-            nodes = [node for node in partitions.replicas.at(at) if folder.replicas.rows_of(node, key)[0] < 0]
-            missing = f"replicas.jsonl has no row of {listed(nodes)} for partition {key[0]}"
+            key = int(partitions.keys_there[at])
+            nodes = [node for node in partitions.at(at).replicas if key not in replicas.partitions(node)]
+            missing = f"replicas.jsonl has no row of {listed(nodes)} for partition {key}"
             yield row | hidden(losing[at]), missing
         if len(rows) > SHOWN:
             missing = f"replicas.jsonl has no row of {whose} of {len(rows)} partitions"
             yield row | hidden(losing), missing
-    unreadable, without = folder.replicas.unreadable_epochs(running=True), list[str]()
+    unreadable, without = replicas.unreadable_epochs, list[str]()
     for node in partitions.nodes:
-        claimed = partitions.replicas.where(partial(contains, item=node)) & ~partitions.compact
-        claimed &= unreadable[folder.replicas.rows_of(node, partitions.keys_there)]
+        claimed = partitions.on(node) & ~partitions.compact
+        claimed &= np.isin(partitions.keys_there, replicas.partitions(node, unreadable))
         without += [f"{node} for partition {key}" for key in partitions.numbers(claimed)]
     if without:
         torn = f"leader-epoch-checkpoint is empty or torn beside a log with records: {listed(without)}"
@@ -255,7 +254,7 @@ def of_the_logs(folder: Folder, gates: Gates) -> Iterator[Reason]:
 def of_partitions(folder: Folder, seen: Preconditions, gates: Gates) -> Iterator[Reason]:
     """Reasons for partitions without a known leader, without final reads, or compacted."""
     partitions, named = folder.partitions, np.fromiter(seen.partitions, np.int64, len(seen.partitions))
-    open_losses, strays = ~gates.losses_shown, partitions.led_by_none
+    open_losses, strays = ~gates.losses_shown, partitions.where(lambda one: one.led_by_none)
     strange = np.setdiff1d(named, partitions.keys_there).tolist()
     if strange:
         unnamed = f"run.json does not name partition {listed(strange)}, which the history uses"

@@ -163,11 +163,11 @@ def assignments_of(number: int, run: Run) -> pa.Table:
     columns = {
         "run": np.full(len(partitions), number),
         "partition": partitions.keys_there,
-        "replicas": partitions.replicas.made(list, _TEXTS),
-        "leader": partitions.leader.made(lambda node: node, _TEXT),
-        "isr": partitions.isr.made(sorted, _TEXTS),
+        "replicas": partitions.column(lambda one: one.replicas, _TEXTS),
+        "leader": partitions.column(lambda one: one.leader, _TEXT),
+        "isr": partitions.column(lambda one: sorted(one.isr), _TEXTS),
         "compact": partitions.compact,
-        "keeps_all": partitions.keeps_all,
+        "keeps_all": partitions.where(lambda one: one.keeps_all),
         "used": np.isin(partitions.keys_there, [*run.preconditions.used]),
         **{name: np.array(run.gates[name]) for name in _GATES},
     }

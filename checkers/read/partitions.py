@@ -1,23 +1,25 @@
-"""Reads the partitions of run.json into columns (a run may have 100,000), and finds their leaders and ISRs.
+"""Reads the partitions of run.json (a run may have 100,000), and finds their leaders and ISRs.
 
     partitions = partitions_of(about["partitions"], about.get("leaders") or {})
     partitions = with_leaders(partitions, replicas)     where run.json does not name them
-    partitions.leader.where(lambda node: node == "n1")  those that n1 leads
+    partitions.led_by("n1")                             those that n1 leads
 
 The leader and its ISR are those in run.json's `leaders`; where it names none, the leader on which all
 replicas agree. A leader that is none of the partition's replicas does not count.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from floodmark.checkers.read.columns import Coded, Flags, Ints
+from floodmark.checkers.read.arrays import Bools, Ints
 from floodmark.checkers.read.replica_rows import Replicas
 
+Said = TypeVar("Said", bound=Hashable)
 NOBODY = frozenset[str]()
 # Of each partition that is asked for: its leader and the ISR. It is stated by run.json, or the one that
 # the highest epoch among its replicas' rows names, if all of them have a row with a known epoch and the
@@ -40,26 +42,74 @@ _LEADERS = """
 """
 
 
+class Assignment(NamedTuple):
+    """All that is known of a partition, except its number. Copies of it on nodes outside `replicas` are stray
+    copies: no check uses them, and such a node neither leads nor is in the ISR."""
+
+    replicas: tuple[str, ...]
+    compact: bool
+    keeps_all: bool  # nothing deletes its records
+    # Where run.json lacks them, the replicas must show the leader and its ISR, or the ISR alone.
+    asks_leader: bool
+    asks_isr: bool
+    leader: str | None = None  # None: nobody knows
+    isr: frozenset[str] = NOBODY  # the final leader's; empty if it is not known
+    led_by_none: bool = False  # run.json's leader is none of its replicas
+
+    def led_by(self, leader: str | None, isr: Iterable[str]) -> "Assignment":
+        """The same with this leader and ISR, as far as they are replicas."""
+        led_by_none = self.led_by_none or (leader is not None and leader not in self.replicas)
+        return self._replace(leader=leader if leader in self.replicas else None, led_by_none=led_by_none,
+                             isr=NOBODY if led_by_none else frozenset(isr).intersection(self.replicas))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Partitions:
-    """Rows in the order of run.json. Copies of a partition on nodes outside `replicas` are stray copies: no
-    check uses them, and such a node neither leads nor is in the ISR."""
+    """Rows in the order of run.json. Few assignments differ: each is stored once, with a number for each
+    row."""
 
     keys_there: Ints  # the number of each
-    replicas: Coded[tuple[str, ...]]
-    compact: Flags
-    keeps_all: Flags  # nothing deletes its records
-    leader: Coded[str | None]  # None: nobody knows
-    isr: Coded[frozenset[str]]  # the final leader's; empty if it is not known
-    # Where run.json lacks them, the replicas must show the leader and its ISR, or the ISR alone.
-    asks_leader: Flags
-    asks_isr: Flags
-    led_by_none: Flags  # run.json's leader is none of its replicas
+    codes: npt.NDArray[np.int32]  # the place of its assignment
+    assignments: tuple[Assignment, ...]
+
+    @staticmethod
+    def of(keys: Ints, said: Iterable[Said], make: Callable[[Said], Assignment]) -> "Partitions":
+        """From what is said of each; `make` is called once for all of whom the same is said."""
+        seen = dict[Said, int]()
+        codes = np.fromiter((seen.setdefault(one, len(seen)) for one in said), np.int32)
+        return Partitions(keys_there=keys, codes=codes, assignments=tuple(map(make, seen)))
 
     def __len__(self) -> int:
         return len(self.keys_there)
 
-    def numbers(self, those: Flags) -> list[int]:
+    def at(self, row: int) -> Assignment:
+        return self.assignments[int(self.codes[row])]
+
+    def where(self, is_so: Callable[[Assignment], bool]) -> Bools:
+        """Those for whose assignment `is_so` is true; it is called once for each assignment."""
+        flags: Bools = np.fromiter(map(is_so, self.assignments), np.bool_)[self.codes]
+        return flags
+
+    @property
+    def compact(self) -> Bools:
+        return self.where(lambda one: one.compact)
+
+    @property
+    def asks_isr(self) -> Bools:
+        return self.where(lambda one: one.asks_isr)
+
+    def led_by(self, node: str | None) -> Bools:
+        return self.where(lambda one: one.leader == node)
+
+    def on(self, node: str) -> Bools:
+        """Those of which the node has a replica."""
+        return self.where(lambda one: node in one.replicas)
+
+    def column(self, make: Callable[[Assignment], object], kind: pa.DataType) -> pa.Array:
+        """`make(assignment)` of each, as an Arrow column."""
+        return pa.array(list(map(make, self.assignments)), type=kind).take(pa.array(self.codes))
+
+    def numbers(self, those: Bools) -> list[int]:
         """The numbers of those partitions."""
         found: list[int] = self.keys_there[those].tolist()
         return found
@@ -67,56 +117,30 @@ class Partitions:
     @property
     def nodes(self) -> tuple[str, ...]:
         """All nodes that have a replica."""
-        return tuple(sorted({node for nodes in self.replicas.values for node in nodes}))
+        return tuple(sorted({node for one in self.assignments for node in one.replicas}))
 
 
 def partitions_of(named: Mapping[str, Mapping[str, Any]], leaders: Mapping[str, Any]) -> Partitions:
     """From `partitions` of run.json, which was checked, and `leaders`, which was not."""
     by_key = {int(key): assignment for key, assignment in named.items()}
-    words = [leaders.get(str(key)) for key in by_key]
-    unnamed = np.fromiter((not isinstance(word, dict) for word in words), np.bool_, len(words))
-    said = [word if isinstance(word, dict) else {} for word in words]
-    del words
-    leader = Coded.of(_text(word.get("leader")) for word in said)
-    isr = Coded.of(_texts(word.get("isr")) for word in said)
-    cleanup = Coded.of(str(assignment.get("cleanup", "delete")) for assignment in by_key.values())
-    partitions = Partitions(
-        keys_there=np.fromiter(by_key, np.int64, len(by_key)),
-        replicas=Coded.of(tuple(assignment["replicas"]) for assignment in by_key.values()),
-        compact=cleanup.where(lambda word: "compact" in word),
-        keeps_all=np.fromiter(
-            (one.get("keeps_all") is True for one in by_key.values()), np.bool_, len(by_key)),
-        leader=leader,
-        isr=isr.mapped(lambda nodes: frozenset(nodes or ())),
-        asks_leader=unnamed,
-        asks_isr=unnamed | isr.where(lambda nodes: nodes is None),
-        led_by_none=np.zeros(len(by_key), dtype=np.bool_),
-    )
-    return without_strays(partitions)
+    said = ((tuple(one["replicas"]), "compact" in str(one.get("cleanup", "delete")),
+             one.get("keeps_all") is True, *_led(leaders.get(str(key)))) for key, one in by_key.items())
+
+    def made(one: Any) -> Assignment:
+        replicas, compact, keeps_all, is_named, leader, isr = one
+        assigned = Assignment(replicas, compact, keeps_all, not is_named, isr is None)
+        return assigned.led_by(leader, isr or ())
+
+    return Partitions.of(np.fromiter(by_key, np.int64, len(by_key)), said, made)
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _texts(value: Any) -> tuple[str, ...] | None:
-    """The names in a list; None if the value is no list of names."""
-    return tuple(node for node in value if isinstance(node, str)) if isinstance(value, list) else None
-
-
-def without_strays(partitions: Partitions) -> Partitions:
-    """Drop leaders that are no replica of their partition, and ISR members that are none."""
-    replicas_and_leader = partitions.replicas.joined(partitions.leader)
-    strays = replicas_and_leader.where(lambda each: each[1] is not None and each[1] not in each[0])
-    led_by_none = partitions.led_by_none | strays
-    unled = Coded(led_by_none.astype(np.int32), (False, True))
-    known = partitions.replicas.joined(partitions.isr).joined(unled)
-    return replace(
-        partitions,
-        leader=replicas_and_leader.mapped(lambda each: each[1] if each[1] in each[0] else None),
-        isr=known.mapped(lambda each: NOBODY if each[1] else each[0][1].intersection(each[0][0])),
-        led_by_none=led_by_none,
-    )
+def _led(word: Any) -> tuple[bool, str | None, tuple[str, ...] | None]:
+    """Whether run.json says anything about the leader; who it is; the ISR, None if that is no list."""
+    if not isinstance(word, dict):
+        return False, None, None
+    leader, isr = word.get("leader"), word.get("isr")
+    return (True, leader if isinstance(leader, str) else None,
+            tuple(node for node in isr if isinstance(node, str)) if isinstance(isr, list) else None)
 
 
 def with_leaders(partitions: Partitions, replicas: Replicas) -> Partitions:
@@ -126,14 +150,17 @@ def with_leaders(partitions: Partitions, replicas: Replicas) -> Partitions:
         return partitions
     from floodmark.checkers.read.json_lines import database
 
+    theirs = Partitions(keys_there=partitions.keys_there[asked], codes=partitions.codes[asked],
+                        assignments=partitions.assignments)
     cursor = database().cursor()
     cursor.register("believed", replicas.table)
     cursor.register("asked", pa.table({
-        "place": asked, "partition": partitions.keys_there[asked], "asks": partitions.asks_leader[asked],
-        "replicas": partitions.replicas.taken(asked).made(list, pa.list_(pa.string())),
-        "stated": partitions.leader.taken(asked).made(lambda node: node, pa.string())}))
+        "place": asked, "partition": theirs.keys_there,
+        "asks": theirs.column(lambda one: one.asks_leader, pa.bool_()),
+        "replicas": theirs.column(lambda one: one.replicas, pa.list_(pa.string())),
+        "stated": theirs.column(lambda one: one.leader, pa.string())}))
     found = cursor.sql(_LEADERS).to_arrow_table()
-    leader = Coded.of(found["leader"].to_pylist())
-    isr = Coded.of(frozenset(nodes or ()) for nodes in found["isr"].to_pylist())
-    return without_strays(replace(partitions, leader=partitions.leader.replaced(asked, leader),
-                                  isr=partitions.isr.replaced(asked, isr)))
+    said = [(one, one.leader, one.isr) for one in map(partitions.at, range(len(partitions)))]
+    for row, leader, isr in zip(asked, found["leader"].to_pylist(), found["isr"].to_pylist(), strict=True):
+        said[row] = said[row][0], leader, frozenset(isr or ())
+    return Partitions.of(partitions.keys_there, said, lambda one: one[0].led_by(*one[1:]))

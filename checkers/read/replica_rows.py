@@ -2,19 +2,17 @@
 replica.
 
     replicas = Replicas.of(table)                     from the rows of the ranges (tables.read_range)
-    replicas.rows_of("n1", keys)                      where its rows of these partitions are, -1: nowhere
+    replicas.partitions("n1")                         of which n1 has a row
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from floodmark.checkers.read.arrays import codes_of, numbers_of
-from floodmark.checkers.read.columns import Coded, Flags, Ints
+from floodmark.checkers.read.arrays import Ints, codes_of, numbers_of
 
 REPLICA_ROWS = "replica_rows"  # the table
 WORD = pa.dictionary(pa.int32(), pa.string())
@@ -40,61 +38,41 @@ def for_driver(table: pa.Table, asked: Ints) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replicas:
-    """The rows, by node and partition; of two for the same replica the first of the file."""
+    """The rows; of two for the same replica the first of the file."""
 
     table: pa.Table
-    partition: Ints
-    where: Mapping[str, tuple[int, int]]  # node -> its rows, from and to
+    node: Ints  # of each row, by its number
+    numbers: Mapping[str, int]  # of the nodes
     second: Mapping[str, int]  # node -> number of duplicate rows
 
     @staticmethod
     def of(table: pa.Table) -> "Replicas":
-        code, words = codes_of(table["node"])
-        partition, at = (numbers_of(table[name]).astype(np.int64) for name in ("partition", "at"))
-        order = np.lexsort((at, partition, code))
-        code, partition = code[order], partition[order]
-        is_second = np.zeros(len(order), dtype=np.bool_)
-        is_second[1:] = (code[1:] == code[:-1]) & (partition[1:] == partition[:-1])
-        second = np.bincount(code[is_second], minlength=len(words)).tolist()
-        order, code, partition = order[~is_second], code[~is_second], partition[~is_second]
-        bounds = np.searchsorted(code, np.arange(len(words) + 1)).tolist()
+        node, numbers = codes_of(table["node"])
+        partition, at = (numbers_of(table[name]) for name in ("partition", "at"))
+        order = np.lexsort((at, partition, node))
+        same = (np.diff(node[order]) == 0) & (partition[order][1:] == partition[order][:-1])
+        first = np.delete(order, np.flatnonzero(same) + 1)
+        second = np.bincount(node, minlength=len(numbers)) - np.bincount(node[first], minlength=len(numbers))
         return Replicas(
-            table=table.take(pa.array(order)).combine_chunks(),
-            partition=partition,
-            where=dict(zip(words, pairwise(bounds), strict=True)),
-            second={node: count for node, count in zip(words, second, strict=True) if count},
-        )
+            table=table.take(pa.array(first)).combine_chunks(), node=node[first], numbers=numbers,
+            second={name: int(second[number]) for name, number in numbers.items() if second[number]})
 
-    def rows_of(self, node: str | None, keys: Ints) -> Ints:
-        """The positions of the rows of this node and these partitions; -1 where there is none."""
-        begin, end = self.where.get(node, (0, 0)) if node is not None else (0, 0)
-        mine = self.partition[begin:end]
-        if not len(mine):
-            return np.full(len(keys), -1, dtype=np.int64)
-        found = np.minimum(np.searchsorted(mine, keys), len(mine) - 1)
-        return np.where(mine[found] == keys, found + begin, -1)
-
-    def rows_by(self, node: Coded[str | None], keys: Ints) -> Ints:
-        """The same, with a node for each partition."""
-        found = np.full(len(keys), -1, dtype=np.int64)
-        for code, name in enumerate(node.values):
-            mine = np.flatnonzero(node.codes == code)
-            found[mine] = self.rows_of(name, keys[mine])
+    def partitions(self, node: str, those: pa.ChunkedArray | None = None) -> Ints:
+        """The partitions of which the node has a row; those: only of these rows."""
+        mine = self.node == self.numbers.get(node, -1)
+        found: Ints = numbers_of(self.table["partition"])[mine if those is None else mine & those.to_numpy()]
         return found
-
-    def __len__(self) -> int:
-        return len(self.partition)
 
     @property
     def all_run(self) -> bool:
         """Whether every one of these nodes was running."""
         return not pc.any(pc.equal(self.table["running"], False)).as_py()
 
-    def unreadable_epochs(self, *, running: bool) -> Flags:
-        """Whether each row's epochs could not be read, of nodes that ran, or did not; false at -1: no row."""
-        those = pc.and_(pc.fill_null(self.table["epochs_unreadable"], False),
-                        pc.equal(pc.fill_null(self.table["running"], True), running))
-        return np.append(those.to_numpy(), False)
+    @property
+    def unreadable_epochs(self) -> pa.ChunkedArray:
+        """Whether each row's epochs could not be read although the node was running."""
+        return pc.and_(pc.fill_null(self.table["epochs_unreadable"], False),
+                       pc.fill_null(self.table["running"], True))
 
 
 NO_REPLICAS = Replicas.of(SCHEMA.empty_table())

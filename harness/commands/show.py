@@ -9,10 +9,8 @@ import click
 
 from floodmark.harness.campaign.state import is_campaign
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.report.night import write_index
 from floodmark.harness.report.phrases import command_line
 from floodmark.harness.report.run_files import RunFiles, read_about
-from floodmark.harness.report.run_page import write_report
 from floodmark.harness.report.run_shown import check_partition, finding_text, glance_text, logs_text
 from floodmark.harness.report.safe_text import escape_controls
 from floodmark.harness.run import Run, latest_folder, open_run, real_folder, runs_inside
@@ -42,6 +40,9 @@ def show_run(folder: Path | None, *, finding: str | None, partition: int | None,
 
 def report_page(folder: Path | None, out: Path | None, ledger: Path | None) -> int:
     """Writes the page and prints its path; the exit code is 0 if it was written."""
+    from floodmark.harness.report.night import write_index  # a tenth of the time of `show`
+    from floodmark.harness.report.run_page import write_report
+
     folder = latest_folder() if folder is None else real_folder(folder)
     if not folder.exists():
         raise UsageError(f"{folder} does not exist")

@@ -146,20 +146,23 @@ class LineFile:
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yields (number, fields) of the lines that are `wanted` and JSON objects; what is wrong with the
         file goes to `problems`, a sentence each."""
-        broken, name = 0, self.path.name
-        for number, line in self.lines():
-            if self.begins[number - 1] + len(line) > PAGE_BYTES:
-                problems.append(f"{name} is longer than {PAGE_BYTES >> 20} MB: what comes after line "
-                                f"{number} is not on this page")
-                break
-            if len(line) > LINE_BYTES or not wanted(line):
-                broken += len(line) > LINE_BYTES
-                continue
-            fields = fields_of(line)
-            if fields is not None:
-                yield number, fields
-            else:
-                broken += line.endswith(b"\n") and bool(line.strip())
+        broken, read, name = 0, 0, self.path.name
+        try:
+            with open_inside(self.path, self.folder) as file:
+                for number, line in enumerate(file, start=1):
+                    read += len(line)
+                    if read > PAGE_BYTES:
+                        problems.append(f"{name} is longer than {PAGE_BYTES >> 20} MB: what comes after line "
+                                        f"{number} is not on this page")
+                        break
+                    if len(line) > LINE_BYTES or not wanted(line):
+                        broken += len(line) > LINE_BYTES
+                    elif (fields := fields_of(line)) is not None:
+                        yield number, fields
+                    else:
+                        broken += line.endswith(b"\n") and bool(line.strip())
+        except OSError as error:
+            self.trouble = error
         if isinstance(self.trouble, FileNotFoundError):
             problems.append(f"there is no {name}")
         elif self.trouble is not None:

@@ -15,6 +15,7 @@ Rules
 import copy
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
@@ -170,11 +171,11 @@ class Traced:
     shown: Sequence[Shown] = ()
     is_there: bool = False
     last_ns: int = 0
-    points: dict[Key, list[Point]] = field(default_factory=dict)
+    points: dict[Key, list[Point]] = field(default_factory=lambda: defaultdict(list))
     reigns: list[Reign] = field(default_factory=list)
     elections: list[Line] = field(default_factory=list)
     truncations: list[tuple[int, Line]] = field(default_factory=list)  # with its number
-    _logs: dict[Key, ReplicaLog] = field(default_factory=dict)
+    _logs: dict[Key, ReplicaLog] = field(default_factory=lambda: defaultdict(ReplicaLog))
     _leading: dict[Key, Reign] = field(default_factory=dict)
 
     def skim(self, line: bytes) -> bool:
@@ -183,13 +184,14 @@ class Traced:
         if found is None or line[-2:] != b"}\n":
             return False
         time, partition, event = int(found[1]), int(found[3]), found[4]
-        if any(one.partition == partition and time <= one.until_ns
-               and (event == b"append" or time >= one.since_ns) for one in self.shown):
-            return False
+        for one in self.shown:
+            if one.partition == partition and time <= one.until_ns and (
+                    event == b"append" or time >= one.since_ns):
+                return False
         self.is_there, self.last_ns = True, max(self.last_ns, time)
         if event in (b"append", b"hw"):
             key = found[2].decode(), partition
-            log = self._logs.setdefault(key, ReplicaLog())
+            log = self._logs[key]
             log.leo, log.hw = int(found[5]), int(found[6])
             self._add_point(key, time, log)
         return True
@@ -223,12 +225,12 @@ class Traced:
             reign = Reign(node=node, partition=partition, epoch=int_in(line, "epoch") or 0, since_ns=time)
             self._leading[key] = reign
             self.reigns.append(reign)
-        log = self._logs.setdefault(key, ReplicaLog())
+        log = self._logs[key]
         log.apply(line)
         self._add_point(key, time, log)
 
     def _add_point(self, key: Key, time: int, log: ReplicaLog) -> None:
-        points = self.points.setdefault(key, [])
+        points = self.points[key]
         if not points or points[-1][1:] != (log.leo, log.hw):
             points.append((time, log.leo, log.hw))
 

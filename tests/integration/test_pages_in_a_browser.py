@@ -83,17 +83,27 @@ def test_a_phone_shows_the_record_that_the_finding_names(tmp_path: Path, browser
         assert len(seen.logs()["n1"]["boxes"]) == 12
 
 
-def test_it_is_printed_on_one_light_page(lost: Path, browser: Any) -> None:
+def test_it_is_printed_on_one_light_page(lost: Path, tmp_path: Path, browser: Any) -> None:
+    """With what could not be read and what is unknown, if there is such."""
+    def sections(page: Any) -> list[str]:
+        page.emulate_media(media="print")
+        return list(page.evaluate("""() => [...document.querySelectorAll("section")].filter(
+            (it) => getComputedStyle(it).display !== "none").map((it) => it.getAttribute("aria-label"))"""))
+
     with opened(browser, lost, scheme="dark") as seen:
         printed = seen.page.pdf(format="A4")
-        seen.page.emulate_media(media="print")
+        assert sections(seen.page) == ["what happened", "how it happened"]
+        assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
         colour = seen.page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor")
-        shown = seen.page.evaluate("""() => [...document.querySelectorAll("section")].filter(
-            (it) => getComputedStyle(it).display !== "none").map((it) => it.getAttribute("aria-label"))""")
+        assert colour == "rgb(255, 255, 255)"
 
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
-    assert colour == "rgb(255, 255, 255)"
-    assert shown == ["what happened", "how it happened"]
+        folder = judged(tmp_path, LOST)
+        edit_lines(folder / "trace.jsonl", lambda lines: ["{", *lines])
+        (folder / "verdict.json").write_text(json.dumps({
+            **VALID, "valid": None, "unknown": [{"names": ["unseen"], "reason": "no final reads"}]}))
+        seen.goto(write_report(folder))
+        assert sections(seen.page) == [
+            "what is missing", "what happened", "how it happened", "what is missing"]
 
 
 def test_one_cursor_crosses_every_drawing_and_a_drag_zooms(lost: Path, browser: Any) -> None:
@@ -298,6 +308,17 @@ def test_the_keyboard_reaches_every_fold_link_and_command(night_page: Path, brow
         counts = {name: seen.page.locator(f"{name.lower()}:visible").count()
                   for name in ("SUMMARY", "A", "BUTTON")}
         assert all(reached.count(name) >= count > 0 for name, count in counts.items()), (counts, reached)
+
+
+def test_a_printed_night_has_each_cell_below_its_heading(night_page: Path, browser: Any) -> None:
+    with opened(browser, night_page, width=718) as seen:  # A4
+        seen.page.emulate_media(media="print")
+        for table in (".signatures", ".grid"):
+            heads, cells = seen.page.evaluate("""(table) => ["thead", "tbody"].map(
+                (part) => [...document.querySelector(`${table} ${part} tr`).children].map(
+                (cell) => cell.getBoundingClientRect().left))""", table)
+            assert heads == cells
+        assert seen.page.evaluate("document.documentElement.scrollWidth") == 718
 
 
 def test_where_a_bug_was_found_the_grid_is_red_and_the_smallest_run_is_a_click_away(

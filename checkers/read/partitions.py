@@ -160,7 +160,10 @@ def with_leaders(partitions: Partitions, replicas: Replicas) -> Partitions:
         "replicas": theirs.column(lambda one: one.replicas, pa.list_(pa.string())),
         "stated": theirs.column(lambda one: one.leader, pa.string())}))
     found = cursor.sql(_LEADERS).to_arrow_table()
-    said = [(one, one.leader, one.isr) for one in map(partitions.at, range(len(partitions)))]
-    for row, leader, isr in zip(asked, found["leader"].to_pylist(), found["isr"].to_pylist(), strict=True):
-        said[row] = said[row][0], leader, frozenset(isr or ())
-    return Partitions.of(partitions.keys_there, said, lambda one: one[0].led_by(*one[1:]))
+    shown = (tuple(isr or ()) for isr in found["isr"].to_pylist())
+    said = zip(theirs.codes.tolist(), found["leader"].to_pylist(), shown, strict=True)
+    led = Partitions.of(theirs.keys_there, said, lambda one: theirs.assignments[one[0]].led_by(*one[1:]))
+    codes = partitions.codes.copy()
+    codes[asked] = led.codes + len(theirs.assignments)
+    return Partitions(keys_there=partitions.keys_there, codes=codes,
+                      assignments=(*theirs.assignments, *led.assignments))

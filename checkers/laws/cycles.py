@@ -33,7 +33,6 @@ from floodmark.checkers.laws.op_graph import (
     Ints,
     components,
     shortest_cycles,
-    suspects,
 )
 from floodmark.checkers.laws.permits import ISOLATION
 from floodmark.checkers.laws.tables import FINDINGS
@@ -114,6 +113,7 @@ def cycles(unit: Unit) -> None:
         group by run having sum(edges) > {MOST_EDGES}""",
     )
     unit.make("numbered_ops", _NUMBERED_OPS)
+    unit.make("numbered_lines", _NUMBERED_LINES)
     uncommitted = unit.rows("select run from runs where uncommitted")["run"].to_pylist()
     vertices = by_run(unit.rows("from numbered_ops order by run, number"))
     rows: list[dict[str, Any]] = []
@@ -151,16 +151,16 @@ _OPS = f"""select run, op, invoked, completed, process,
         from completions group by run, op) left join processes using (run, process)"""
 _NUMBERED_OPS = """
     select *, (row_number() over (partition by run order by op) - 1)::integer as number from ops"""
+_NUMBERED_LINES = """
+    select run, op as line, number from numbered_ops
+    union all select run, line, number from op_lines join numbered_ops using (run, op)"""
 # Those between different ops, by their numbers; in this order, so that of equally short cycles the same one
 # is named each time.
 EDGES = """
-    with numbers as (
-        select run, op as line, number from numbered_ops
-        union all select run, line, number from op_lines join numbered_ops using (run, op))
     select run, kind, source.number as source, target.number as target, partition, "offset", value
     from dependencies anti join unsearched_runs using (run)
-    join (select run, line as x, number from numbers) source using (run, x)
-    join (select run, line as y, number from numbers) target using (run, y)
+    join (select run, line as x, number from numbered_lines) source using (run, x)
+    join (select run, line as y, number from numbered_lines) target using (run, y)
     where source.number <> target.number
     order by run, partition, "offset", kind, y, x, value"""
 
@@ -209,11 +209,9 @@ def found_in(graph: Graph) -> list[Found]:
     found_at_level: list[tuple[Level, int]] = []  # a level and some vertex of a component found there
     every: list[tuple[Level, Ints]] = []  # its components, also those found at a level before
     found: list[Found] = []
-    members = suspects(graph, (WR, WW))
-    if not members.any():
-        return found
-    members = components(graph, (WR, WW, REALTIME), members) >= 0  # no level has a cycle beyond these
-    for level in LEVELS:
+    everything = np.ones(len(graph.inv), dtype=np.bool_)
+    members = components(graph, (WR, WW, REALTIME), everything) >= 0  # no level has a cycle beyond these
+    for level in LEVELS if members.any() else ():
         before = [labels for other, labels in every if other.all_kinds < level.all_kinds]
         labels = components(graph, level.kinds, members, before[-1] if before else None)
         every.append((level, labels.copy()))

@@ -1,4 +1,4 @@
-"""The graph of one run's ops: what may lie on a cycle, what is strongly connected, which cycle is shortest.
+"""The graph of one run's ops: what is strongly connected, which cycle is shortest.
 
 Rules
 1. A vertex is an op; or the reading of an op whose writes may be written later (its completion was an info).
@@ -7,24 +7,18 @@ Rules
    there are too many of these to list, and of a process's edges too. NEVER is the end of an op that may not
    be over, -1 the beginning of one that may have begun at any time. No op ends before it begins.
 3. A cycle is a list of steps; each goes to where the next one begins, the last to where the first does.
-
-Why it is fast: most edges agree with time, and a cycle needs one that does not. Let an op take place
-somewhere in [inv, done], and no op before one that it depends on. Moving every op as late as that requires,
-but never beyond its own end, becomes stable after a few rounds. Where some op would then have to move beyond
-its end, dependencies against time cross the stretch from its end to there. A cycle that uses real time or an
-edge that agrees with it touches such a stretch (of all paths between two ops of it, one crosses each point
-between them backwards); any other cycle consists of ops that are moved to the same point, along edges that do
-not agree with time. So an op to which neither applies is on no cycle, and in a healthy run few ops are left.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -34,9 +28,6 @@ NEVER = int(np.iinfo(np.int64).max)
 WR, WW = 0, 1
 DEPENDENCIES = (WR, WW)
 PROCESS, REALTIME = 2, 3  # kinds of edges that are not listed
-# rounds; more would remove more vertices that are on no cycle, and the result is right without
-_PEELS = 1_000
-_PUSHES = 10_000
 _SHORTEST = 3  # steps, of cycles that are searched for by walks
 _WALKS = 200_000  # vertices reached from all starts together; then the shortest cycle so far is used
 
@@ -54,73 +45,15 @@ class Graph:
     target: Numbers
     record: Numbers  # edge -> row of the table of records
 
-    def among(self, kinds: Iterable[int], members: Bools | None = None) -> Ints:
+    def among(self, kinds: Iterable[int], members: Bools) -> Ints:
         """The listed edges of these kinds, between members."""
         wanted = np.zeros(REALTIME + 1, dtype=np.bool_)
         wanted[[*kinds]] = True
-        there = wanted[self.kind]
-        if members is not None:
-            there &= members[self.source] & members[self.target]
-        return np.flatnonzero(there)
+        return np.flatnonzero(wanted[self.kind] & members[self.source] & members[self.target])
 
     def against(self, edges: Ints) -> Bools:
         """Which of these edges do not agree with time: their source was not over when the target began."""
         return np.asarray(self.done[self.source[edges]] >= self.inv[self.target[edges]])
-
-
-# -- what may lie on a cycle --------------------------------------------------------------------------------
-
-
-def suspects(graph: Graph, kinds: Iterable[int]) -> Bools:
-    """The vertices that may lie on a cycle of these dependencies, of time, and of the order of processes."""
-    edges = graph.among(kinds)
-    edges = edges[graph.against(edges)]
-    source, target = graph.source[edges], graph.target[edges]
-    latest = pushed(graph, source, target)
-    if latest is None:
-        return np.ones(len(graph.inv), dtype=np.bool_)
-    beyond = latest > graph.done
-    near = touching(graph, graph.done[beyond], latest[beyond])
-    level = (latest[source] == latest[target]) & ~beyond[source] & ~beyond[target]
-    near[peeled(source[level], target[level], len(near))] = True
-    return near
-
-
-def pushed(graph: Graph, source: Numbers, target: Numbers) -> Ints | None:
-    """The earliest time at which each op can have taken place; None where that takes too many rounds."""
-    latest = graph.inv.copy()
-    for _ in range(_PUSHES):
-        push = np.minimum(latest[source], graph.done[source])
-        moves = push > latest[target]
-        if not moves.any():
-            return latest
-        np.maximum.at(latest, target[moves], push[moves])
-    return None
-
-
-def touching(graph: Graph, begins: Ints, ends: Ints) -> Bools:
-    """The vertices whose time touches one of these stretches."""
-    if not len(begins):
-        return np.zeros(len(graph.inv), dtype=np.bool_)
-    order = np.argsort(begins, kind="stable")
-    begins, ends = begins[order], np.maximum.accumulate(ends[order])
-    # the last stretch that begins before the op is over
-    last = np.searchsorted(begins, graph.done, side="right") - 1
-    return (last >= 0) & (ends[np.maximum(last, 0)] >= graph.inv)
-
-
-def peeled(source: Numbers, target: Numbers, count: int) -> Ints:
-    """The vertices that remain after repeatedly removing those without an edge in, or without an edge out."""
-    for _ in range(_PEELS):
-        into, out = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
-        into[target] = True
-        out[source] = True
-        both = into & out
-        stays = both[source] & both[target]
-        if stays.all():
-            break
-        source, target = source[stays], target[stays]
-    return np.unique(np.concatenate((source, target)))
 
 
 # -- strongly connected components --------------------------------------------------------------------------
@@ -138,10 +71,11 @@ def components(graph: Graph, kinds: Iterable[int], members: Bools, known: Ints |
         every = np.zeros(count, dtype=np.int64)
         whose = every if REALTIME in kinds else graph.process
         later = later_ops(graph, np.where(members, whose, -1))
-        source, target = np.concatenate((source, later.source)), np.concatenate((target, later.target))
+        source, target = (np.concatenate(both, dtype=np.int32) for both in (
+            (source, later.source), (target, later.target)))
         size = later.size
     known = np.full(count, -1, dtype=np.int64) if known is None else np.where(members, known, -1)
-    representative = np.arange(size)
+    representative = np.arange(size, dtype=np.int32)
     inside = np.flatnonzero(known >= 0)
     representative[inside] = inside[first_places(known[inside])[known[inside]]]
     source, target = representative[source], representative[target]
@@ -338,11 +272,13 @@ class Walks:
 
     graph: Graph
     timed: bool
-    drawn: nx.DiGraph
+    drawn: "nx.DiGraph"
 
     @staticmethod
     def of(graph: Graph, kinds: frozenset[int], labels: Ints, edges: Ints) -> "Walks":
         pairs = pairs_of(graph, edges)
+        import networkx as nx  # here, because only runs with cycles need it: 0.1 s
+
         drawn = nx.DiGraph()
         columns = (pairs.source, pairs.target, pairs.edge)
         for source, target, edge in zip(*(column.tolist() for column in columns), strict=True):
@@ -374,7 +310,9 @@ class Walks:
         """(the shortest way from the vertex back to it, vertices reached). If `self.timed` the way goes to an
         op that was over before the vertex began, and back by time. []: there is none whose weight is at most
         `limit`."""
-        before, weight = nx.dijkstra_predecessor_and_distance(self.drawn, start, cutoff=limit)
+        from networkx import dijkstra_predecessor_and_distance
+
+        before, weight = dijkstra_predecessor_and_distance(self.drawn, start, cutoff=limit)
         if self.timed:
             begun, done = int(self.graph.inv[start]), self.graph.done
             ends = (vertex for vertex in weight if int(done[vertex]) < begun)

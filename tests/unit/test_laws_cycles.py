@@ -11,7 +11,7 @@ import pytest
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.laws.cycles import EDGES, LEVELS, Found, cycles, found_in
-from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, WR, WW, Graph, suspects
+from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, WR, WW, Graph
 from floodmark.checkers.laws.tables import SENT_ON
 from floodmark.checkers.laws.unit import opened
 
@@ -114,7 +114,7 @@ def is_edge(graph: Graph, kind: int, source: int, target: int) -> bool:
     return (kind, source, target) in set(edges)
 
 
-def test_of_many_ops_in_time_order_none_is_suspect() -> None:
+def test_of_many_ops_in_time_order_none_is_on_a_cycle() -> None:
     """Ten at a time, each after some earlier ones; one dependency against time is found."""
     random, count = Random(1), 20_000
     moments = [10 * at for at in range(count)]
@@ -123,9 +123,7 @@ def test_of_many_ops_in_time_order_none_is_suspect() -> None:
     healthy = graph_of(ops, edges)
     turned = graph_of(ops, {*edges, (WR, 9_000, 8_900)})
 
-    assert not suspects(healthy, (WR, WW)).any()
     assert found_in(healthy) == []
-    assert 80 < suspects(turned, (WR, WW)).sum() < 200
     assert (names.G1C_REALTIME, False, 2) in summary(found_in(turned))
 
 

@@ -75,7 +75,7 @@ def judge(path: Path) -> dict[str, Any]:
 
 def unknown_names(world: World) -> set[str]:
     """The table "What makes checks unknown"."""
-    run, homes, final = world.run, [*world.partitions.values()], world.run.final_reads or {}
+    run, homes = world.run, [*world.partitions.values()]
     named = {item.partition for line in world.lines
              for key in ("sends", "reads", "offsets", "starts", "corrupt") for item in line.get(key) or []}
     named |= {key for line in world.lines if line.process >= 0 for key in line.partitions or []}
@@ -95,8 +95,7 @@ def unknown_names(world: World) -> set[str]:
         (any(row.epochs_unreadable is True and row.running is not False
              for home in homes for row in home.rows.values()), ("epoch-lineage",)),
         (not world.settled, ("diverged", "under-replicated", "unseen")),
-        (not isinstance(final.get("processes", []), list) or any(
-            home.key not in final.get("partitions", []) for home in homes), ("unseen",)),
+        (any(home.key not in world.read_to_the_end for home in homes), ("unseen",)),
         (any(home.compact for home in homes),
          ("lost-write", "saw-then-lost", "under-replicated", "epoch-lineage")),
         (twin_observes.events(run) and world.trace is None, traced),  # it was promised

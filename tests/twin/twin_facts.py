@@ -184,12 +184,12 @@ def without_its_log(world: World, home: Row) -> dict[str, bool]:
     """What shows losses of a partition whose leader's log does not, if no read is missing: final reads to its
     end; in an imported history any reads; or all nodes denied the topic while they settled, there is no
     leader, and nothing that the nemesis did deletes topics or data."""
-    imported, final = world.run.imported, world.run.final_reads or {}
+    imported = world.run.imported
     is_imported = isinstance(imported, dict)
     left_out = is_imported and (home.key in imported["blind"] if "blind" in imported else any(
         what.startswith("read ") for what in imported.get("left_out") or {}))
     here = world.complete and not left_out and not home.usable and not home.compact
-    read = world.settled and bool(world.readers) and home.key in (final.get("partitions") or [])
+    read = world.settled and home.key in world.read_to_the_end
     denied = world.names_all_nodes("topic_unknown") and home.leader is None and not any(
         act.f not in (*GRAVE, *HARMLESS, "elect") or act.lost for act in world.acts)
     return {"read_to_the_end": here and read, "inferred": here and is_imported, "topic_gone": here and denied}

@@ -68,6 +68,8 @@ class World:
         self.mended = integers(run.mended) or [FOREVER]  # when mending began, and was over
         self.died = (run.died or []) if list_of(is_text)(run.died or []) else None  # None: nobody knows
         self.probers, self.readers = self.named("processes"), self.named("processes", "final_reads")
+        known = self.readers and list_of(is_int)(self.readers)
+        self.read_to_the_end = self.named("partitions", "final_reads") if known else []
         self.acts: list[Row] = []  # the nemesis's lines, with `nodes`, `began` and `lost`
         self.ops: list[Row] = []
         self.sends: list[Row] = []

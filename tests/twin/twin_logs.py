@@ -151,7 +151,7 @@ def stuck(world: World) -> Iterator[Found]:
     if world.died != [] or world.run.residue is not None:
         return
     first = min((act.position for act in world.acts), default=FOREVER)
-    for key in {*world.named("no_leader"), *world.named("no_ack")}:
+    for key in {*integers(world.named("no_leader")), *integers(world.named("no_ack"))}:
         if not twin_observes.shows(world.run, "replicas"):
             worked = not world.breach and any(
                 send.partition == key for line in world.lines if line.type == "ok" and line.position < first

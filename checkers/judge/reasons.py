@@ -18,17 +18,8 @@ from floodmark.checkers.judge.preconditions import Preconditions, is_cut_short
 from floodmark.checkers.laws.finding_names import BROKER_DIED, STUCK, If, Reason
 from floodmark.checkers.read.arrays import Bools, Ints
 from floodmark.checkers.read.facts import each_of
-from floodmark.checkers.read.folder import (
-    DIGITS_AT_MOST,
-    INT64,
-    UNKNOWN_NS,
-    Folder,
-    clock_error_ns,
-    damage_dump,
-    ints,
-)
+from floodmark.checkers.read.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_number
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.run import RunAt
 
 SHOWN = 5  # partitions, values or processes named in a reason
 Gates = Any  # np.recarray: flags for each partition of run.json, in its order; gates_of lists them
@@ -40,7 +31,7 @@ def reasons_of(folder: Folder, seen: Preconditions, flaw_of_trace: str | None) -
     reasons = folder.reasons
     reasons += of_the_history(folder, seen)
     damaged_dumps(folder, seen)
-    gates = gates_of(folder, breached=bool(rows_that_hold(folder) & If.BREACHED))
+    gates = gates_of(folder, breached=folder.killed or bool(rows_that_hold(folder) & If.BREACHED))
     reasons += of_the_logs(folder, gates)
     reasons += of_partitions(folder, seen, gates)
     reasons += of_the_end(folder, seen, gates)
@@ -81,29 +72,29 @@ def gates_of(folder: Folder, *, breached: bool) -> Gates:
         has_row |= partitions.led_by(node) & is_there
         rowless |= partitions.on(node) & ~is_there
     # The leader is known, has its row in replicas.jsonl, and its dump is complete.
-    leader_known = has_row & partitions.where(
-        lambda one: one.leader is not None and has_complete_dump(folder, one.leader))
+    leader_known = has_row & partitions.where(lambda one: one.leader not in folder.damaged)
     read_to_end = np.isin(keys, partitions_read_to_end(folder))
     # There is no leader's log, the log was not compacted, and the history has all reads. Then final reads
     # show losses; or, in an imported history, Jepsen's inference does: every record below one that was read
     # was read too. Nor is there a log where no node knows the topic, and nobody leads the partition.
     logless = ~leader_known & ~compact & ~_is_blind(elsewhere, keys) & (not breached)
     by_final_reads = logless & read_to_end & folder.settled
-    by_any_read = logless & (bool(elsewhere) and not folder.killed)
+    by_any_read = logless & bool(elsewhere)
     topic_gone = logless & folder.topic_gone & leaderless
     # An import lists the partitions that have an ack above all reads: for those nothing can be claimed.
-    beyond_reads = np.isin(keys, [*(_numbers(elsewhere.get("unread")) or ())])
+    beyond_reads = np.isin(keys, ints(elsewhere.get("unread")))
     # If rows are missing, the final log start may be higher than in those that are there. (A system that
     # shows no rows is assumed to delete nothing.)
     hides_log_start = np.where(leaderless, rowless, ~has_row) & folder.observes.replicas
     gates = {
         "leader_known": leader_known,
         "losses_judged": leader_known & ~compact,
-        "unseen_judged": leader_known & read_to_end & (folder.settled and not breached),
+        "unseen_judged": leader_known & read_to_end & folder.settled,
         "by_final_reads": by_final_reads,
         "by_any_read": by_any_read,
         "topic_gone": topic_gone,
-        "losses_shown": leader_known | by_final_reads | topic_gone | (by_any_read & ~beyond_reads),
+        # where the leader's log does not show them
+        "losses_shown": by_final_reads | topic_gone | (by_any_read & ~beyond_reads),
         "log_start_unknown": hides_log_start,
         "leaderless": leaderless,
         "leader_rowless": ~leaderless & ~has_row,
@@ -115,29 +106,17 @@ def gates_of(folder: Folder, *, breached: bool) -> Gates:
 
 def _is_blind(elsewhere: Mapping[str, Any], keys: Ints) -> Bools:
     """The partitions for which an import has left out some reads."""
-    blind, left_out = _numbers(elsewhere.get("blind")), elsewhere.get("left_out")
-    if blind is not None:
-        return np.isin(keys, [*blind])
+    blind, left_out = elsewhere.get("blind"), elsewhere.get("left_out")
+    if isinstance(blind, list):
+        return np.isin(keys, ints(blind))
     # An import by an older version names no partitions.
     all_blind = isinstance(left_out, dict) and any(name.startswith("read ") for name in left_out)
     return np.full(len(keys), all_blind)
 
 
-def _numbers(values: Any) -> frozenset[float] | None:
-    """The numbers in a list; None if the value is no list."""
-    if not isinstance(values, list):
-        return None
-    return frozenset(value for value in values if isinstance(value, (int, float)))
-
-
-def has_complete_dump(folder: Folder, node: str) -> bool:
-    """Whether the node's dump has every entry of its replicas."""
-    return node in folder.dumps and node not in folder.damaged
-
-
 def partitions_read_to_end(folder: Folder) -> tuple[int, ...]:
     """The partitions that known processes have read to the end."""
-    processes = (folder.about.get("final_reads") or {}).get("processes")
+    processes = folder.about["final_reads"].get("processes")
     known = isinstance(processes, list) and 0 < len(processes) == len(folder.final_processes)
     return folder.final_partitions if known else ()
 
@@ -147,12 +126,12 @@ def is_topic_gone(folder: Folder, nemesis: Iterable[Mapping[str, Any]]) -> bool:
     have deleted them, or the controllers' log with them: one that is not floodmark's own, or lost data
     anywhere (a broker may be a controller too)."""
     harmless = all(op["f"] in FAULTS and op["fault"].get("lost") is not True for op in nemesis)
-    return harmless and not folder.killed and are_all_nodes(folder, "topic_unknown")
+    return harmless and are_all_nodes(folder, "topic_unknown")
 
 
 def are_all_nodes(folder: Folder, name: str) -> bool:
     """Whether this list in run.json's `settle` names every node."""
-    named = (folder.about.get("settle") or {}).get(name)
+    named = folder.about["settle"].get(name)
     return isinstance(named, list) and all(node in named for node in folder.nodes) and bool(folder.nodes)
 
 
@@ -167,8 +146,7 @@ def uncommitted_of(folder: Folder) -> dict[int, bool]:
     named = folder.about.get("isolation_of")
     return {int(process): level == "read_uncommitted"
             for process, level in (named.items() if isinstance(named, dict) else ())
-            if process.isascii() and process.isdigit() and len(process) <= DIGITS_AT_MOST
-            and int(process) < INT64}  # fmt: skip
+            if is_number(process)}  # fmt: skip
 
 
 # -- the rows -----------------------------------------------------------------------------------------------
@@ -202,72 +180,62 @@ def of_the_history(folder: Folder, seen: Preconditions) -> Iterator[Reason]:
 
 def damaged_dumps(folder: Folder, seen: Preconditions) -> None:
     """Mark dumps as damaged that have broken lines, or Parquet that cannot be read."""
-    for node, flaw in sorted(seen.flaws.items()):
-        if node in folder.dumps:
-            dump = folder.dumps.pop(node)
-            damage_dump(folder, node, f"logs/{dump.name} cannot be read: {flaw}")
     for node, entries in sorted(seen.dumps.items()):
-        if entries.broken and node not in folder.damaged:
-            dump = folder.dumps[node]
+        dump = folder.dumps[node]
+        if entries.flaw is not None:
+            del folder.dumps[node]
+            damage_dump(folder, node, f"logs/{dump.name} cannot be read: {entries.flaw}")
+        elif entries.broken:
             number = f":{entries.first_broken_line}" if dump.suffix == ".jsonl" else ""
             lines = f"{entries.broken} lines are" if entries.broken > 1 else "1 line is"
             damage_dump(folder, node, f"logs/{dump.name}{number}: {lines} no entry")
 
 
-def hidden(losses: Bools | np.bool_) -> If:
-    """The row of lost-write, if nothing shows some of these losses."""
-    return If.LOSS_HIDDEN if np.any(losses) else NO_ROW
+def of_leaders(those: Bools, gates: Gates) -> If:
+    """The rows of checks that need the leader's log, where it does not show these partitions: those of
+    lost-write only where reads do not show what is lost either."""
+    hidden = those & ~gates.losses_shown
+    return (If.LEADERS_LOG if those.any() else NO_ROW) | (If.LOSS_HIDDEN if hidden.any() else NO_ROW)
 
 
 def of_the_logs(folder: Folder, gates: Gates) -> Iterator[Reason]:
-    """Damaged dumps of leaders; replicas without a row in replicas.jsonl (for followers only where the file
-    itself is there), of which the first few are named; and leader-epoch caches that could not be read."""
-    partitions, replicas, open_losses = folder.partitions, folder.replicas, ~gates.losses_shown
+    """Damaged dumps of leaders; replicas without a row in replicas.jsonl; and leader-epoch caches that could
+    not be read."""
+    partitions, replicas = folder.partitions, folder.replicas
     for node, flaw in folder.flaws.items():
-        led = partitions.led_by(node)
-        if led.any():
-            yield If.LEADERS_LOG | hidden(led & open_losses), flaw
-    run, leads = RunAt(folder=folder.path), gates.leader_rowless
-    others = gates.rowless & ~leads & run.has(run.replicas_path)
-    of_leaders = "the leader", leads, If.LOG | If.LEADERS_LOG, leads & open_losses
-    of_others = "some", others, If.LOG, np.zeros_like(leads)
-    for whose, those, row, losing in (of_leaders, of_others) if folder.observes.replicas else ():
-        rows = np.flatnonzero(those).tolist()
-        for at in rows[:SHOWN]:
-            key = int(partitions.keys_there[at])
-            nodes = [node for node in partitions.at(at).replicas if key not in replicas.partitions(node)]
-            missing = f"replicas.jsonl has no row of {listed(nodes)} for partition {key}"
-            yield row | hidden(losing[at]), missing
-        if len(rows) > SHOWN:
-            missing = f"replicas.jsonl has no row of {whose} of {len(rows)} partitions"
-            yield row | hidden(losing), missing
-    unreadable, without = replicas.unreadable_epochs, list[str]()
+        yield of_leaders(partitions.led_by(node), gates), flaw
+    if not folder.observes.replicas:
+        return
+    keys, rowless, torn = partitions.keys_there, list[str](), list[str]()
     for node in partitions.nodes:
-        claimed = partitions.on(node) & ~partitions.compact
-        claimed &= np.isin(partitions.keys_there, replicas.partitions(node, unreadable))
-        without += [f"{node} for partition {key}" for key in partitions.numbers(claimed)]
-    if without:
-        torn = f"leader-epoch-checkpoint is empty or torn beside a log with records: {listed(without)}"
-        yield If.EPOCHS, torn
+        is_there = np.isin(keys, replicas.partitions(node))
+        is_torn = np.isin(keys, replicas.partitions(node, replicas.unreadable_epochs))
+        for found, those in ((rowless, ~is_there), (torn, is_torn)):
+            numbers = partitions.numbers(partitions.on(node) & those)
+            found += [f"{node} for partition {key}" for key in numbers]
+    if rowless:
+        missing = f"replicas.jsonl has no row of {listed(rowless)}"
+        yield If.LOG | of_leaders(gates.leader_rowless, gates), missing
+    if torn:
+        empty = f"leader-epoch-checkpoint is empty or torn beside a log with records: {listed(torn)}"
+        yield If.EPOCHS, empty
 
 
 def of_partitions(folder: Folder, seen: Preconditions, gates: Gates) -> Iterator[Reason]:
     """Reasons for partitions without a known leader, without final reads, or compacted."""
     partitions, named = folder.partitions, np.fromiter(seen.partitions, np.int64, len(seen.partitions))
-    open_losses, strays = ~gates.losses_shown, partitions.where(lambda one: one.led_by_none)
+    strays = partitions.where(lambda one: one.led_by_none)
     strange = np.setdiff1d(named, partitions.keys_there).tolist()
     if strange:
         unnamed = f"run.json does not name partition {listed(strange)}, which the history uses"
         yield If.LEADERLESS | If.LOSS_HIDDEN, unnamed
-    leaderless, unread = gates.leaderless & ~strays, partitions.numbers(~gates.read_to_end)
-    lost = partitions.numbers(leaderless & open_losses) if imported(folder) else []
-    besides = f", and reads do not show all that may be lost of partition {listed(lost)}" if lost else ""
+    unread, hidden = ~gates.read_to_end, partitions.numbers(gates.leaderless & ~gates.losses_shown)
+    besides = f", and reads do not show all that may be lost of partition {listed(hidden)}" if hidden else ""
     for row, those, before, after in (
-        (If.LEADERLESS | hidden(strays & open_losses),
-         strays, "run.json: the leader of ", " is none of its replicas"),
-        (If.LEADERLESS | hidden(leaderless & open_losses),
-         leaderless, "nobody knows the leader of ", besides),
-        (If.UNREAD, ~gates.read_to_end, "no final reads of ", how_far(folder, unread)),
+        (If.LEADERLESS, strays, "run.json: the leader of ", " is none of its replicas"),
+        (If.LEADERLESS | (If.LOSS_HIDDEN if hidden else NO_ROW), gates.leaderless,
+         "nobody knows the leader of ", besides),
+        (If.UNREAD, unread, "no final reads of ", how_far(folder, partitions.numbers(unread))),
         (If.COMPACT, partitions.compact, "", " is compacted"),
     ):
         if those.any():
@@ -295,7 +263,7 @@ def stuck(folder: Folder, seen: Preconditions, gates: Gates) -> tuple[dict[int, 
     """What partitions still lacked after mending although every node was up; and why nobody knows that of
     some, None: all is known. Where only the wire is seen, a partition that never worked may be a mistake in
     the setup."""
-    settle = folder.about.get("settle") or {}
+    settle = folder.about["settle"]
     unled, unacked = set(ints(settle.get("no_leader"))), set(ints(settle.get("no_ack")))
     lacking = {
         key: [what for what, keys in (("no leader", unled), ("no ack", unacked)) if key in keys]
@@ -346,8 +314,6 @@ def of_promises(folder: Folder, gates: Gates) -> Iterator[Reason]:
 
 def why_unread(folder: Folder, logless: list[int]) -> str:
     """Why final reads do not show what is lost of these partitions, as the end of a sentence."""
-    if imported(folder):
-        return ""
     if not folder.settled:
         return f", and final reads prove nothing: not settled: {why_not_settled(folder)}"
     unread = sorted({*logless} - {*partitions_read_to_end(folder)})
@@ -356,7 +322,7 @@ def why_unread(folder: Folder, logless: list[int]) -> str:
 
 def how_far(folder: Folder, unread: list[int]) -> str:
     """Where the unfinished final reads stopped, by run.json."""
-    lacking = (folder.about.get("final_reads") or {}).get("lacking")
+    lacking = folder.about["final_reads"].get("lacking")
     if not isinstance(lacking, dict):
         return ""
     stops = [f"{key} {lacking[str(key)]}" for key in unread if str(key) in lacking]
@@ -364,9 +330,5 @@ def how_far(folder: Folder, unread: list[int]) -> str:
 
 
 def why_not_settled(folder: Folder) -> str:
-    settle = folder.about.get("settle") or {}
-    if folder.killed and "settled" not in folder.about:
-        return "the run was killed before it could be"
-    if folder.undecided is not None and folder.about.get("settled") is True:
-        return folder.undecided
-    return str(settle.get("why") or "run.json does not say that it was")
+    unsaid = "the run was killed before it could be" if folder.killed else "run.json does not say that it was"
+    return str(folder.about["settle"].get("why") or folder.undecided or unsaid)

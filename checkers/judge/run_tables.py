@@ -20,7 +20,7 @@ import pyarrow as pa
 from floodmark.checkers.judge.acts import ACTS, acts_of, flushes_at_recovery
 from floodmark.checkers.judge.deaths import died, may_have_been_struck
 from floodmark.checkers.judge.permissions import ACTIVE_BROKERS, permissions
-from floodmark.checkers.judge.reasons import has_complete_dump, uncommitted_of
+from floodmark.checkers.judge.reasons import uncommitted_of
 from floodmark.checkers.judge.runs import Run, silent_names
 from floodmark.checkers.laws.permits import EVER
 from floodmark.checkers.laws.tables import TABLES
@@ -105,7 +105,7 @@ def sees_uncommitted(run: Run) -> bool:
 def node_facts(run: Run) -> Iterator[dict[str, Any]]:
     folder, seqs = run.folder, run.preconditions.trace.nodes
     for node in dict.fromkeys((*folder.nodes, *folder.partitions.nodes)):
-        yield {"node": node, "complete": has_complete_dump(folder, node),
+        yield {"node": node, "complete": node not in folder.damaged,
                "first_seq": seqs[node].first if node in seqs else 0,
                "configured_min_insync": configured_min_insync(folder, node)}  # fmt: skip
 

@@ -185,7 +185,7 @@ def doubts(rows: Iterable[Row], unclear: Set[int]) -> Iterator[Reason]:
 
 
 def stuck_rows(run: Run) -> list[dict[str, Any]]:
-    timeout_s = (run.folder.about.get("settle") or {}).get("timeout_s")
+    timeout_s = run.folder.about["settle"].get("timeout_s")
     return [
         {"partition": key, "how": " and ".join(what), "timeout_s": timeout_s}
         for key, what in stuck(run.folder, run.preconditions, run.gates)[0].items()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # columns are imported where they are made, so that Spark's s
 
 INT64 = 1 << 63
 DIGITS_AT_MOST = 30  # of a key that is a number, leading zeros included
+OBJECTS = ("guarantees", "settle", "leaders", "final_reads")  # of run.json
 UNKNOWN_NS = 1 << 62  # more than the difference between any two times of a run
 TAIL_BYTES = 1 << 16
 PARQUET_FROM_BYTES = 1 << 20
@@ -50,7 +51,8 @@ class Folder:
     """What the driver knows about a run; `reasons` and what follows grow while the files are checked."""
 
     path: Place
-    about: Mapping[str, Any] = field(default_factory=dict)  # without `partitions` and `leaders`
+    # without `partitions` and `leaders`
+    about: Mapping[str, Any] = field(default_factory=lambda: {name: {} for name in OBJECTS})
     nodes: tuple[str, ...] = ()
     observes: Observes = field(default_factory=Observes)
     guarantees: Guarantees = field(default_factory=Guarantees)
@@ -101,16 +103,16 @@ class Folder:
 
     @property
     def special(self) -> Special:
-        settling = ints((self.about.get("settle") or {}).get("processes"))
+        settling = ints(self.about["settle"].get("processes"))
         return Special(settling=settling, final=self.final_processes)
 
     @property
     def final_processes(self) -> tuple[int, ...]:
-        return ints((self.about.get("final_reads") or {}).get("processes"))
+        return ints(self.about["final_reads"].get("processes"))
 
     @property
     def final_partitions(self) -> tuple[int, ...]:
-        return ints((self.about.get("final_reads") or {}).get("partitions"))
+        return ints(self.about["final_reads"].get("partitions"))
 
 
 def open_folder(path: Place) -> Folder:
@@ -149,7 +151,7 @@ def take_partitions(folder: Folder) -> None:
     """Move the partitions of run.json into `named`."""
     about = dict(folder.about)
     folder.about = about
-    folder.named = about.pop("partitions"), about.pop("leaders", None) or {}
+    folder.named = about.pop("partitions"), about.pop("leaders")
 
 
 def with_replicas(folder: Folder, replicas: "Replicas", bad: int, first_bad: int | None) -> None:
@@ -173,7 +175,8 @@ def damaged_rows(reason: str) -> Reason:
 
 
 def checked(about: Mapping[str, Any]) -> Mapping[str, Any]:
-    """run.json, if the fields that every check needs are valid; else FloodmarkError."""
+    """run.json, if the fields that every check needs are valid; else FloodmarkError. OBJECTS that it lacks
+    are empty."""
     if about.get(SHRUNK) is True:
         raise FloodmarkError("a campaign has shrunk this run, so it cannot be judged again: only run.json, "
                              "the verdict and the measures are left; campaign run --keep keeps whole runs")
@@ -187,22 +190,24 @@ def checked(about: Mapping[str, Any]) -> Mapping[str, Any]:
             raise FloodmarkError(f"run.json: `nodes` has {node[:60]!a}, and no file can be named for that")
     if not isinstance(partitions, dict) or not all(is_partition(*item) for item in partitions.items()):
         raise FloodmarkError("run.json: `partitions` is no map of numbers to partitions with `replicas`")
-    for name in ("guarantees", "settle", "leaders", "final_reads"):
+    for name in OBJECTS:
         if not isinstance(about.get(name, {}), dict | None):
             raise FloodmarkError(f"run.json: `{name}` is no object")
-    return {**about, "guarantees": about.get("guarantees") or {}}
+    return {**about, **{name: about.get(name) or {} for name in OBJECTS}}
 
 
 def is_partition(key: str, assignment: Any) -> bool:
     return (
-        key.isascii()
-        and key.isdigit()
-        and len(key) <= DIGITS_AT_MOST
-        and int(key) < INT64
+        is_number(key)
         and isinstance(assignment, dict)
         and isinstance(assignment.get("replicas"), list)
         and all(isinstance(node, str) for node in assignment["replicas"])
     )
+
+
+def is_number(key: str) -> bool:
+    """Whether a key of run.json is the number of a partition or a process."""
+    return key.isascii() and key.isdigit() and len(key) <= DIGITS_AT_MOST and int(key) < INT64
 
 
 # the big files, without reading them
@@ -231,7 +236,7 @@ def check_files(folder: Folder) -> None:
         elif is_named(run.trace_path):
             folder.reasons.append((If.TRACE, f"trace.jsonl: {why}"))
     if not folder.observes.dumps:
-        folder.damaged.update(folder.nodes)  # no check can rely on a dump
+        folder.damaged.update(folder.nodes, folder.partitions.nodes)  # no check can rely on a dump
         return
     for node in folder.nodes:
         lines, parquet = run.logs_folder / f"{node}.jsonl", run.logs_folder / f"{node}.parquet"
@@ -244,8 +249,6 @@ def check_files(folder: Folder) -> None:
             damage_dump(folder, node, f"logs/{node}.jsonl: {why}")
         else:
             folder.dumps[node] = lines
-            if torn_tail(lines):
-                damage_dump(folder, node, f"logs/{node}.jsonl ends in half a line")
     for node in sorted({*folder.partitions.nodes} - {*folder.nodes}):
         damage_dump(folder, node, f"run.json: {node[:60]!a} has replicas, but `nodes` lacks it: its log was "
                     "not read")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twin_folder import fits_field_table
+from twin_folder import Row, fits_field_table
 
 from floodmark.harness import history
 from floodmark.harness.commands.import_jepsen import import_history
@@ -43,7 +43,7 @@ def imported(tmp_path: Path, text: str, **options: Any) -> Imported:
     out = tmp_path / "run"
     assert import_history(tmp_path / "history.edn", out=out, **options) == 0
     lines = (out / "history.jsonl").read_bytes().splitlines()
-    assert [line for line in lines if not fits_field_table(json.loads(line))] == []
+    assert [line for line in lines if not fits_field_table(Row(json.loads(line)))] == []
     ops = list(history.read(out / "history.jsonl"))
     assert [op.index for op in ops] == list(range(len(ops)))
     assert [op.time for op in ops] == sorted(op.time for op in ops)

@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 from twin_folder import (
+    ENTRY,
     EVENT,
+    OF_ENTRIES,
     OF_EVENTS,
+    OF_REPLICAS,
+    REPLICA,
     RULINGS,
     Row,
     fields_of,
     fits,
     fits_field_table,
-    is_entry,
-    is_row,
     object_of,
 )
 
@@ -73,8 +75,9 @@ def is_event(row: Row) -> bool:
 
 LAWS: dict[Kind, tuple[Table, Callable[[Row], bool]]] = {
     "history": (HISTORY, fits_field_table),
-    "dump": (dump_of("n1"), lambda row: is_entry(row, "n1")),
-    "replicas": (REPLICAS, is_row),
+    "dump": (dump_of("n1"),
+             lambda row: "value" in row and row.node == "n1" and fits(row, ENTRY, OF_ENTRIES)),
+    "replicas": (REPLICAS, lambda row: fits(row, REPLICA, OF_REPLICAS)),
     "trace": (TRACE, is_event),
 }
 # What replaces a value. GONE: the field is missing.

@@ -346,12 +346,8 @@ def _trace(one: Range, rows: Rows) -> Parsed:
 
 def _seqs(node: pa.DictionaryArray, seq: Ints) -> dict[str, Seqs]:
     """The seqs of each node."""
-    codes, names = node.indices.to_numpy(), node.dictionary.to_pylist()
-    seq = seq[np.argsort(codes, kind="stable")]
-    counts = np.bincount(codes, minlength=len(names))
-    there = np.flatnonzero(counts)
-    starts = (np.cumsum(counts) - counts)[there]
-    figures = (counts[there], np.minimum.reduceat(seq, starts), np.maximum.reduceat(seq, starts),
-               np.add.reduceat(mixed(seq.view(np.uint64)), starts))  # fmt: skip
-    return {names[code]: Seqs(*those) for code, *those
-            in zip(there.tolist(), *(each.tolist() for each in figures), strict=True)}  # fmt: skip
+    given = pa.table({"node": node, "seq": seq, "mixed": mixed(seq.view(np.uint64))})
+    figures = [("seq", "count"), ("seq", "min"), ("seq", "max"), ("mixed", "sum")]
+    of_nodes = given.group_by("node", use_threads=False).aggregate(figures)
+    columns = (of_nodes[name].to_pylist() for name in ("node", *map("_".join, figures)))
+    return {name: Seqs(*those) for name, *those in zip(*columns, strict=True)}

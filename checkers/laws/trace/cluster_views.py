@@ -27,7 +27,6 @@ from floodmark.checkers.laws.trace.so_far import (
     highest_row,
     last_not_after,
     last_rows,
-    latest_row,
     numbers,
 )
 from floodmark.checkers.laws.unit import Unit
@@ -204,7 +203,7 @@ def members_of(order: InTime, rows: Rows, moments: Rows, places: pa.Table) -> pa
     tables = []
     for number in range(int(sizes.max(initial=0))):
         mine = replica == number
-        last, risen = (latest_row(of, order.first, line) for of in (mine, mine & rises))
+        last, risen = (highest_row(of, order.first, line) for of in (mine, mine & rises))
         longest = highest_row(mine, order.first, numbers(lines["leo"]))
         appended = highest_row(mine & appends, order.first, epoch, numbers(lines["appended_to"]))
         for moment, asked in ((False, rows), (True, moments)):

@@ -74,16 +74,6 @@ def highest_row(where: Flags, first: Rows, *values: Rows) -> Rows:
     return np.where(rows >= first, rows, -1)
 
 
-def latest_row(where: Flags, first: Rows, number: Rows) -> Rows:
-    """For every row the marked row of its block, up to itself, with the highest number. Numbers are unique,
-    not negative, and all higher in later blocks."""
-    row_of = np.full(int(number.max(initial=-1)) + 1, -1, dtype=np.int64)
-    row_of[number] = np.arange(len(number))
-    latest = np.maximum.accumulate(np.where(where, number, -1))
-    rows = np.where(latest >= 0, row_of[latest], -1) if len(row_of) else latest
-    return np.where(rows >= first, rows, -1)
-
-
 def as_of(rows: Rows, asked: Rows) -> Rows:
     """The values of the requested rows; -1 where no row is requested."""
     return np.where(asked >= 0, rows[asked], -1) if len(rows) else np.full(len(asked), -1, dtype=np.int64)

@@ -38,7 +38,8 @@ def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) ->
             "a transaction was open at the end: of {} the last stable offset of partition {} is {}, and its "
             "LEO {}").format(*seen.rows.undecided)
     folder.topic_gone = is_topic_gone(folder, seen.history.nemesis)
-    flaw = None if folder.trace is None else seen.trace.flaw(folder.nodes, folder.observes)
+    flaw = None if folder.trace is None else seen.trace.flaw(folder.nodes, folder.observes,
+                                                             folder.partitions.nodes)
     gates = reasons_of(folder, seen, flaw)
     return Run(folder=folder, preconditions=seen, gates=gates, unread=unread_of(folder, seen),
                trace_whole=folder.trace is not None and flaw is None)  # fmt: skip

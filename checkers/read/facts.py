@@ -10,7 +10,7 @@ those that are not blank; a `broken` one breaks the field table, all others are 
 few as possible.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -187,8 +187,9 @@ class TraceFacts(RangeFacts):
             nodes[node] = nodes[node] + seqs if node in nodes else seqs
         return TraceFacts(**self.counts_with(after), nodes=nodes, rulings=self.rulings + after.rulings)
 
-    def flaw(self, nodes: Sequence[str], observes: Observes) -> str | None:
-        """Why lines of the trace that `observes` promises are missing or wrong; None if none is."""
+    def flaw(self, nodes: Sequence[str], observes: Observes, replicas: Iterable[str] = ()) -> str | None:
+        """Why lines of the trace that `observes` promises are missing or wrong; None if none is. replicas:
+        all nodes that have one."""
         by_brokers = (line for line in self.rulings if line["node"] in nodes)
         bad = self.broken + sum(line["event"] in ("elect", "isr") for line in by_brokers)
         if bad:
@@ -196,6 +197,8 @@ class TraceFacts(RangeFacts):
         incomplete = sorted(node for node, seqs in self.nodes.items() if not seqs.complete)
         if incomplete:
             return f"seq has a gap in the lines of {', '.join(incomplete)}"
+        if unnamed := sorted({*replicas} - {*nodes}):
+            return f"run.json's `nodes` lacks {', '.join(unnamed)}: its lines look like a controller's"
         silent = sorted(set(nodes) - self.nodes.keys())
         if silent and observes.names_brokers:
             return f"it has no line of {', '.join(silent)}"

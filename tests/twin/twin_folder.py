@@ -262,15 +262,19 @@ def read_dumps(logs: Path, world: World) -> None:
     if not twin_observes.shows(world.run, "dumps"):
         return
     for node in world.run.nodes:
-        path = logs / f"{node}.jsonl"
-        entries = parquet_rows(logs / f"{node}.parquet") if not path.exists() else lines_of(path)
+        lines = lines_of(logs / f"{node}.jsonl")
+        entries = parquet_rows(logs / f"{node}.parquet") if lines is None else lines
         if entries is not None:
             rows = [row if isinstance(row, Row) else object_of(row) for row in entries]
             world.dumps[node] = [row for row in rows if row is not None and "value" in row
                                  and row.node == node and fits(row, ENTRY, OF_ENTRIES)]
             world.damaged -= {node} if len(world.dumps[node]) == len(rows) else set()
-    replicas = {node for spec in world.run.partitions.values() for node in spec.replicas}
-    world.damaged |= replicas - {*world.run.nodes}  # nobody reads their logs
+    world.damaged |= unnamed(world.run)  # nobody reads their logs
+
+
+def unnamed(run: Row) -> set[str]:
+    """The nodes that have replicas, and are not in `nodes`."""
+    return {node for spec in run.partitions.values() for node in spec.replicas} - {*run.nodes}
 
 
 def parquet_rows(path: Path) -> list[Row] | None:
@@ -295,7 +299,7 @@ def read_trace(path: Path, world: World) -> None:
     texts, run, seqs = lines_of(path), world.run, dict[str, list[int]]()
     if texts is None:
         return
-    world.trace, whole = [], True
+    world.trace, whole = [], not unnamed(run)
     for event in map(object_of, texts):
         if event is None or not fits(event, EVENT, OF_EVENTS):
             whole = False

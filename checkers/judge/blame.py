@@ -69,8 +69,7 @@ def is_asked(row: Row) -> bool:
     """Whether another line than the finding's own may be to blame for it."""
     if row["name"] in names.LOSSES:
         return row["seq"] is None and row["offset"] is not None
-    behind = row["name"] == names.UNSAFE_ISR and row["how"] == "behind"
-    return row["permit"] is None and (behind or row["name"] in _INCOMPLETE)
+    return row["permit"] is None and (row["how"] == "behind" or row["name"] in _INCOMPLETE)
 
 
 def find_lines_to_blame(unit: Unit, asked: Sequence[Row]) -> list[tuple[int, Row]]:
@@ -96,28 +95,24 @@ def find_lines_to_blame(unit: Unit, asked: Sequence[Row]) -> list[tuple[int, Row
 # -- the steps ----------------------------------------------------------------------------------------------
 
 _GUILTY = ", ".join(f"'{name}'" for name in (*names.GUILTY, names.TWO_LEADERS))
-_ASKED_OFFSETS = """
-    select distinct run, partition, "offset", epoch from asked_rows
-    where name not in ('unsafe-isr') and "offset" is not null"""
+_ASKED_OFFSETS = 'select distinct run, partition, "offset", epoch from asked_rows'
 # The line by which the HW passed a record of the leader's own epoch, and the members that had not appended
 # it.
 _LACKING = """
     with passed as (
         select t.line, t.run, t.partition, a."offset", t.node, t.seq, t.time, t.epoch
         from timeline t join asked_offsets a using (run, partition) join traced p using (run, partition)
-        where t.event = 'hw' and t.fresh_from <= a."offset" and a."offset" < t.fresh_to and p.complete
-            and t.epoch_start is not null and coalesce(a.epoch = t.epoch, true)),
+        where t.event = 'hw' and t.fresh_from <= a."offset" and a."offset" < t.fresh_to and p.complete),
     learnt as (
         select run, partition, node, seq, epoch, isr from timeline
         semi join asked_offsets using (run, partition)
-        where leads and isr is not null and event in ('become_leader', 'isr')),
+        where event in ('become_leader', 'isr')),
     counted as (
         select p.*, l.isr from passed p asof join learnt l on p.run = l.run and p.partition = l.partition
             and p.node = l.node and p.seq >= l.seq
         where l.epoch = p.epoch)
     select c.*, m.node as who, greatest(coalesce(m.leo, 0), coalesce(m.appended_to, 0)) as reached
-    from counted c join views v using (line) join members m
-        on c.run = m.run and c.partition = m.partition and c.line = m.line and not m.moment
+    from counted c join views v using (line) join members m on c.line = m.line and not m.moment
     where m.node != c.node and list_contains(c.isr, m.node)
         and v.isr_epoch = c.epoch and list_contains(v.isr, m.node)
         and not coalesce(m.appended_epoch > c.epoch
@@ -129,40 +124,40 @@ _PRETENDED = """
         and f.event = 'fetch' and f.epoch = l.epoch and f.follower = l.who
     where (f.seq < l.seq or f.time <= l.time) and f."offset" > l."offset" group by all"""
 _EARLY_COMMITS = f"""
-    select run, partition, l."offset", '{EARLY_COMMIT}' as name, l.node, l.seq, l.time,
+    select run, partition, l."offset", '{EARLY_COMMIT}' as name, l.node, l.seq, l.time, l.epoch,
         list(distinct l.who order by l.who) as nodes, cast(null as bigint) as seen
     from lacking l anti join pretended p on l.line = p.line and l."offset" = p."offset" and l.who = p.who
     group by all
     union all by name
     select l.run, l.partition, l."offset",
         if(p.asked is null, '{EARLY_DIVERGED}', '{EARLY_FETCH}') as name, l.node,
-        coalesce(p.asked.seq, l.seq) as seq, coalesce(p.asked.time, l.time) as time, [l.who] as nodes
+        coalesce(p.asked.seq, l.seq) as seq, coalesce(p.asked.time, l.time) as time, [l.who] as nodes,
+        l.epoch
     from lacking l join pretended p on l.line = p.line and l."offset" = p."offset" and l.who = p.who"""
 # The become_leader line of a node shows what is below its HW. A trace without HW lines shows nothing.
 _HWS_AHEAD = f"""
     with begun as (
-        select t.run, t.partition, a."offset", t.node, t.seq, t.time, t.clock_error, t.hw
+        select t.run, t.partition, a."offset", a.epoch, t.node, t.seq, t.time, t.clock_error, t.hw
         from timeline t join asked_offsets a using (run, partition) join traced p using (run, partition)
-        where t.event = 'become_leader' and t.inherited_from <= a."offset" and a."offset" < t.inherited_to
-            and p.complete),
+        where t.event = 'become_leader' and a."offset" < t.inherited_to and p.complete
+            and coalesce(a.epoch < t.epoch, true)),
     shown as (
         select run, partition, node, seq, time, hw, event from timeline
-        semi join begun using (run, partition) where leads and hw is not null),
+        semi join begun using (run, partition) where leads),
     ahead as (
         select b.* from begun b
         semi join shown s on b.run = s.run and b.partition = s.partition and s.event = 'hw'
         anti join shown s on b.run = s.run and b.partition = s.partition and s.hw > b."offset"
             and s.time <= b.time + b.clock_error and not (s.node = b.node and s.seq >= b.seq))
-    select run, partition, "offset", '{HW_AHEAD}' as name, node, seq, time, [node] as nodes, hw as seen
+    select run, partition, "offset", epoch, '{HW_AHEAD}' as name, node, seq, time, [node] as nodes, hw as seen
     from ahead"""
 # For each replica that was added to an ISR behind the HW: who proposed it.
 _PROPOSED = f"""
     with taken_in as (
         select f.run, f.partition, f."offset", f.seen, f.nodes, f.node as by_node, f.seq as by_seq, r.time,
             r.clock_error, list_sort(r.isr) as isr, r.ruled_partition_epoch as builds_on
-        from ranked_rows f join timeline r on f.run = r.run and f.partition = r.partition and f.node = r.node
-            and f.seq = r.seq and r.ruling
-        where f.name = '{names.UNSAFE_ISR}' and f.how = 'behind'),
+        from ranked_rows f join timeline r on f.run = r.run and f.node = r.node and f.seq = r.seq
+        where f.how = 'behind'),
     proposals as (
         select run, partition, node, seq, time, list_sort(isr) as isr, partition_epoch as builds_on
         from timeline where event = 'isr_proposed'),
@@ -185,16 +180,15 @@ _PROPOSED = f"""
 # Findings of the trace, and the records that they are about. `shows` orders the suspects of one line: first
 # the steps, then findings that are wrong steps themselves, then findings that only show that there was one.
 _SUSPECTS = f"""
-    select r.run, r.partition, r."offset", coalesce(r.upto, case
-            when r.name in ('{names.LEADER_INCOMPLETE}', '{names.CANDIDATE_INCOMPLETE}') and r.how = 'short'
-                or r.name = '{names.UNSAFE_ISR}' and r.how = 'behind' then r.seen end) as upto,
+    select r.run, r.partition, r."offset",
+        coalesce(r.upto, case when r.how in ('short', 'behind') then r.seen end) as upto,
         r.name, r.how, r.node, r.seq, r.time, r.nodes, r.seen, r.permit,
         case r.name when '{names.ACK_RULE}' then t.epoch when '{names.TWO_LEADERS}' then r.seen
             else r.epoch end as epoch,
         1 + (r.name in ('{names.LEADER_INCOMPLETE}', '{names.CANDIDATE_INCOMPLETE}'))::int as shows
-    from ranked_rows r left join timeline t on r.run = t.run and r.partition = t.partition
-        and r.node = t.node and r.seq = t.seq
-    where r.name in ({_GUILTY}) and r.seq is not null
+    from ranked_rows r join timeline t on r.run = t.run and r.partition = t.partition and r.node = t.node
+        and r.seq = t.seq
+    where r.name in ({_GUILTY})
     union all by name select *, 0 as shows from early_commits_at
     union all by name select *, 0 as shows from hws_ahead_at
     union all by name select *, 0 as shows from proposed"""
@@ -219,7 +213,7 @@ _CHOSEN = f"""
             a.seq as asked_seq, s.* exclude (by_node, by_seq)
         from asked_rows a join suspects s using (run, partition)
         where case a.name when '{names.UNSAFE_ISR}' then
-                (s.by_node = a.node and s.by_seq = a.seq) or (s.node = a.node and s.seq = a.seq)
+                coalesce(s.by_node, s.node) = a.node and coalesce(s.by_seq, s.seq) = a.seq
             else s."offset" <= a."offset" and (s.upto is null or a."offset" < s.upto)
                 and (a.time is null or s.time <= a.time)
                 and coalesce(a.epoch = s.epoch, true) end),
@@ -229,8 +223,7 @@ _CHOSEN = f"""
     cuts as (
         select p.id, p.run, p.partition, p.node, p.seq, p.time, t.clock_error, p.epoch, p.asked_offset,
             t.cause, t.answer, led.leader
-        from pairs p join timeline t on p.run = t.run and p.partition = t.partition
-            and p.node = t.node and p.seq = t.seq
+        from pairs p join timeline t on p.run = t.run and p.node = t.node and p.seq = t.seq
         left join led on t.run = led.run and t.partition = led.partition and t.epoch = led.epoch
         where p.name = '{names.UNSAFE_TRUNCATION}'),
     held as (

@@ -33,8 +33,7 @@ def verdict_of(run: Run, found: Sequence[Sequence[Row]], reasons: Iterable[Reaso
     folder, seen = run.folder, run.preconditions
     rows = merged(found)
     unclear = folder.guarantees.unclear
-    worst = [row for row in rows
-             if row["rank"] <= EXAMPLES and row["permit"] not in (DOUBT, *unclear)]
+    worst = [row for row in rows if row["permit"] not in (DOUBT, *unclear)]
     traced = folder.trace is not None and folder.observes.shows(*ELECTIONS)
     findings = [
         *groups(worst, seen if traced else None),

@@ -17,6 +17,7 @@ WORD = re.compile(r'(?:[^\s"]|"(?:\\.|[^"\\])*")+')
 STATEMENT = re.compile(r'(?:[^;"]|;(?! )|"(?:\\.|[^"\\])*")+')
 ITEM = re.compile(r"(?:(\d+):)?(-|-?\d+)(?:@(-?\d+))?(?:e(-?\d+))?(\{.*\})?$")
 LISTS = ("isr", "by", "learners")
+OF_A_PARTITION = ("epoch", "partition_epoch", "leader", "isr", "state")  # of a Trace
 
 
 def told(path: Path, *story: str) -> Path:
@@ -267,9 +268,25 @@ class Trace:
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
-        self.time, self.epoch, self.partition_epoch = 0, 0, 0
+        self.time, self.partition = 0, 0
+        self.others: dict[int, Line] = {}  # what is so of the other partitions
+        self.begin_partition()
+
+    def begin_partition(self) -> None:
+        self.epoch, self.partition_epoch = 0, 0
         self.leader, self.isr = "n1", list(NODES)
         self.state = {node: {"epoch": 0, "leo": 0, "hw": 0} for node in NODES}
+
+    def on(self, partition: int) -> None:
+        """The steps from here on are of this partition; at the first time n1 is elected."""
+        self.others[self.partition] = {name: vars(self)[name] for name in OF_A_PARTITION}
+        self.partition = partition
+        if partition in self.others:
+            vars(self).update(self.others[partition])
+        else:
+            self.begin_partition()
+            self.epoch = -1
+            self.elect("n1", *NODES)
 
     def say(self, node: str, event: str, **fields: Any) -> None:
         """Adds one line, with the node's state."""
@@ -277,7 +294,7 @@ class Trace:
         state = self.state.get(node, {})
         state.update({key: fields[key] for key in state if key in fields})
         seq = sum(line["node"] == node for line in self.lines)
-        place = {} if fields.pop("alone", False) else {"partition": 0, **state}
+        place = {} if fields.pop("alone", False) else {"partition": self.partition, **state}
         self.lines.append({"time": self.time, "node": node, "seq": seq, "event": event, **place, **fields})
 
     def ruling(self, event: str, isr: Sequence[str], **fields: Any) -> None:

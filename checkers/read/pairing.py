@@ -27,8 +27,8 @@ _BESIDE = """
     select *, type = 'invoke' as invokes,
            coalesce(lag(type) over process = 'invoke', false) as follows_invoke,
            coalesce(sum(if(type = 'invoke', 1, -1)) over before, 0) as open,
-           lag(f) over process = f and lag(sends) over process is not distinct from sends as is_like_last
-    from (select *, if(f in ('send', 'txn'), ident, null) as sends from given where process >= 0)
+           lag(f) over process = f and lag(ident) over process is not distinct from ident as is_like_last
+    from given
     window process as (partition by run, process order by "at"),
            before as (process rows between unbounded preceding and 1 preceding)
 """
@@ -53,13 +53,13 @@ _WRONG = f"""
 # among all of its process.
 _ANSWERS = f"""
     select run, "at", if(answers, asked, null) as answers, if(answers, asked_index, null) as answers_index,
-           if(invokes and sends is not null, coalesce(next <> 'invoke', false), null) as answered
-    from (select *, not invokes and if(sends is null, follows_invoke and is_like_last and open = 1,
+           if(invokes and ident is not null, coalesce(next <> 'invoke', false), null) as answered
+    from (select *, not invokes and if(ident is null, follows_invoke and is_like_last and open = 1,
                                        lag(type) over alike = 'invoke') as answers,
                  lag("at") over alike as asked, lag("index") over alike as asked_index,
                  lead(type) over alike as next
-          from (select *, if(sends is null, null, f) as same_f from ({_BESIDE}))
-          window alike as (partition by run, process, same_f, sends order by "at"))
+          from (select *, if(ident is null, null, f) as same_f from ({_BESIDE}))
+          window alike as (partition by run, process, same_f, ident order by "at"))
 """
 
 ANSWERS = TABLES["answers"]

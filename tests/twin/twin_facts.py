@@ -168,7 +168,9 @@ def leader_of(world: World, key: int, replicas: list[str], rows: dict[str, Row]
     named one agrees."""
     word = (world.run.leaders or {}).get(str(key))
     if word is not None:  # other nodes have stray copies
-        return (word.leader, word.isr) if word.leader in replicas else (None, None)
+        own = rows.get(str(word.leader), Row())  # it knows the ISR, if the word lacks it
+        isr = word.isr if isinstance(word.isr, list) else own.isr
+        return (word.leader, isr) if word.leader in replicas else (None, None)
     if {*rows} != {*replicas} or any(row.running is False and row.epochs_unreadable
                                      for row in rows.values()):
         return None, None  # the epoch of a node that does not run is the last of its cache

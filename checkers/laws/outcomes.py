@@ -97,10 +97,11 @@ from by_value v join partitions using (run, partition)
 where (loss_in_doubt and by_final_reads or denied_by > 0) and type = 'ok' and not final and not lost
     and leader_low is null"""
 
-# An ok send in the leader's log, at its offset, below what a reader may see, that no final read returned.
+# An ok send in the leader's log, at its offset, not aborted, below what a reader may see, that no final read
+# returned.
 UNSEEN = f"""
 with unseen as (
-    select v.*, list_filter(leader_at, lambda place: place >= log_start and place < readable_to
+    select v.*, list_filter(live_at, lambda place: place >= log_start and place < readable_to
             and (ack is null or place = ack)) as in_sight
     from by_value v join partitions using (run, partition)
     where unseen_judged and type = 'ok' and not repeated and not final)

@@ -49,16 +49,17 @@ def lost_write(world: World) -> Iterator[Found]:
 
 
 def unseen(world: World) -> Iterator[Found]:
-    """Settled and read to the end: an ok send in the leader's final log, at its offset below the high
-    watermark (the last stable offset under read_committed), which no final read returned."""
+    """Settled and read to the end: an ok send in the leader's final log, not aborted, at its offset below the
+    high watermark (the last stable offset under read_committed), which no final read returned."""
     if not world.settled or not world.complete:
         return
     committed = world.given.isolation == "read_committed" or "isolation" in world.unclear
     for send in world.oks:
         home = send.home
         if home.usable and home.key in world.read_to_the_end:
-            there = any(place < (home.decided_end if committed else home.hw)
-                        and send.offset in (None, place) for place in home.places[send.value])
+            there = any(entry.value == send.value and not entry.aborted
+                        and entry.offset < (home.decided_end if committed else home.hw)
+                        and send.offset in (None, entry.offset) for entry in home.leader_log)
             if there and send.ident not in world.returned:
                 yield home.key, None
 

@@ -59,7 +59,7 @@ class Preconditions:
 
     @property
     def flaws(self) -> dict[str, str]:
-        """Why a Parquet dump cannot be read, by node: no law uses any of its rows."""
+        """Why a Parquet dump cannot be read, or a range of it, by node."""
         return {node: dump.flaw for node, dump in self.dumps.items() if dump.flaw is not None}
 
     @property
@@ -70,8 +70,8 @@ class Preconditions:
     @property
     def used(self) -> frozenset[int]:
         """Those for which the history or a dump has more than assignments."""
-        sound = (dump.partitions for dump in self.dumps.values() if dump.flaw is None)
-        return frozenset(each_of(joined(self.history.used, *sound)))
+        dumps = (dump.partitions for dump in self.dumps.values())
+        return frozenset(each_of(joined(self.history.used, *dumps)))
 
     def line_at(self, at: int) -> int:
         """The number in the trace, from 0, of the line at this place of its range."""

@@ -9,7 +9,7 @@ from floodmark.checkers.judge.acts import unread_of
 from floodmark.checkers.judge.preconditions import Preconditions
 from floodmark.checkers.judge.reasons import Gates, is_topic_gone, reasons_of, rows_that_hold
 from floodmark.checkers.laws import finding_names
-from floodmark.checkers.read.folder import Folder, torn_tail, unreadable, with_replicas
+from floodmark.checkers.read.folder import Folder, unreadable, with_replicas
 from floodmark.checkers.read.observed import silent_of_trace
 from floodmark.checkers.read.replica_rows import NO_REPLICAS, Replicas
 
@@ -46,12 +46,12 @@ def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) ->
 
 
 def read_lines_instead(folder: Folder, nodes: Iterable[str]) -> tuple[str, ...]:
-    """Use the JSON lines of these nodes' dumps, whose Parquet cannot be read, if they exist and none is
-    missing; return the nodes for which that worked."""
+    """Use the JSON lines of these nodes' dumps, whose Parquet cannot be read; return the nodes for which that
+    worked."""
     changed = []
     for node in nodes:
         lines = folder.path / "logs" / f"{node}.jsonl"
-        if folder.dumps[node] != lines and unreadable(lines, folder.path) is None and not torn_tail(lines):
+        if unreadable(lines, folder.path) is None:
             folder.dumps[node] = lines
             changed.append(node)
     return tuple(changed)

@@ -118,8 +118,8 @@ def test_partitions_that_are_only_assigned_are_listed_and_not_used() -> None:
     assert (found.partitions, found.used) == ({0, 1, 2, 3}, {0, 1, 7})
 
 
-def test_a_dump_of_which_one_range_cannot_be_read_counts_for_nothing() -> None:
-    """By its first flaw; another node's broken line has its number in the file."""
+def test_a_dump_of_which_one_range_cannot_be_read_is_used_as_far_as_it_can() -> None:
+    """Its flaw is the first; another node's broken line has its number in the file."""
     found = preconditions_of(0, [
         DumpFacts(run=0, number=1, node="n1", places=3, lines=2, broken=1, first_broken=2),
         DumpFacts(run=0, number=0, node="n1", places=4, lines=4),
@@ -128,7 +128,7 @@ def test_a_dump_of_which_one_range_cannot_be_read_counts_for_nothing() -> None:
         DumpFacts(run=0, number=2, node="n3", flaw="more rotten"),
     ])
     assert (found.dumps["n1"].lines, found.dumps["n1"].first_broken_line) == (6, 7)
-    assert (found.flaws, found.used) == ({"n3": "rotten"}, frozenset())
+    assert (found.flaws, found.used) == ({"n3": "rotten"}, frozenset({5}))
 
 
 def of_trace(*lines: tuple[str, int]) -> TraceFacts:

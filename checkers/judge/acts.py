@@ -6,6 +6,7 @@ Rules
 2. Where lines are unreadable or missing, any act of the schedule that the history lacks may be among them.
 3. If indexes do not rise, or a time falls, nobody knows which sends came before a fault.
 4. A fault is recorded when it has taken effect: the last fault of a killed harness may have no line.
+5. A fault that names no node, as another package's may, may have struck any.
 
 Each of these makes a loss possibly permitted. If there is none of them, a loss is a bug.
 """
@@ -17,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from floodmark.checkers.judge.preconditions import Preconditions, faults_in_broken, is_cut_short
-from floodmark.checkers.read.folder import INT64, Folder, ints, is_int
+from floodmark.checkers.read.folder import INT64, Folder, ints, is_int, names
 from floodmark.harness.faults import FAULTS, LOSES, SPARES_FLUSHED, loses
 from floodmark.harness.schedule.moments import ACTS as OURS
 
@@ -34,17 +35,15 @@ ACTS = pa.schema([
 
 
 def acts_of(nemesis: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The rows of one run, without its number. A start of a node that nothing had ended shows
-    that its process had ended."""
-    down = set[str | None]()
+    """The rows of one run, without its number and with their f. A start of a node that nothing had ended
+    shows that its process had ended."""
+    down: set[str | None] = set()
     for op in nemesis:
         f, fault = op["f"], op["fault"]
-        named = fault.get("nodes")
-        nodes = {node: None for node in named if isinstance(node, str)} if isinstance(named, list) else {}
         asked = fault.get("partitions", [fault["partition"]] if is_int(fault.get("partition")) else None)
-        for node in nodes or (None,):
+        for node in dict.fromkeys(names(fault.get("nodes"))) or (None,):
             yield {
-                "index": op["index"], "time": op["time"], "node": node,
+                "f": f, "index": op["index"], "time": op["time"], "node": node,
                 "began": fault["began"] if is_int(fault.get("began")) else op["time"],
                 "lost": fault.get("lost") is True,
                 "ended": f in ENDING or f not in FAULTS or (f == "start" and node not in down),
@@ -64,28 +63,27 @@ def is_whole(key: object) -> bool:
 
 
 def unread_of(folder: Folder, seen: Preconditions) -> dict[str, bool]:
-    """What may have happened that the history does not show: a fault that `lost` data; one that did although
-    every write is flushed (`lost_flushed`); the `ended` process of one that flushed nothing; an unclean
-    election (`elected`), or a request for one before it happened (`asked`). disordered: lines may have come
-    in another order; untimely: or at another time."""
+    """What may have happened that the history does not show, or not on which node: a fault that `lost` data;
+    one that did although every write is flushed (`lost_flushed`); the `ended` process of one that flushed
+    nothing; an unclean election (`elected`), or a request for one before it happened (`asked`). disordered:
+    lines may have come in another order; untimely: or at another time."""
     incomplete = seen.history.broken > folder.torn or is_cut_short(folder, seen)
-    lacks = lacking(folder, seen, is_grave) if incomplete else frozenset()
-    # A killed harness had no time to record the fault that it had begun.
-    schedule = folder.about.get("schedule")
-    may_be_due = not isinstance(schedule, list) or "elect" in lacking(folder, seen, is_grave)
-    may_be = faults_in_broken(folder, seen)
-    losing = (lacks - {"elect"}) | (may_be & LOSES)
-    ended = bool((losing | may_be) & ENDING or (incomplete and lacking(folder, seen, is_ending)))
-    may_end = ended or folder.about.get("died") or any(
-        act["ended"] and act["node"] is not None for act in acts_of(seen.history.nemesis))
+    lacks, acts = lacking(folder, seen, is_grave), [*acts_of(seen.history.nemesis)]
+    may_be = faults_in_broken(folder, seen) | (lacks if incomplete else frozenset())
+    losing = {f for f in may_be if f in LOSES or f not in FAULTS}
+    losing |= {act["f"] for act in acts if act["lost"] and act["node"] is None}
+    ended = bool(may_be & ENDING or any(act["ended"] and act["node"] is None for act in acts)
+                 or (incomplete and lacking(folder, seen, is_ending)))  # fmt: skip
+    may_end = ended or folder.about.get("died") or any(act["ended"] for act in acts)
     recovers = flushes_at_recovery(folder)
-    elected = "elect" in lacks | may_be
+    # A killed harness had no time to record the fault that it had begun.
+    due = not isinstance(folder.about.get("schedule"), list) or "elect" in lacks | may_be
     return {
         "lost": bool(losing),
         "lost_flushed": bool(losing if may_end and not recovers else losing - SPARES_FLUSHED),
         "ended": ended and not recovers,
-        "elected": elected,
-        "asked": elected or ((incomplete or folder.killed) and may_be_due),
+        "elected": "elect" in may_be,
+        "asked": (incomplete or folder.killed) and due,
         "disordered": seen.disordered,
         "untimely": seen.falls is not None,
     }
@@ -119,4 +117,4 @@ def is_grave(entry: Mapping[str, Any]) -> bool:
     f = entry.get("f")
     if not isinstance(f, str) or f in OURS:
         return False
-    return f not in FAULTS or loses(f, entry) or (f == "elect" and entry.get("unclean") is True)
+    return f not in FAULTS or loses(f, entry) or entry.get("unclean") is True

@@ -11,14 +11,15 @@ Rules
    the time-out explains nothing: by then the node had a new session.
 4. If run.json does not say when a node died, it may have been in any of its lives.
 5. A bad disk or too little memory explains a death from when it was begun until a session's time-out after it
-   was undone: nobody knows how long a death went unnoticed.
+   was undone: nobody knows how long a death went unnoticed. So does another package's fault, which ends with
+   its line; if it names no node, on any.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from floodmark.checkers.judge.preconditions import Preconditions, faults_in_broken, is_cut_short
-from floodmark.checkers.read.folder import Folder, ints, is_int
+from floodmark.checkers.read.folder import Folder, ints, is_int, names
 from floodmark.harness.faults import FAULTS, OF_LINKS, undoes
 
 NEVER = 1 << 62  # ns; later than every line
@@ -45,7 +46,7 @@ class Act(NamedTuple):
     """An act of the nemesis. A fault counts from when it was begun, what mends it when it was done."""
 
     f: str
-    nodes: list[str]
+    nodes: Sequence[str]
     lasting: frozenset[Of]  # those to whom a process is unavailable, or who are, until this is undone
     began: int
     time: int
@@ -83,17 +84,13 @@ def explained(folder: Folder, nodes: Sequence[str], nemesis: Sequence[Mapping[st
 
 
 def act_of(line: Mapping[str, Any]) -> Act:
-    f, fault = line["f"], line.get("fault") or {}
+    f, fault = line["f"], line["fault"]
     nodes, grudge, began = names(fault.get("nodes")), fault.get("grudge"), fault.get("began")
     lasting: Iterable[Of] = nodes if f in FAULTS and FAULTS[f].of_process else ()
     if f in OF_LINKS and isinstance(grudge, dict):
         lasting = (frozenset((node, other)) for node, unheard in grudge.items() for other in names(unheard))
     return Act(f=f, nodes=nodes, lasting=frozenset(lasting), began=began if is_int(began) else line["time"],
                time=line["time"], failed="error" in fault)  # fmt: skip
-
-
-def names(value: Any) -> list[str]:
-    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
 def is_explained(folder: Folder, node: str, acts: Sequence[Act], controllers: Collection[str]) -> bool:
@@ -130,7 +127,7 @@ def timeout_of(folder: Folder, node: str, keys: Sequence[str], default_ms: int) 
 
 def outages_of(node: str, needed: Collection[str], enough: int, acts: Sequence[Act], until: int
                ) -> Iterator[Span]:
-    """When at least `enough` of the needed processes were unavailable to the node."""
+    """When at least `enough` of the needed processes were unavailable to the node; some spans are empty."""
     in_force, since = set[tuple[str, Of]](), NEVER
     for act in acts:
         if not act.failed:
@@ -140,17 +137,18 @@ def outages_of(node: str, needed: Collection[str], enough: int, acts: Sequence[A
         away = [name for name in needed if any(of in (name, {name, node}) for _, of in in_force)]
         if 0 < enough <= len(away):
             since = min(since, act.began)
-        elif since < NEVER:
+        else:
             yield Span(since, act.time)
             since = NEVER
-    if since < until:
-        yield Span(since, until)
+    yield Span(since, until)
 
 
 def harms_of(node: str, acts: Sequence[Act], until: int) -> Iterator[Span]:
     """When a fault that may end a process was in force on the node."""
     for at, act in enumerate(acts):
-        if act.f in HARMS and node in act.nodes:
+        if act.f not in FAULTS and node in (act.nodes or (node,)):
+            yield Span(act.began, act.time)
+        elif act.f in HARMS and node in act.nodes:
             undone = (other.time for other in acts[at:]
                       if not other.failed and undoes(other.f, other.nodes, act.f, node))
             yield Span(act.began, next(undone, until))
@@ -161,7 +159,7 @@ def lives_of(node: str, acts: Sequence[Act], deaths: Sequence[int], mended: Sequ
     starts = [0, *(act.began for act in acts if act.f == "start" and node in act.nodes)]
     ends = [*deaths, *(act.time for act in acts if node in act.lasting and act.f != "pause")]
     before = [end for end in ends if mended and end <= mended[0]]
-    if before and max(before) >= max((start for start in starts if start <= mended[0]), default=0):
+    if before and not any(max(before) < start <= mended[0] for start in starts):
         starts.append(mended[0])  # it was down, and mending started it
     if deaths:
         # No life is without length: at the very time of a start, an earlier life ended.

@@ -129,9 +129,9 @@ def internal_index(run: Run) -> int | None:
     run names their partitions and no trace shows them: any node that lost data may have had all copies, and
     nobody knows whether flush holds for them."""
     indexes = [act["index"] for act in acts_of(run.preconditions.history.nemesis)
-               if (act["lost"] and act["node"] is not None) or (act["asks"] and act["partitions"] is None)]
+               if act["lost"] or (act["asks"] and act["partitions"] is None)]
     unread = run.unread
-    if run.folder.guarantees.unclean is True or unread["lost"] or unread["elected"] or (
+    if run.folder.guarantees.unclean or unread["lost"] or unread["elected"] or (
             unread["disordered"] and indexes):
         return EVER
     return max(indexes, default=None)
@@ -249,10 +249,10 @@ _TABLES: Mapping[str, str] = {
     with unfenced as (
         select run, replicas, list_sort(list(distinct {near("since")}::bigint)) as unfenced
         from replica_sets join activity using (run) where list_contains(replicas, node) group by all)
-    select run, partition, nodes, replicas, clock_error, least(s.min_insync, len(replicas)) as min_isr,
-        coalesce(highest, 0) as claims_from, complete, coalesce(unfenced, []) as unfenced,
-        coalesce(excuses, []) as excuses
-    from assignments join run_facts using (run) join replica_sets s using (run, replicas)
+    select run, partition, nodes, replicas, clock_error,
+        least(coalesce(min_insync, 1), len(replicas)) as min_isr, coalesce(highest, 0) as claims_from,
+        complete, coalesce(unfenced, []) as unfenced, coalesce(excuses, []) as excuses
+    from assignments join run_facts using (run)
     left join log_starts using (run, partition) left join unfenced using (run, replicas)
     left join excuses using (run, partition)
     where traced""",
@@ -264,6 +264,7 @@ _TABLES: Mapping[str, str] = {
         anti join assignments using (run, partition)""",
     "active_brokers": ACTIVE_BROKERS,
     "strikes": f"""
-        select run, node, {near("began")}::bigint as since, {near("time")}::bigint as until
-        from struck semi join (from run_facts where traced) using (run)""",
+        select a.run, n.node, {near("began")}::bigint as since, {near("time")}::bigint as until
+        from acts a join run_nodes n on n.run = a.run and n.node = coalesce(a.node, n.node)
+        semi join (from run_facts where traced) f on f.run = a.run where lost""",
 }

@@ -337,3 +337,7 @@ def is_int(value: Any) -> TypeGuard[int]:
 
 def ints(values: Any) -> tuple[int, ...]:
     return tuple(value for value in values if is_int(value)) if isinstance(values, list) else ()
+
+
+def names(values: Any) -> tuple[str, ...]:
+    return tuple(value for value in values if isinstance(value, str)) if isinstance(values, list) else ()

@@ -400,14 +400,15 @@ def extended(folder: RunFolder, random: Random, send: Line) -> int:
 
 
 FAULTS = ("kill", "stop", "start", "pause", "power_cut", "power_cut", "disk", "bad_disk", "elect", "elect",
-          "memory", "mend_disk", "cut")
+          "memory", "mend_disk", "cut", "of_another_package")
 
 
 @damage
 def a_fault_strikes(folder: RunFolder, random: Random) -> None:
     f = random.choice(FAULTS)
-    fault: Line = {"nodes": some_nodes(random) if f != "elect" else []}
-    if f in ("power_cut", "disk", "bad_disk") and random.random() < 0.8:
+    unplaced = f == "elect" or (f == "of_another_package" and random.random() < 0.5)
+    fault: Line = {"nodes": [] if unplaced else some_nodes(random)}
+    if f in ("power_cut", "disk", "bad_disk", "of_another_package") and random.random() < 0.8:
         fault["lost"] = True
     if f == "elect":
         where = random.choice(({}, {"partitions": [partition_of(folder, random)]}))

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import twin_observes
-from twin_folder import Row, World, is_int
+from twin_folder import Row, World, is_int, is_text
 
 HARMLESS = ("kill", "stop", "start", "pause", "resume", "cut", "heal", "expire", "packet", "reset",
             "mend_disk", "clock", "reset_clock", "memory", "free_memory", "arm", "release")
 GRAVE = ("power_cut", "disk", "bad_disk")
+KNOWN = (*HARMLESS, *GRAVE, "elect")
 LONG_AGO = -(1 << 70)  # further than any clock error
 ENDING = ("kill", "disk", "bad_disk", "mend_disk", "memory")  # processes end with writes unflushed, or may
 
@@ -25,8 +26,8 @@ def facts(world: World) -> None:
     """Derives all facts of a world."""
     run, closed = world.run, world.run.history_lines is not None
     for act in (line for line in world.lines if line.process == -1):
-        nodes, began = act.fault.nodes or [], act.fault.began
-        world.acts.append(Row(act, nodes=nodes, lost=act.fault.lost is True,
+        began, nodes = act.fault.began, act.fault.nodes if isinstance(act.fault.nodes, list) else []
+        world.acts.append(Row(act, nodes=[*filter(is_text, nodes)], lost=act.fault.lost is True,
                               began=began if is_int(began) else act.time))
     match_ops(world)
     world.complete = closed and not world.breach
@@ -193,20 +194,30 @@ def without_its_log(world: World, home: Row) -> dict[str, bool]:
     here = world.complete and not left_out and not home.usable and not home.compact
     read = world.settled and home.key in world.read_to_the_end
     denied = world.names_all_nodes("topic_unknown") and home.leader is None and not any(
-        act.f not in (*GRAVE, *HARMLESS, "elect") or act.lost for act in world.acts)
+        act.f not in KNOWN or act.lost for act in world.acts)
     return {"read_to_the_end": here and read, "inferred": here and is_imported, "topic_gone": here and denied}
 
 
 # -- faults that the history does not show ----------------------------------------------------------------
 
 def hidden(world: World) -> set[str]:
-    """A line that mentions more faults than it names may be any."""
+    """A line that mentions more faults than it names may be any. A fault that names no node may have struck
+    any: "fault" if it lost data, and is none of those that do."""
     found = spoken(world)
     ended = found & {*ENDING}
     if lacks_lines(world):
         found = found | lacking(world, is_grave)
         ended |= lacking(world, lambda act: act.f in ENDING)
+    for act in world.acts:
+        if not act.nodes:
+            found |= {act.f if act.f in GRAVE else "fault"} if act.lost else set()
+            ended |= {act.f} if act.f in (*ENDING, "start") or act.f not in KNOWN else set()
     return found | ({"end"} if ended else set())
+
+
+def graves(world: World) -> set[str]:
+    """The hidden faults that lost data, or that nobody knows."""
+    return world.hidden - {*HARMLESS, "elect", "end"}
 
 
 def lacks_lines(world: World) -> bool:
@@ -218,7 +229,7 @@ def spoken(world: World) -> set[str]:
     """The faults that unreadable lines may be which mention the nemesis."""
     found = set()
     for text in world.strange:
-        known = [f for f in re.findall(r'"f"\s*:\s*"(\w+)"', text) if f in (*GRAVE, *HARMLESS, "elect")]
+        known = [f for f in re.findall(r'"f"\s*:\s*"(\w+)"', text) if f in KNOWN]
         clean = re.search(r'"unclean"\s*:\s*false', text)
         if re.search(r'"fault"|"lost"|"process"\s*:\s*-', text):
             found |= {f for f in known if f != "elect" or not clean}
@@ -230,14 +241,15 @@ def spoken(world: World) -> set[str]:
 def lacking(world: World, counts: Callable[[Row], bool]) -> set[str]:
     """Acts of the schedule, among those that count, that the history has fewer times than planned."""
     schedule = world.run.schedule if isinstance(world.run.schedule, list) else []
-    asked = Counter(act.f for place, act in enumerate(schedule)
-                    if place not in (world.run.missed or []) and counts(act))
+    asked = Counter(act.f for place, act in enumerate(schedule) if isinstance(act, Row) and is_text(act.f)
+                    and place not in (world.run.missed or []) and counts(act))
     return {*(asked - Counter(act.f for act in world.acts))}
 
 
 def is_grave(act: Row) -> bool:
-    """Whether an act of the schedule may lose records."""
-    return (act.f in GRAVE and act.kind != "full") or (act.f == "elect" and act.unclean is True)
+    """Whether an act of the schedule may lose records, as one that is not floodmark's own may."""
+    return (act.f in GRAVE and act.kind != "full") or (act.f == "elect" and act.unclean is True) or (
+        act.f not in (*KNOWN, "send", "poll", "list_offsets", "wait"))
 
 
 # -- what is lost -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from itertools import chain, combinations, pairwise
 from typing import Any
 
 import twin_observes
-from twin_facts import GRAVE, grouped, sends_of, spoken
+from twin_facts import KNOWN, graves, grouped, sends_of, spoken
 from twin_folder import FOREVER, Row, World, integers, is_text
 from twin_permits import DOUBT, Found, asks, struck_by, unclean_elections
 
@@ -54,7 +54,7 @@ def struck(world: World, partition: Row) -> bool:
     guessed = not world.shows_cleanness and (world.given.unclean_leader_election
                                              or asks(world, partition.key) or "elect" in world.hidden)
     return bool(struck_by(world, partition) or unclean_elections(world, partition.key) or guessed
-                or world.hidden & {*GRAVE})
+                or graves(world))
 
 
 def under_replicated(world: World) -> Iterator[Found]:
@@ -170,10 +170,10 @@ def broker_died(world: World) -> Iterator[Found]:
         deaths = integers(times)
         ends = [act.time for act in world.acts if act.f in DOWN and node in act.nodes]
         began = starts(world, node, [*deaths, *ends])
-        lives = [(max(start for start in began if start <= max(death, 0)), death) for death in deaths] or [
+        lives = [(max(start for start in began if start < max(death, 1)), death) for death in deaths] or [
             (start, min((end for end in ends if end > start), default=FOREVER)) for start in began]
         explained = [gave_up(world, node, start, end, known=bool(deaths))
-                     or was_harmed(world, node, end if deaths else None) for start, end in lives]
+                     or was_harmed(world, node, end, known=bool(deaths)) for start, end in lives]
         if not (all(explained) if deaths else any(explained)):
             yield None, DOUBT if may_lack_a_fault(world) else None
 
@@ -186,14 +186,18 @@ def starts(world: World, node: str, ends: list[int]) -> list[int]:
     return [*found, first] if before and not any(max(before) < start <= first for start in found) else found
 
 
-def was_harmed(world: World, node: str, death: int | None) -> bool:
-    """Whether its disk was bad or its memory limited when it died, or within a session before."""
-    for act in (act for act in world.acts if act.f in MENDS and node in act.nodes):
+def was_harmed(world: World, node: str, death: int, *, known: bool) -> bool:
+    """Whether its disk was bad or its memory limited when it died, or somebody else's fault struck it, or
+    within a session before."""
+    for act in world.acts:
         undone = [other.time for other in world.acts if other.position > act.position
-                  and other.f == MENDS[act.f] and "error" not in other.fault
+                  and other.f == MENDS.get(act.f) and "error" not in other.fault
                   and (node in other.nodes or not other.nodes)]
-        end = min(undone, default=world.mended[-1])
-        if death is None or act.began <= death <= end + time_out(world, node, starting=False):
+        end = min(undone, default=world.mended[-1]) if act.f in KNOWN else act.time
+        harmed = node in act.nodes if act.f in MENDS else act.f not in KNOWN and (
+            node in act.nodes or not act.nodes)
+        if harmed and act.began <= death and (
+                not known or death <= end + time_out(world, node, starting=False)):
             return True
     return False
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from twin_facts import ENDING, GRAVE, HARMLESS, is_grave, lacking, lacks_lines
-from twin_folder import Row, World
+from twin_facts import ENDING, KNOWN, graves, is_grave, lacking, lacks_lines
+from twin_folder import Row, World, is_int
 
 ORDER = ACKS, UNCLEAN, BUDGET, RETRIES, SUBSCRIBE, ISOLATION, INTERNAL = (
     "acks", "unclean.leader.election.enable", "fault budget", "retries", "subscribe", "isolation",
@@ -109,9 +109,17 @@ def fault_budget(world: World, send: Row) -> Cause | None:
         if chosen:
             return Cause(BUDGET, sure=chosen == 1)
     elif nodes:
-        return Cause(BUDGET, sure=len(nodes) >= world.given.get("min_insync_replicas", 1))
+        return Cause(BUDGET, sure=len(nodes) >= min_insync(world, home))
     timeless = world.disordered or (world.time_falls and world.shows_elections)
     return perhaps_struck(world, home, timeless=timeless)
+
+
+def min_insync(world: World, home: Row) -> int:
+    """Where no guarantee says it, the highest that its nodes are configured with."""
+    config = world.run.config if isinstance(world.run.config, dict) else {}
+    told = [config[node].get("min.insync.replicas") for node in home.replicas
+            if isinstance(config.get(node), dict)]
+    return int(world.given.get("min_insync_replicas", max([1, *filter(is_int, told)])))
 
 
 def perhaps_struck(world: World, home: Row, *, timeless: bool) -> Cause | None:
@@ -149,8 +157,7 @@ def ends(world: World, node: str) -> list[Row]:
     found, up = [], True
     for act in world.acts:
         if node in act.nodes:
-            known = act.f in (*GRAVE, *HARMLESS, "elect")
-            if act.f in ENDING or not known or (act.f == "start" and up):
+            if act.f in ENDING or act.f not in KNOWN or (act.f == "start" and up):
                 found.append(act)
             if act.f in ("start", "kill", "stop", "power_cut", "disk"):
                 up = act.f == "start"
@@ -159,16 +166,16 @@ def ends(world: World, node: str) -> list[Row]:
 
 def unseen_strike(world: World, home: Row) -> bool:
     """Whether a fault that cost records may be missing, or the end of a process before a power cut."""
-    graves = world.hidden & {*GRAVE}
+    lost = graves(world)
     if world.given.flush != "every":
-        return bool(graves)
+        return bool(lost)
     named = {node for act in world.acts for node in act.nodes}
     somebody_ended = "end" in world.hidden or world.died != [] or any(ends(world, node) for node in named)
     if world.flushes or not somebody_ended:
-        return bool(graves - {"power_cut"})
+        return bool(lost - {"power_cut"})
     cut = any(act.f == "power_cut" and node not in world.died for node, act in struck_by(world, home)
               if world.died is not None)
-    return bool(graves) or ("end" in world.hidden and cut)
+    return bool(lost) or ("end" in world.hidden and cut)
 
 
 def chosen_from_struck(world: World, home: Row, struck: list[tuple[int, str]]) -> list[tuple[Row, float]]:
@@ -198,10 +205,10 @@ def of_lost_write(world: World, send: Row) -> Cause | None:
 
 def internal_topics(world: World, send: Row) -> Cause | None:
     """The coordinator's record of the txn, or its marker beside this record, may be lost. No trace shows."""
-    graves = [act.position for act in world.acts if (act.lost and act.nodes) or (
+    losing = [act.position for act in world.acts if act.lost or (
         act.f == "elect" and act.fault.unclean is True and act.fault.partitions is None)]
-    after = any(position > send.since for position in graves)
-    unseen = world.hidden & {*GRAVE, "elect"} or (world.disordered and graves)
+    after = any(position > send.since for position in losing)
+    unseen = graves(world) or "elect" in world.hidden or (world.disordered and losing)
     lost = after or unseen or world.given.unclean_leader_election is True or losing_cause(world, send)
     return Cause(INTERNAL, sure=False) if lost else None
 

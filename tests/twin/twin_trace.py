@@ -266,7 +266,7 @@ def lost_by_itself(trace: Trace, key: int, start: Row, before: list[Row]) -> boo
     that explains it. After a node's start its length is 0 until the replica has a line."""
     lengths = [0 if event.partition is None else event.leo for event in before]
     error, begun = trace.world.clock_error, [event.time for event in before if event.event == "start"]
-    struck = any(act.lost and start.node in act.nodes and act.began <= start.time + error
+    struck = any(act.lost and start.node in (act.nodes or [start.node]) and act.began <= start.time + error
                  and act.time + error >= max(begun[-1:], default=-error) for act in trace.world.acts)
     if not before or start.leo >= lengths[-1] or struck:
         return False

@@ -69,7 +69,7 @@ def unexplained(folder: Folder, seen: Preconditions) -> list[str]:
 
 def may_have_been_struck(folder: Folder, seen: Preconditions) -> bool:
     """Whether the history may lack a fault, or its time may be wrong."""
-    missing = folder.history is None or is_cut_short(folder, seen)
+    missing = folder.killed or is_cut_short(folder, seen)
     may_be = faults_in_broken(folder, seen) - {"elect"}
     return bool(missing or may_be or seen.disordered or seen.falls is not None)
 

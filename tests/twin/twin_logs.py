@@ -138,7 +138,7 @@ def unreadable(world: World) -> Iterator[Found]:
 
 def may_lack_a_fault(world: World) -> bool:
     """A fault may be among the missing or unreadable lines, or times are not what they seem."""
-    missing = world.positions < (world.run.history_lines or 0) or (world.breach and not world.positions)
+    missing = world.run.history_lines is None or world.positions < world.run.history_lines
     return missing or world.disordered or world.time_falls or bool(spoken(world) - {"elect"})
 
 

@@ -49,9 +49,8 @@ def judge(path: Path) -> dict[str, Any]:
         return {"valid": "unknown", "findings": [], "unknown": [*NAMES, UNFIT], "not_made": []}
     facts(world)
     found = [(name, one) for name, check in CHECKS.items() for one in check(world)]
-    found += twin_clients.poll_findings(world)
-    found += twin_clients.cycles(world)
-    found += twin_trace.trace_findings(world)
+    for several in (twin_clients.poll_findings, twin_clients.cycles, twin_trace.trace_findings):
+        found += several(world)
     unknown = unknown_names(world)
     counts: Counter[tuple[str, str, str]] = Counter()
     unclear = {cause for name in world.unclear for cause in twin_observes.GUARANTEES[name][2].split(", ")}

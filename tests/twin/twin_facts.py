@@ -36,8 +36,8 @@ def facts(world: World) -> None:
     world.settled = run.settled is True and closed and not undecided
     world.reads = [read for op in world.ops for read in op.reads]
     world.returned = {read.ident for read in world.reads if read.process in world.readers}
-    world.acked = sum(len(sends_of(line)) for line in world.lines
-                      if line.type == "ok" and line.process not in world.probers)
+    world.acked = [send for line in world.lines if line.type == "ok" and line.process not in world.probers
+                   for send in sends_of(line)]
     world.partitions = {int(key): partition_of(world, int(key), spec) for key, spec in run.partitions.items()}
     for home in world.partitions.values():
         home |= without_its_log(world, home)

@@ -82,7 +82,7 @@ class World:
         # Faults that missing or unreadable lines may have been; "end": one after which nothing was flushed.
         self.hidden: set[str] = set()
         self.txns = self.settled = self.complete = False  # complete: no line is missing or bad, and it ended
-        self.acked = 0  # micro-sends of ok ops, without the settling's probes
+        self.acked: list[Row] = []  # micro-sends of ok ops, without the settling's probes
 
     def named(self, what: str, phase: str = "settle") -> list[Any]:
         """A list in the words on settling, or on the final reads."""

@@ -14,7 +14,7 @@ from itertools import chain, combinations, pairwise
 from typing import Any
 
 import twin_observes
-from twin_facts import KNOWN, graves, grouped, sends_of, spoken
+from twin_facts import KNOWN, graves, grouped, spoken
 from twin_folder import FOREVER, Row, World, integers, is_text
 from twin_permits import DOUBT, Found, asks, struck_by, unclean_elections
 
@@ -154,8 +154,7 @@ def stuck(world: World) -> Iterator[Found]:
     for key in {*integers(world.named("no_leader")), *integers(world.named("no_ack"))}:
         if not twin_observes.shows(world.run, "replicas"):
             worked = not world.breach and any(
-                send.partition == key for line in world.lines if line.type == "ok" and line.position < first
-                and line.process not in world.probers for send in sends_of(line))
+                send.partition == key and send.completed < first for send in world.acked)
             yield key, None if worked and world.names_all_nodes("answering") else DOUBT
         elif all(row.running is not False for row in world.rows):
             yield key, DOUBT if world.rows_damaged else None

@@ -66,8 +66,8 @@ def unclean(world: World, send: Row) -> Cause | None:
     return Cause(UNCLEAN, sure=False) if setting or timeless or later or untold_election(world) else None
 
 
-def asks(world: World, partition: int) -> list[Row]:
-    """The nemesis's lines that requested one."""
+def asks(world: World, partition: int | None) -> list[Row]:
+    """The nemesis's lines that requested one. None: of every partition."""
     return [act for act in world.acts if act.f == "elect" and act.fault.unclean is True
             and (act.fault.partitions is None or partition in act.fault.partitions)]
 
@@ -205,8 +205,7 @@ def of_lost_write(world: World, send: Row) -> Cause | None:
 
 def internal_topics(world: World, send: Row) -> Cause | None:
     """The coordinator's record of the txn, or its marker beside this record, may be lost. No trace shows."""
-    losing = [act.position for act in world.acts if act.lost or (
-        act.f == "elect" and act.fault.unclean is True and act.fault.partitions is None)]
+    losing = [act.position for act in world.acts if act.lost or act in asks(world, None)]
     after = any(position > send.since for position in losing)
     unseen = graves(world) or "elect" in world.hidden or (world.disordered and losing)
     lost = after or unseen or world.given.unclean_leader_election is True or losing_cause(world, send)

@@ -83,11 +83,9 @@ def ack_rule(trace: Trace, key: int, home: Row) -> Causes:
 
 def lags(trace: Trace, key: int, ack: Row, member: str) -> bool:
     """Whether this ISR member certainly appended the record only after the ack, or never."""
-    record: Record = (ack.offset, None)
-    for held in trace.held[key]:
-        if (held.node, held.offset) == (ack.node, ack.offset) and held.since.seq <= ack.seq and (
-                held.until is None or ack.seq < held.until.seq):
-            record = (held.offset, held.epoch)
+    mine = [held.epoch for held in trace.held[key] if (held.node, held.offset) == (ack.node, ack.offset)
+            and held.since.seq <= ack.seq and (held.until is None or ack.seq < held.until.seq)]
+    record: Record = (ack.offset, mine[-1] if mine else None)
     return bool(trace.of(key, member)) and not any(
         held.node == member and may_be(held, record) and not trace.before(ack, held.since)
         for held in trace.held[key])

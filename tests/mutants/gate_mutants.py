@@ -1,11 +1,12 @@
-"""Mutants of what Python decides of a run before its laws run (reasons, gates, acts, deaths): which of them
-no case of the corpus catches.
+"""Mutants of what Python decides of a run before its laws run (what is read, what is promised, reasons,
+gates, acts, deaths): which of them no case of the corpus catches.
 
     make law-mutants ARGS='gates [--journal FILE]'
 
 In each function of MODULES each condition is negated, each side of an `and`, `or`, `&` and `|` dropped, each
-comparison shifted. The function gets the mutant's code, and the driver derives again what it knows of each
-case. Where that differs the case is judged: the mutant is caught if it does not find what the case expects.
+comparison shifted. The function gets the mutant's code, and the cases are read again, or the driver derives
+again what it knows of each. Where that differs the case is judged: the mutant is caught if it does not find
+what the case expects.
 """
 
 import ast
@@ -13,7 +14,8 @@ import copy
 import inspect
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -26,14 +28,17 @@ from floodmark.checkers.judge import acts, deaths, preconditions, reasons, run_t
 from floodmark.checkers.judge.layout import Layout, RunWork
 from floodmark.checkers.judge.passes import across_partitions, derive_run, parsed, read_as
 from floodmark.checkers.judge.verdicts import verdict_of
+from floodmark.checkers.read import facts, folder, guarantees, observed, tables
 from floodmark.checkers.read.folder import open_folder
 from floodmark.harness.verdict import Verdict
 
-MODULES: Sequence[ModuleType] = (reasons, deaths, acts, runs, run_tables, preconditions)
+MODULES: Sequence[ModuleType] = (tables, facts, folder, guarantees, observed, reasons, deaths, acts, runs,
+                                 run_tables, preconditions)
 SHIFTED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.Eq: ast.NotEq, ast.Is: ast.IsNot, ast.In: ast.NotIn}  # fmt: skip
 SHIFTED |= {shifted: plain for plain, shifted in SHIFTED.items()}
 Change = Callable[[Any], None]  # of a node of a function's tree
+Step = Callable[["Driver"], Any]
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
@@ -44,6 +49,8 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
     elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr)):
         yield f"dropped: {ast.unparse(node.left)}", lambda one: setattr(one, "left", one.right)
         yield f"dropped: {ast.unparse(node.right)}", lambda one: setattr(one, "right", one.left)
+    elif isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.BitAnd, ast.BitOr)):
+        yield f"dropped: {ast.unparse(node)}", lambda one: setattr(one, "value", loaded(one.target))
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.Invert)):
         yield f"negated: {ast.unparse(node)}", lambda one: setattr(one, "operand", copy.copy(one))
     elif isinstance(node, ast.Compare) and type(node.ops[0]) in SHIFTED:
@@ -66,6 +73,11 @@ def is_words(node: ast.AST) -> bool:
 def is_plain(test: ast.expr) -> bool:
     """Whether no part of it is changed already."""
     return not isinstance(test, (ast.BoolOp, ast.UnaryOp, ast.Compare))
+
+
+def loaded(target: ast.expr) -> ast.expr:
+    """What is assigned to, as it is read."""
+    return ast.parse(ast.unparse(target), mode="eval").body
 
 
 def negated(test: ast.expr) -> ast.expr:
@@ -95,7 +107,7 @@ def functions() -> Iterator[tuple[str, FunctionType, ast.FunctionDef, dict[str, 
             for one in node.body if isinstance(node, ast.ClassDef) else [node]:
                 if isinstance(one, ast.FunctionDef):
                     there = of_class[one.name]
-                    there = there.fget if isinstance(there, property) else there
+                    there = inspect.unwrap(there.fget if isinstance(there, property) else there)
                     yield f"{module.__name__.split('.')[-1]}.{one.name}", there, bare(one), dict(vars(module))
 
 
@@ -125,38 +137,47 @@ def mutants(tree: ast.FunctionDef, names: dict[str, Any]) -> Iterator[tuple[str,
 
 
 class Driver:
-    """What the driver derives of a case from the facts of its files."""
+    """What is read of a case's files, and what the driver derives from that."""
 
     def __init__(self, number: int, case: Case, path: Path) -> None:
         self.number, self.case, self.path = number, case, path
-        work = RunWork.of(0, open_folder(path))
-        ranges = ((one, None) for one in work.ranges)
-        self.first = [*across_partitions([*parsed(Layout.of_bag([work]), read_as([work]), ranges)])]
-        self.usual = self.derived()
+        self.work = RunWork.of(0, open_folder(path), corpus.RANGE_BYTES)
+        self.sent = self.read()
+        self.first = self.across()
+        self.usual = {step: step(self) for step in STEPS}
 
-    def derived(self) -> tuple[Any, ...]:
+    def read(self) -> Any:
+        ranges = ((one, None) for one in self.work.ranges)
+        return [*parsed(Layout.of_bag([self.work]), read_as([self.work]), ranges)]
+
+    def across(self) -> Any:
+        return [*across_partitions(self.sent)]
+
+    def derived(self) -> Any:
         run = derive_run(RunWork(run=0, folder=open_folder(self.path), ranges=(), size=0), self.first)
         assert isinstance(run, runs.Run)
         return verdict_of(run, [], []), run_tables.facts_of(0, run)
 
-    def differs(self) -> bool:
+    def differs(self, step: Step) -> bool:
         try:
-            return self.derived() != self.usual
+            return bool(step(self) != self.usual[step])
         except Exception:
             return True
 
     def misses(self, verdict: Verdict) -> bool:
         """Whether the verdict is not what the case expects."""
-        return corpus.said(verdict) != self.case.expected or any(
-            all(part not in one for one in corpus.sentences(verdict)) for part in self.case.sentences)
+        return corpus.said(verdict) != self.case.expected or corpus.unsaid(self.case, verdict) != []
 
 
-def first_that_sees(drivers: Sequence[Driver]) -> int | None:
+STEPS = (Driver.read, Driver.across, Driver.derived)
+
+
+def first_that_sees(drivers: Iterable[Driver], step: Step = Driver.derived) -> int | None:
     """The number of a case that does not find what it expects: one is judged alone, then more and more."""
-    differing = [one for one in drivers if one.differs()]
-    for begin, end in ((0, 1), (1, 8), (8, 64), (64, None)):
-        some = differing[begin:end]
-        verdicts = here.judge([one.path for one in some]) if some else []
+    differing = (one for one in drivers if one.differs(step))
+    for most in (1, 7, 56, None):
+        some = [*islice(differing, most)]
+        verdicts = here.judge([one.path for one in some], range_bytes=corpus.RANGE_BYTES) if some else []
         for one, verdict in zip(some, verdicts, strict=True):
             if one.misses(verdict):
                 return one.number
@@ -168,7 +189,8 @@ def callers(drivers: Sequence[Driver]) -> dict[CodeType, list[Driver]]:
     found: dict[CodeType, dict[int, Driver]] = defaultdict(dict)
     for driver in drivers:
         sys.setprofile(lambda frame, *_, one=driver: found[frame.f_code].setdefault(one.number, one))
-        driver.derived()
+        for step in STEPS:
+            step(driver)
         sys.setprofile(None)
     return {code: [*some.values()] for code, some in found.items()}
 
@@ -179,6 +201,7 @@ def results(judged: Sequence[tuple[Case, Path]], done: set[str]) -> Iterator[tup
     asked, last = callers(drivers), 0
     for name, function, tree, names in functions():
         usual = function.__code__
+        step = Driver.read if function.__module__ == tables.__name__ else Driver.derived
         mine = asked.get(usual, [])
         for what, code in mutants(tree, names):
             if (ident := f"{name} {what}") in done:
@@ -186,7 +209,7 @@ def results(judged: Sequence[tuple[Case, Path]], done: set[str]) -> Iterator[tup
             function.__code__ = code
             # The case that saw the last one is asked first.
             order = sorted(mine, key=lambda one: one.number != last)
-            seen = first_that_sees(order)
+            seen = first_that_sees(order, step)
             function.__code__ = usual
             last = last if seen is None else seen
             yield ident, [] if seen is None else [seen]

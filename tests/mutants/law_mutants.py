@@ -13,7 +13,7 @@ import argparse
 import copy
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -27,10 +27,16 @@ import gate_mutants
 import here
 import pyarrow as pa
 from corpus import Case
+from gate_mutants import Driver, first_that_sees
 
+from floodmark.checkers.judge.examples import Row, worst
+from floodmark.checkers.judge.layout import RunWork
+from floodmark.checkers.judge.passes import read_bag
 from floodmark.checkers.judge.run_tables import FACTS, make_tables
+from floodmark.checkers.judge.verdicts import verdict_of
 from floodmark.checkers.laws.families import FAMILIES
 from floodmark.checkers.laws.unit import CLAIMED, Family, Unit
+from floodmark.checkers.read import pairing, partitions, repeats
 from floodmark.checkers.read.folder import open_folder
 from floodmark.checkers.read.replica_rows import REPLICA_ROWS
 
@@ -59,7 +65,9 @@ def written(tree: Node) -> str:
 def mutants_of(select: str) -> Iterator[tuple[str, str]]:
     """Each mutant: what was done to which condition, and the SELECT."""
     tree = parsed(select)
-    for path, what, changed in list(changes(tree)):
+    found = list(changes(tree))
+    places = {str(path) for path, _, _ in found}
+    for path, what, changed in [*found, *(side for side in sides(tree) if str(side[0]) not in places)]:
         mutant = copy.deepcopy(tree)
         *way, last = path
         place = mutant
@@ -85,6 +93,17 @@ def changes(node: Node, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any,
             yield here, f"{JOINS[child].lower()} for {child.lower()} join", JOINS[child]
         if isinstance(child, dict) and child.get("class") == "COMPARISON" and child["type"] in SHIFTED:
             yield here, f"shifted: {text(child)}", {**child, "type": SHIFTED[child["type"]]}
+
+
+def sides(node: Node, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str, Node]]:
+    """The same of what is no condition of its own: each side of an AND or OR is dropped."""
+    for key, child in node.items() if isinstance(node, dict) else enumerate(node):
+        if isinstance(child, (dict, list)):
+            yield from sides(child, (*path, key))
+        if isinstance(child, dict) and child.get("class") == "CONJUNCTION":
+            for place, what, changed in of_condition(child, (*path, key), None):
+                if place == (*path, key):
+                    yield place, what, {**changed, "alias": child["alias"]}
 
 
 def of_condition(node: Node, path: tuple[Any, ...], dropped: Node
@@ -131,6 +150,7 @@ class Tried(Unit):
         super().__init__(db, tables)
         self.load(REPLICA_ROWS, tables[REPLICA_ROWS])
         db.execute(f"create temp table told as select unnest({[*told]}::int[]) as run")
+        db.execute("create temp table all_found as from found")
 
     def begin(self, change: tuple[int, str] | None = None, dirty: Iterable[str] = ()) -> None:
         """Begin a family. change: the position of a SELECT, and what is to stand for it."""
@@ -199,7 +219,21 @@ class Tried(Unit):
                 then {{'value': value, 'nodes': nodes, 'ops': ops, 'seen': seen, 'process': process}} end
             from ({CLAIMED}) f left join told t using (run)""").fetchall()
         self.found[self.number] = Counter(map(json.dumps, rows))
+        self.forget()
+
+    def forget(self) -> None:
+        """Keep what was found for `worst`, and begin again."""
+        if not self.trying:
+            self._db.execute("insert into all_found from found")
         self._db.execute("delete from found")
+
+    def worst(self) -> list[Row]:
+        """What a verdict shows of all that was found in the usual way."""
+        self._db.execute("insert into found from all_found")
+        self.view("claimed", CLAIMED)
+        rows = worst(self)
+        self._db.execute("delete from found")
+        return rows
 
     def differs(self, name: str) -> bool:
         one, other = f'"{name}"', f'"kept {name}"'
@@ -270,16 +304,45 @@ def results(
 def of_laws(judged: Sequence[tuple[Case, Path]], done: set[str], only: Sequence[str]
             ) -> Iterator[tuple[str, list[int] | str]]:
     """The mutants of SELECTs, of these families."""
-    if only and {*only} <= {"gates"}:
+    if only and {*only} <= {"gates", "first_pass"}:
         return
-    tables = here.tables_of([open_folder(path) for _, path in judged])
+    works = [RunWork.of(run, open_folder(path)) for run, (_, path) in enumerate(judged)]
+    tables, runs = here.tables_of([open_folder(path) for _, path in judged]), read_bag(works)[1]
     told = [run for run, (case, _) in enumerate(judged) if case.tells_examples]
 
     def run_tables(unit: Unit) -> None:
         """What may be claimed and what is permitted, as a family."""
         make_tables(unit, {name: tables[name] for name in FACTS})
 
-    yield from results(tables, told, [run_tables, *FAMILIES], done, only)
+    def answers(unit: Unit) -> None:
+        unit.make("answers", pairing._ANSWERS.replace("from given", "from lines"))
+
+    def examples(unit: Tried) -> None:
+        """What is shown of the findings, and who is to blame, as far as a case expects it."""
+        of_runs = defaultdict[int, list[Row]](list)
+        for row in unit.worst():
+            of_runs[row["run"]].append(row)
+        unit.found[0] = Counter()
+        for run, rows in of_runs.items():
+            verdict, case = verdict_of(runs[run], [rows], ()), judged[run][0]
+            unit.found[0][json.dumps([run, corpus.said(verdict), corpus.unsaid(case, verdict)])] += 1
+
+    yield from results(tables, told, [run_tables, answers, *FAMILIES, examples], done, only)
+
+
+def of_first_pass(judged: Sequence[tuple[Case, Path]], done: set[str]) -> Iterator[tuple[str, list[int]]]:
+    """The mutants of SELECTs over what was read, before there is a unit."""
+    drivers = [Driver(number, case, path) for number, (case, path) in enumerate(judged)]
+    for module, name, step in ((pairing, "_WRONG", Driver.across), (repeats, "_BY_VALUE", Driver.across),
+                               (repeats, "_BY_RUN", Driver.across), (partitions, "_LEADERS", Driver.derived)):
+        usual = getattr(module, name)
+        for at, (what, mutant) in enumerate(mutants_of(usual)):
+            ident = f"first_pass {name} {at} {what}"
+            if ident not in done:
+                setattr(module, name, mutant)
+                seen = first_that_sees(drivers, step)
+                setattr(module, name, usual)
+                yield ident, [] if seen is None else [seen]
 
 
 def main() -> None:
@@ -293,9 +356,10 @@ def main() -> None:
     with asked.journal.open("a") as journal, TemporaryDirectory() as root:
         written = [(case, case.write(Path(root) / str(number))) for number, case in enumerate(corpus.cases())]
         judged = [(case, path) for case, path in written if open_folder(path).judged]
-        gates = asked.families == [] or "gates" in asked.families
+        others = {"first_pass": of_first_pass, "gates": gate_mutants.results}
+        wanted = [one for name, one in others.items() if name in (asked.families or others)]
         for ident, seen in chain(of_laws(judged, {*done}, asked.families),
-                                 gate_mutants.results(judged, {*done}) if gates else ()):
+                                 *(results_of(judged, {*done}) for results_of in wanted)):
             done[ident] = seen
             print(json.dumps([ident, seen]), file=journal, flush=True)
     unseen = [ident for ident, seen in done.items() if not seen]

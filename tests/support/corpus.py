@@ -14,6 +14,7 @@ from stories import told
 from floodmark.harness.verdict import Verdict
 
 CORPUS = Path(__file__).parents[1] / "corpus"
+RANGE_BYTES = 1000  # of the ranges in which the cases are read: a few lines
 GROUPS = {name: names.split() for name, names in (
     line.split(": ") for line in (CORPUS / "groups.txt").read_text().splitlines())}
 
@@ -70,6 +71,12 @@ def sentences(verdict: Verdict) -> list[str]:
     """The reasons and the examples, as JSON, of this verdict."""
     reasons = [one.reason for one in (*verdict.unknown, *verdict.not_made)]
     return [*reasons, *(json.dumps(example) for one in verdict.findings for example in one.examples)]
+
+
+def unsaid(case: Case, verdict: Verdict) -> list[str]:
+    """The sentences of the case that the verdict lacks."""
+    there = sentences(verdict)
+    return [part for part in case.sentences if not any(part in one for one in there)]
 
 
 def said(verdict: Verdict) -> tuple[str, ...]:

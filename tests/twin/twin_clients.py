@@ -6,11 +6,8 @@ between processes only "was answered before the other was invoked" orders anythi
 the final log_start. A function yields (partition, cause) pairs, one for each finding.
 
 Of cycles every op is a vertex, every edge is found pair by pair, every level's components anew. A failed send
-wrote nothing; what an op read it had seen when it was answered, whatever the answer, while its writes may
-come later unless it was answered ok; a component is reported at the weakest levels that make one, and not at
-a level that has all their edges and contains it. Only reads of each other's writes (with time or process) are
-a bug; a cycle that uses the order of records in a log is permitted by isolation, because open transactions
-may interleave there.
+wrote nothing. Only reads of each other's writes (with time or process) are a bug; a cycle that uses the order
+of records in a log is permitted by isolation, because open transactions may interleave there.
 """
 
 from collections.abc import Callable, Iterator
@@ -225,26 +222,24 @@ def follows_all(world: World, b: Row, earlier: list[Row]) -> Cause | None:
 def nonmonotonic_send(world: World) -> Iterator[Found]:
     """A process's ok send in one op got a lower offset than its ok send in an earlier op. A permitted loss of
     either, or retries, may permit it. If indexes do not rise, it is unknown which op was the earlier."""
-    for b, earlier in lower_sends(world, lambda a, b: bool(a.completed < b.completed)):
-        if b.process not in world.overlapping and not world.disordered:
-            yield b.partition, follows_all(world, b, earlier) or retried(world)
+    yield from lower_sends(world, lambda a, b: bool(a.completed < b.completed)
+                           and b.process not in world.overlapping and not world.disordered)
 
 
 def int_nonmonotonic_send(world: World) -> Iterator[Found]:
     """Inside one ok send or transaction, a later micro-send got a lower offset than an earlier one."""
-    for b, earlier in lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place):
-        yield b.partition, follows_all(world, b, earlier) or retried(world)
+    yield from lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place)
 
 
-def lower_sends(world: World, before: Callable[[Row, Row], bool]) -> Iterator[tuple[Row, list[Row]]]:
-    """Each ok send with the earlier sends of its process and partition that have a higher offset: its ack's;
+def lower_sends(world: World, before: Callable[[Row, Row], bool]) -> Iterator[Found]:
+    """Each ok send with earlier ones of its process and partition that have a higher offset: its ack's;
     without one the only offset at which its value was read."""
     placed = [(send, {send.offset} if send.offset is not None else send.read_at) for send in world.oks]
     for b, mine in placed:
         earlier = [a for a, theirs in placed if (a.process, a.partition) == (b.process, b.partition)
                    and before(a, b) and len(mine) == len(theirs) == 1 and max(theirs) > max(mine)]
         if earlier:
-            yield b, earlier
+            yield b.partition, follows_all(world, b, earlier) or retried(world)
 
 
 def poll_findings(world: World) -> Iterator[Named]:

@@ -1,9 +1,8 @@
 """Facts that the twin derives before it judges: sends and reads with their outcomes, the leaders, the losses.
 
 Rules kept here: an op is matched with its completion by process, f and the names in it; an op still open at
-the end is info; a value is sent once, so it has one outcome, that of its first completion; a value that was
-sent twice proves nothing, and any missing record may be it; only what the leader's final log shows is lost,
-or, without that log, what the final reads show.
+the end is info; a value that was sent twice proves nothing, and any missing record may be it; only what the
+leader's final log shows is lost, or, without that log, what the final reads show.
 """
 
 import re

@@ -93,6 +93,11 @@ class World:
         """The completions of a process."""
         return [line for line in self.lines if line.process == process and line.type != "invoke"]
 
+    def configured(self, node: str, *keys: str) -> list[int]:
+        """The numbers that the node's configuration has for these."""
+        own = self.run.config.get(node) if isinstance(self.run.config, dict) else None
+        return integers([own.get(key) for key in keys]) if isinstance(own, dict) else []
+
     def names_all_nodes(self, what: str) -> bool:
         return bool(self.run.nodes) and {*self.run.nodes} <= {*self.named(what)}
 

@@ -5,8 +5,7 @@ it and never that one is missing; a function yields (partition, cause) pairs, on
 
 A death is explained if, from some moment of the node's life on and for a whole time-out of its own, it could
 not reach a majority of the controllers; or, from its start on, any other broker. It must have followed within
-a time-out after that was over, if anybody knows when it was. So is one while its disk was bad or its memory
-limited, or within a session after.
+a time-out after that was over, if anybody knows when it was. Or its node was harmed.
 """
 
 from collections.abc import Iterator
@@ -254,6 +253,4 @@ def time_out(world: World, node: str, *, starting: bool) -> int:
     """Nanoseconds: of a registration or of a session."""
     keys = (["zookeeper.connection.timeout.ms", "initial.broker.registration.timeout.ms"] if starting
             else ["zookeeper.session.timeout.ms", "broker.session.timeout.ms"])
-    own = world.run.config.get(node) if isinstance(world.run.config, dict) else None
-    given = [own[key] for key in keys if type(own.get(key)) is int] if isinstance(own, dict) else []
-    return [*given, 60_000 if starting else 9_000][0] * 10**6
+    return [*world.configured(node, *keys), 60_000 if starting else 9_000][0] * 10**6

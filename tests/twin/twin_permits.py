@@ -116,9 +116,7 @@ def fault_budget(world: World, send: Row) -> Cause | None:
 
 def min_insync(world: World, home: Row) -> int:
     """Where no guarantee says it, the highest that its nodes are configured with."""
-    config = world.run.config if isinstance(world.run.config, dict) else {}
-    told = [config[node].get("min.insync.replicas") for node in home.replicas
-            if isinstance(config.get(node), dict)]
+    told = [number for node in home.replicas for number in world.configured(node, "min.insync.replicas")]
     return int(world.given.get("min_insync_replicas", max([1, *filter(is_int, told)])))
 
 

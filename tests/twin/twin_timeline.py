@@ -3,8 +3,7 @@ ISR and registered when.
 
 Rules kept here: one event after the other, in the order of the node's own seq; the LEO in a line outranks the
 LEO that was computed: the other records are gone, or of unknown epoch; events of two nodes are ordered only
-if their times are further apart than the clock error; a record is its offset and its own epoch; it is
-committed if some leader had it below the high watermark in any of its lines as leader.
+if their times are further apart than the clock error.
 """
 
 from bisect import bisect_left

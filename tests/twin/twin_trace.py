@@ -4,20 +4,13 @@ Readings that had to be chosen:
 - A finding counts only if it is one in every order of events that times and the clock error leave open.
 - A trace with a gap, a missing node or an unreadable line proves only what one node's own lines show:
   hw-regressed, epoch-regressed, two-leaders, and of ack-rule the HW and the size of the ISR.
-- leader-incomplete compares only LEO; records that a leader of a later epoch has committed do not count,
-  because a leader that learns late of its election cannot have them.
 - candidate-incomplete counts (replica, epoch of the records that it lacks), two-leaders (partition, epoch).
-- ack-rule: an append that may have come before the ack is enough, even if it is cut later;
-  min.insync.replicas is the guarantee's, at most as many as there are replicas.
-- unsafe-isr counts the controller's lines (a proposal is no ISR yet), and of a leader's acks that lack a
-  member of the controller's ISR one for each epoch.
 - recovery-loss: a length that a `fetch` or an ack proves counts only if no line of the replica from before
   its LEO last fell has a LEO as high; and not if it is above its last LEO. An ack at the time of the
   process's last line may never have been. A follower that ends before it has appended anything may have been
   truncating: nothing but an orderly stop proves its length then.
-- A missing record is permitted if an unclean election came after it (in time, or by its epoch: an old leader
-  may go on for a while), or if copies of it were struck and a leader was elected from those; it need not be
-  lost for good, because a struck leader may fail before anyone follows it.
+- A missing record that is permitted need not be lost for good: a struck leader may fail before anyone follows
+  it. Nor need it be older than the unclean election, if its epoch is: an old leader may go on for a while.
 """
 
 from collections.abc import Iterator
@@ -82,7 +75,7 @@ def ack_rule(trace: Trace, key: int, home: Row) -> Causes:
 
 
 def lags(trace: Trace, key: int, ack: Row, member: str) -> bool:
-    """Whether this ISR member certainly appended the record only after the ack, or never."""
+    """Whether this ISR member surely appended the record, cut later or not, only after the ack or never."""
     mine = [held.epoch for held in trace.held[key] if (held.node, held.offset) == (ack.node, ack.offset)
             and held.since.seq <= ack.seq and (held.until is None or ack.seq < held.until.seq)]
     record: Record = (ack.offset, mine[-1] if mine else None)
@@ -94,7 +87,8 @@ def lags(trace: Trace, key: int, ack: Row, member: str) -> bool:
 # -- committed records ------------------------------------------------------------------------------------
 
 def leader_incomplete(trace: Trace, key: int, home: Row) -> Causes:
-    """At become_leader the LEO is below what leaders up to this epoch had committed."""
+    """At become_leader the LEO is below what leaders up to this epoch had committed. (One that learns late of
+    its election cannot have what later ones did.)"""
     for event in (event for event in trace.of(key) if event.event == "become_leader"):
         lacking = [record for record in trace.commits[key] if record[0] >= max(event.leo, home.log_start)
                    and trace.committed_before(record, key, event, event.epoch)]
@@ -206,7 +200,7 @@ def unclean_election(trace: Trace, key: int, home: Row) -> Causes:
 
 def unsafe_isr(trace: Trace, key: int, home: Row) -> Causes:
     """A replica that joins below the HW or the epoch's start, an ISR without its leader or not newer than the
-    one before it, and a leader's ISR that lacks a member of the controller's (catalogue C15, C20)."""
+    one before it, and once in an epoch a leader's ISR that lacks one of the controller's (C15, C20)."""
     words = trace.words(key)
     wrong = sum(event.leader is not None and event.leader not in event.isr for event in words)
     for before, event in pairwise(words):
@@ -222,8 +216,7 @@ def unsafe_isr(trace: Trace, key: int, home: Row) -> Causes:
 
 def taken_too_early(trace: Trace, key: int, applied: Row, member: str) -> bool:
     """Whether all of the replica's lines around the controller's are below what its leader had then, in a
-    registered incarnation. After the node's start its log is unknown until the replica has a line on its log,
-    or on its role."""
+    registered incarnation. (After the node's start its log may be unknown: Trace.lacking.)"""
     if not any(all(trace.covers(span, applied) for span in life) for life in trace.registered(member)):
         return False
     mine, starts = trace.of(key, member), trace.starts(member)
@@ -284,16 +277,15 @@ def lost_by_itself(trace: Trace, key: int, start: Row, before: list[Row]) -> boo
 
 def read_above_hw(trace: Trace, key: int, home: Row) -> Causes:
     """A poll returned a record that no HW had passed."""
-    shown = [(line, read.offset + 1) for line in trace.world.lines for read in reads_of(line)
-             if read.partition == key]
-    yield from (None for line, end in shown if end > highest_hw(trace, key, line))
+    yield from (None for line in trace.world.lines for read in reads_of(line)
+                if read.partition == key and read.offset >= highest_hw(trace, key, line))
 
 
 def end_offset_ahead(trace: Trace, key: int, home: Row) -> Causes:
     """list_offsets answered an end that no HW had reached."""
-    shown = [(line, end.offset) for line in trace.world.lines for end in line.offsets or []
-             if (line.f, line.type, end.partition) == ("list_offsets", "ok", key)]
-    yield from (None for line, end in shown if end > highest_hw(trace, key, line))
+    yield from (None for line in trace.world.lines for end in line.offsets or []
+                if (line.f, line.type, end.partition) == ("list_offsets", "ok", key)
+                and end.offset > highest_hw(trace, key, line))
 
 
 def highest_hw(trace: Trace, key: int, line: Row) -> float:

@@ -115,7 +115,7 @@ class Stage:
         return values
 
     async def read(self, count: int, key: int = 0) -> list[int]:
-        """The first so many values that a client reads."""
+        """The first so many different values that a client reads: write repeats what is not acked."""
         client = self._client()
         found: list[int] = []
         deadline = time.monotonic() + WAIT_S
@@ -123,7 +123,8 @@ class Stage:
             client.assign([key])
             while len(found) < count:
                 assert time.monotonic() < deadline, f"waited {WAIT_S} s for {count} records; {found}"
-                found += [one.value for one in (await client.poll()).reads or ()]
+                read = [one.value for one in (await client.poll()).reads or ()]
+                found = [*dict.fromkeys([*found, *read])]
         finally:
             await client.close()
         return found[:count]

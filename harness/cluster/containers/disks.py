@@ -117,8 +117,9 @@ class Loops:
         """A sentence for each mounted disk or device that is not in order."""
         if not self.devices:
             return []
-        found: Mapping[str, list[str] | None] = json.loads(
-            await self._run([*_SHUTDOWN, "look", *self.devices.values()]))
+        look = [*_SHUTDOWN, "look", *self.devices.values()]
+        # The engine of a busy machine once lost what the command had printed.
+        found: Mapping[str, list[str] | None] = json.loads(await self._run(look) or await self._run(look))
         return [f"the disk of {node}, {device}, is mounted {','.join(options)}"
                 for node, device in self.devices.items() if (options := found[device]) is not None
                 and ("rw" not in options or FAULTY & {*options})]

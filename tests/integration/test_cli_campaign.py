@@ -71,7 +71,7 @@ def ended(tmp_path: Path, *words: object) -> tuple[int, str, str]:
 
 
 def wait_until_ripe(process: subprocess.Popen[str], ripe: Callable[[], bool]) -> None:
-    wait_until("the instant", lambda: ripe() or process.poll() is not None, ENDED_WITHIN_S)
+    wait_until("the instant", lambda: ripe() or process.poll() is not None)
     assert process.poll() is None, process.communicate()
 
 
@@ -210,8 +210,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def full_from(tmp_path: Path, ripe: Callable[[], bool], ballast: Path, *words: object) -> tuple[int, str]:
     """Exit code and complaint of a campaign whose disk is full from that moment on."""
     with campaign(tmp_path, *words) as process, ballast.open("ab", buffering=0) as file:
-        wait_until("the instant to fill the disk at", lambda: ripe() or process.poll() is not None,
-                   ENDED_WITHIN_S)
+        wait_until("the instant to fill the disk at", lambda: ripe() or process.poll() is not None)
 
         def full() -> bool:
             with suppress(OSError):
@@ -219,7 +218,7 @@ def full_from(tmp_path: Path, ripe: Callable[[], bool], ballast: Path, *words: o
                     file.write(bytes(1 << 20))
             return process.poll() is not None
 
-        wait_until("the campaign to stop", full, ENDED_WITHIN_S)
+        wait_until("the campaign to stop", full)
         _, complained = process.communicate()
     return process.returncode, complained
 

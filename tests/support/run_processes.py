@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-GONE_WITHIN_S = 120.0
 ENDED_WITHIN_S = 600.0  # a busy machine needs minutes for a night of three runs
 LOOK_EVERY_S = 0.02
 STARTED_WITHIN_S = 90.0
@@ -41,7 +40,7 @@ def running(folder: Path, *words: object, **environment: str) -> Iterator[subpro
             yield process
         finally:
             process.kill()
-    wait_until("every process to be gone", lambda: not processes_of(folder), ENDED_WITHIN_S)
+    wait_until("every process to be gone", lambda: not processes_of(folder))
 
 
 def processes_of(folder: Path) -> dict[int, str]:
@@ -74,7 +73,7 @@ def pid_of_broker(folder: Path, node: str) -> int | None:
                  if file in words.split() and state_of(pid) is not None), None)
 
 
-def wait_until(what: str, look: Callable[[], Found], timeout_s: float = GONE_WITHIN_S) -> Found:
+def wait_until(what: str, look: Callable[[], Found], timeout_s: float = ENDED_WITHIN_S) -> Found:
     """The first true result of `look`."""
     deadline_s = time.monotonic() + timeout_s
     while not (found := look()):

@@ -10,10 +10,16 @@ Rules kept here:
    run.json, and where readers of JSON differ (LOOSELY) it may leave more open: it calls nothing a bug that
    the twin does not, a bug of the twin's is at least unknown, and a run is valid only if the twin says so.
 3. After a damage to run.json a bug that was one before it may stay one. The twin may be unable to read it.
-4. Whatever the twin says: what only takes files away from a valid run (TAKES_AWAY) makes no bug of it.
+4. Whatever the twin says: what only takes files away from a valid run (TAKES_AWAY) makes no bug of it. But a
+   history may have shown a fault that the schedule lacks, and logs that a batch is good which a reader found
+   corrupt.
+5. Of lines too near to be in order the judge asks only after the last one which candidates lack a record:
+   where the clocks err it may find fewer candidate-incomplete.
 """
 
+import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +29,7 @@ from typing import Any
 
 import random_runs
 import twin
-from file_damages import DAMAGES, RUN, Files
+from file_damages import DAMAGES, HISTORY, RUN, Files
 from twin_compare import as_dict, spoken
 
 from floodmark.harness.errors import FloodmarkError
@@ -65,7 +71,8 @@ def make(campaign: str, seed: str, root: Path, number: int) -> Asked:
     wanted, before, legal = by_twin(path), None, False
     if touched == RUN or name in TAKES_AWAY:
         told = by_twin(write_files(base, path.with_suffix(".base")))
-        legal = name in TAKES_AWAY and told[0] is True
+        shown = b'"fault"' if touched == HISTORY else b'"corrupt"'
+        legal = name in TAKES_AWAY and told[0] is True and shown not in (base.get(HISTORY) or b"")
         if touched == RUN and not isinstance(told, str):
             before = frozenset(name for name, *_ in told[1])
     return Asked(number=number, path=path, story=f"{name} in {touched} of: {story}", legal=legal,
@@ -147,8 +154,17 @@ def wrong(asked: Asked, verdict: Verdict | str) -> Iterator[str]:
         yield asked.wanted
     elif asked.loosely:
         yield from harsher_or_blinder(asked, mine)
-    elif asked.wanted != mine:
+    elif asked.wanted != mine and not fewer_candidates(asked, mine):
         yield f"difference:\n    twin  {asked.wanted}\n    judge {mine}"
+
+
+def fewer_candidates(asked: Asked, mine: Spoken) -> bool:
+    """Whether this is all that differs, and rule 5 allows it."""
+    wanted: Any = asked.wanted
+    theirs, ours = (Counter({tuple(what): count for *what, count in found}) for found in (wanted[1], mine[1]))
+    clocks_err = json.loads((asked.path / RUN).read_bytes()).get("clock_error_ns")
+    return bool(clocks_err) and wanted[2:] == mine[2:] and not ours - theirs and {
+        name for name, *_ in theirs - ours} == {"candidate-incomplete"}
 
 
 def bugs(verdict: Spoken) -> set[str]:

@@ -35,7 +35,7 @@ ALL_POLLS = (*POLLS, *(f"int-{name}" for name in POLLS))
 UNTRACED = {*CHECKS, *ALL_POLLS, *twin_clients.CYCLES}  # checked without a trace too
 HISTORY = UNTRACED - {*LOGS, "stuck", "broker-died"}
 # Nothing of these is claimed below the final log start; nor of a partition that run.json does not name.
-ABOVE_LOG_START = (*ALL_POLLS, "unsafe-truncation")
+ABOVE_LOG_START = (*ALL_POLLS, *twin_observes.STOP_AT_LOG_START)
 OF_UNNAMED = (*ALL_POLLS, "inconsistent-offsets", "realtime-order", "nonmonotonic-send", "duplicate",
               "end-offset-regressed", "G1a")
 NAMES = tuple(sorted({*UNTRACED, *twin_trace.NAMES}))

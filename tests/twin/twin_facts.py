@@ -156,6 +156,7 @@ def partition_of(world: World, key: int, spec: Row) -> Row:
         leader_log=leader_log, row=own,
         places=grouped((entry.value, entry.offset) for entry in leader_log),
         log_start=max((row.log_start for row in bounds), default=0),
+        deleted_to=max((row.log_start for row in rows.values()), default=0),  # by some replica
         # Whether no row that is missing may have a higher one; a system without rows deletes nothing.
         log_start_known=not twin_observes.shows(world.run, "replicas") or own is not None or (
             leader is None and all(node in rows for node in spec.replicas)),

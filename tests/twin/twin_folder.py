@@ -131,11 +131,17 @@ def object_of(line: bytes) -> Row | None:
     """The line's JSON object, or None; a number of very many digits is some number, and no integer.
     NaN is refused (as int refuses it)."""
     try:
-        value = json.loads(line.decode(), object_hook=Row, parse_constant=int,
+        value = json.loads(line.decode(), object_pairs_hook=row_of, parse_constant=int,
                            parse_int=lambda digits: int(digits) if len(digits) < 25 else 0.5)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, Row) else None
+
+
+def row_of(pairs: list[tuple[str, Any]]) -> Row:
+    """Of a name that comes twice the last value counts; the first (in `None`) has to be of its type."""
+    row = Row(pairs)
+    return row if len(row) == len(pairs) else Row([*pairs, (None, Row(reversed(pairs)))])
 
 
 # -- the types of fields ----------------------------------------------------------------------------------
@@ -159,7 +165,8 @@ def list_of(kind: Kind) -> Kind:
 def fits(row: Any, needed: Mapping[str, Kind], optional: Mapping[str, Kind]) -> bool:
     """Whether the object has all that it needs, and what it may have is right; null is as good as missing."""
     return (isinstance(row, dict) and all(kind(row.get(name)) for name, kind in needed.items()) and all(
-        row.get(name) is None or kind(row[name]) for name, kind in optional.items()))
+        row.get(name) is None or kind(row[name]) for name, kind in optional.items())
+        and (None not in row or fits(row[None], needed, optional)))
 
 
 def integers(values: Any) -> list[int]:
@@ -190,7 +197,7 @@ def fields(words: str) -> dict[str, Kind]:
 
 
 # What a line must have, and what it may have.
-LINE = fields("index:offset time:offset process:epoch f:text type:outcome")
+LINE = fields("index:offset time:offset process:epoch f:text type:text")
 OF_LINES = fields("error:text partitions:numbers sends:sends reads:reads offsets:ends starts:starts")
 NEEDED = {"assign": "partitions", "subscribe": "partitions", "poll": "reads", "list_offsets": "offsets"}
 REPLICA = fields("node:text epoch:int partition:offset log_start:offset leo:offset hw:offset isr:names")
@@ -215,7 +222,7 @@ RULINGS = {**dict.fromkeys(("isr", "elect"), fields("partition:offset epoch:int 
 
 def fits_field_table(line: Row) -> bool:
     """Whether the line has every field that its type and f require, each of its type."""
-    if not fits(line, LINE, OF_LINES):
+    if not fits(line, LINE, OF_LINES) or not KINDS["outcome"](line.type):
         return False
     if line.process == -1:
         return line.type == "info" and isinstance(line.fault, dict)
@@ -309,6 +316,7 @@ def read_trace(path: Path, world: World) -> None:
         if event is None or not fits(event, EVENT, OF_EVENTS):
             whole = False
             continue
+        event.pop(None, None)
         seqs.setdefault(event.node, []).append(event.seq)
         whole &= event.node not in run.nodes or event.event != "elect"  # only a controller elects
         needed = fields_of(event, run.nodes)

@@ -2,8 +2,8 @@
 ISR and registered when.
 
 Rules kept here: one event after the other, in the order of the node's own seq; the LEO in a line outranks the
-LEO that was computed: the other records are gone, or of unknown epoch; events of two nodes are ordered only
-if their times are further apart than the clock error.
+LEO that was computed: the other records are gone, or of unknown epoch (a leader's are of its own); events of
+two nodes are ordered only if their times are further apart than the clock error.
 """
 
 from bisect import bisect_left
@@ -120,14 +120,14 @@ class Trace:
     def registered(self, node: str) -> list[list[Span]]:
         """The spans in which this node's process was registered and unfenced. Each begins with the
         controller's `unfence` and ends with its next line on the node, or with the process, at its next
-        `start` or `crash`, whichever comes first: an incarnation is all of its spans together. (A replica's
-        first line is no restart.)"""
+        `start` or `crash`, whichever comes first: an incarnation is all of its spans together. (The starts,
+        one of the node and one of each replica, with which its lines begin are no restarts.)"""
         words = [event for event in rulings(self.world, "register", "fence", "unfence")
                  if event.broker == node]
         mine = in_order(event for event in self.events if event.node == node)
-        firsts = {event.partition: event for event in reversed(mine)}
-        turns = [event for event in mine if event.event in ("start", "crash")
-                 and firsts[event.partition] is not event]
+        begun = next((at for at, event in enumerate(mine) if event.event != "start" or event.partition in
+                      {one.partition for one in mine[:at]} or event.seq != mine[0].seq + at), len(mine))
+        turns = [event for event in mine[begun:] if event.event in ("start", "crash")]
         lives: list[list[Span]] = []
         for begin, following in pairwise([*words, None]):
             if begin is not None and begin.event == "unfence":
@@ -203,7 +203,8 @@ def holdings(events: list[Row], begins: dict[int, int]) -> list[Row]:
         for offset in [offset for offset in log if offset >= min(end, event.leo)]:
             log.pop(offset)["until"] = event
         for offset in range(end, event.leo if event.event != "truncate" else 0):
-            put(event, offset, None)
+            its_own = leads(event) and offset >= begins.get(event.epoch, offset + 1)
+            put(event, offset, event.epoch if its_own else None)
         end, unknown = event.leo, False
     return ever
 

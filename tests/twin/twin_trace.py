@@ -90,7 +90,7 @@ def leader_incomplete(trace: Trace, key: int, home: Row) -> Causes:
     """At become_leader the LEO is below what leaders up to this epoch had committed. (One that learns late of
     its election cannot have what later ones did.)"""
     for event in (event for event in trace.of(key) if event.event == "become_leader"):
-        lacking = [record for record in trace.commits[key] if record[0] >= max(event.leo, home.log_start)
+        lacking = [record for record in trace.commits[key] if record[0] >= max(event.leo, home.deleted_to)
                    and trace.committed_before(record, key, event, event.epoch)]
         if lacking:
             yield excuse_of_all(trace, home, lacking, event)
@@ -103,7 +103,7 @@ def candidate_incomplete(trace: Trace, key: int, home: Row) -> Causes:
         members, alive = trace.in_isr(key, node), trace.registered(node)
         lacking: dict[int | None, list[Record]] = {}
         for record, leaders in trace.commits[key].items():
-            lacks = trace.lacking(key, node, record) if record[0] >= home.log_start else []
+            lacks = trace.lacking(key, node, record) if record[0] >= home.deleted_to else []
             if any(trace.meet([(commit, None), member, *life, lack]) for commit in leaders.values()
                    for member in members for life in alive for lack in lacks):
                 lacking.setdefault(record[1], []).append(record)
@@ -112,13 +112,12 @@ def candidate_incomplete(trace: Trace, key: int, home: Row) -> Causes:
 
 def unsafe_truncation(trace: Trace, key: int, home: Row) -> Causes:
     """A truncation, other than recovery (by its cause, or in an old file by its words), cut a record that had
-    been committed before. A stray copy may change, and what some replica has deleted since."""
-    deleted_to = max((row.log_start for row in home.rows.values()), default=0)
+    been committed before. A stray copy may change."""
     for event in (event for event in trace.of(key) if event.event == "truncate"):
         recovers = event.cause == "recovery" or (
             event.cause is None and "recover" in str(event.why or "").lower())
         lost = [(held.offset, held.epoch) for held in trace.held[key] if held.until is event
-                and held.offset >= deleted_to and held.epoch is not None
+                and held.offset >= home.deleted_to and held.epoch is not None
                 and trace.committed_before((held.offset, held.epoch), key, event)]
         if lost and not recovers and event.node in home.replicas:
             yield excuse_of_all(trace, home, lost, event)

@@ -22,7 +22,8 @@ Tables made:
                   partition, written: the epoch of the records (null: unknown), lo, hi; by: the epoch of the
                   leader; node, seq, time: of that line. The part of a span that an earlier line of the same
                   leader covered, and that the leader has kept since, is not repeated. Of a partition of which
-                  no leader's log shows any epoch, all of them unknown.
+                  no leader's log shows any epoch, all of them unknown. Without what a replica has
+                  deleted since: nothing is claimed about that.
 """
 
 from bisect import bisect_left
@@ -244,8 +245,11 @@ _COMMITTED = """
             fresh_to as hi
         from timeline where fresh_to is not null
         union all by name
-        from inherited)
-    from known
-    union all by name
-    select run, partition, node, seq, time, epoch as by, commits_from as lo, commits_to as hi
-    from timeline anti join known using (run, partition)"""
+        from inherited),
+    every as (
+        from known
+        union all by name
+        select run, partition, node, seq, time, epoch as by, commits_from as lo, commits_to as hi
+        from timeline anti join known using (run, partition))
+    select e.* replace (greatest(lo, claims_from) as lo) from every e join traced using (run, partition)
+    where hi > claims_from"""

@@ -13,8 +13,8 @@ Rules kept here:
 4. Whatever the twin says: what only takes files away from a valid run (TAKES_AWAY) makes no bug of it. But a
    history may have shown a fault that the schedule lacks, and logs that a batch is good which a reader found
    corrupt.
-5. Of lines too near to be in order the judge asks only after the last one which candidates lack a record:
-   where the clocks err it may find fewer candidate-incomplete.
+5. Where clocks err, the judge may find fewer: it asks only after the last of lines too near to be in order
+   which candidates lack a record, and claims no ack-rule of a member that may have appended in a later epoch.
 """
 
 import json
@@ -154,17 +154,17 @@ def wrong(asked: Asked, verdict: Verdict | str) -> Iterator[str]:
         yield asked.wanted
     elif asked.loosely:
         yield from harsher_or_blinder(asked, mine)
-    elif asked.wanted != mine and not fewer_candidates(asked, mine):
+    elif asked.wanted != mine and not fewer(asked, mine):
         yield f"difference:\n    twin  {asked.wanted}\n    judge {mine}"
 
 
-def fewer_candidates(asked: Asked, mine: Spoken) -> bool:
+def fewer(asked: Asked, mine: Spoken) -> bool:
     """Whether this is all that differs, and rule 5 allows it."""
     wanted: Any = asked.wanted
     theirs, ours = (Counter({tuple(what): count for *what, count in found}) for found in (wanted[1], mine[1]))
     clocks_err = json.loads((asked.path / RUN).read_bytes()).get("clock_error_ns")
     return bool(clocks_err) and wanted[2:] == mine[2:] and not ours - theirs and {
-        name for name, *_ in theirs - ours} == {"candidate-incomplete"}
+        name for name, *_ in theirs - ours} <= {"candidate-incomplete", "ack-rule"}
 
 
 def bugs(verdict: Spoken) -> set[str]:

@@ -200,8 +200,8 @@ def tables_from(facts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
 _ROWS = f"""
     select run, node, partition, hw, log_start, leo, lso, coalesce(running, true) as running, epochs,
         coalesce(epochs_unreadable, false) as unreadable,
-        coalesce(log_start, 0) <> coalesce(leo, 0) or coalesce(hw, 0) > coalesce(leo, 0)
-            or coalesce(len(list_filter(epochs, lambda one: one[2] > leo)) > 0, false) as contradictory
+        log_start <> leo or hw > leo
+            or len(list_filter(epochs, lambda one: one[2] > leo)) > 0 as contradictory
     from {REPLICA_ROWS} semi join assignments using (run, partition)
     qualify row_number() over (partition by run, node, partition order by "at") = 1"""
 # For each partition the highest log start in the rows of its replicas: below it records may have been
@@ -222,8 +222,8 @@ _TABLES: Mapping[str, str] = {
         where settled and n.complete and leader is distinct from m.node group by all)
     select a.* exclude (keeps_all), b.* exclude (run, partition), f.weak_acks, f.retried, f.uncommitted,
         f.loss_in_doubt, l.log_start, l.hw, coalesce(l.log_start, s.highest, 0) as claims_from,
-        if(surely_uncommitted or l.hw is null, l.hw, least(l.hw, l.lso)) as readable_to,
-        if(not transactional or l.hw is null, l.hw, least(l.hw, l.lso)) as stable_to,
+        if(surely_uncommitted, l.hw, least(l.hw, l.lso)) as readable_to,
+        if(transactional, least(l.hw, l.lso), l.hw) as stable_to,
         coalesce(isr_followers, []) as isr_followers, keeps_all and not compact and settled as keeps_all,
         if(topic_gone, len(f.nodes), 0) as denied_by,
         leader_known and settled and l.lso is not null as decided
@@ -264,7 +264,6 @@ _TABLES: Mapping[str, str] = {
         anti join assignments using (run, partition)""",
     "active_brokers": ACTIVE_BROKERS,
     "strikes": f"""
-        select a.run, n.node, {near("began")}::bigint as since, {near("time")}::bigint as until
-        from acts a join run_nodes n on n.run = a.run and n.node = coalesce(a.node, n.node)
-        semi join (from run_facts where traced) f on f.run = a.run where lost""",
+        select run, n.node, {near("began")}::bigint as since, {near("time")}::bigint as until
+        from acts a join run_nodes n using (run) where lost and n.node = coalesce(a.node, n.node)""",
 }

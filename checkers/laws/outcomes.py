@@ -30,9 +30,8 @@ def outcomes(unit: Unit) -> None:
 
 
 def lines(*columns: str) -> str:
-    """The indexes that are not null, each once, in this order."""
-    every = f"[{', '.join(columns)}]"
-    return f"list_filter({every}, lambda line, nth: line is not null and list_position({every}, line) = nth)"
+    """The indexes that are not null, each once."""
+    return f"list_sort(list_distinct([{', '.join(columns)}]))"
 
 
 SEND = lines("invoked", "done")

@@ -1,7 +1,7 @@
 """Compares the replicas of a partition, offset by offset: diverged, under-replicated, two records.
 
 Each finding is about one offset (two records: an offset and epoch), whatever the number of replicas. Most
-blocks are equal in all logs (log.py), and are skipped, unless a log has an offset twice. In the others most
+blocks are equal in all logs (log.py), and are skipped, unless a log has a misstep. In the others most
 offsets agree, which their minimum and maximum show; only at the rest (`disagreeing`) are the replicas
 compared one by one. Nothing permits diverged and epoch-lineage.
 
@@ -29,7 +29,7 @@ with other_blocks as (
     select run, partition, block from blocks join logs using (log) group by all
     having min(digest) <> max(digest)
     union select run, partition, block from blocks join logs using (log)
-        semi join (from missteps where "offset" <= previous) using (run, partition)),
+        semi join missteps using (run, partition)),
 at_odds as (
     select run, partition, "offset"
     from (select *, "offset" // {BLOCK} as block from placed)

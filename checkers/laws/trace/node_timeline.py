@@ -41,17 +41,16 @@ def near(time: str) -> str:
     return f"greatest(least({time}, {FAR}), -{FAR})"
 
 
-_RULING = "(t.event = 'elect' or (t.event = 'isr' and t.leo is null))"
 _AS_WRITTEN = f"""t.run, p.partition, t.node, t.seq, t.event, t.epoch, t.role, t."offset", t."count",
     t.cut_from, t.cut_to, t.cause, t.answer, t.isr, t.leader, t.partition_epoch, t.acks, t.follower,
     t.clean, t.start, t."at", {near("t.time")} as time, p.clock_error"""
 # The controller is no broker of the run; other lines with a name that no broker has are ignored.
 _LINES = f"""
-    select {_AS_WRITTEN}, t.leo, t.hw, t.epochs, false as node_start, {_RULING} as ruling,
-        coalesce(t.role = 'leader' or t.event in ('become_leader', 'ack', 'fetch', 'isr_proposed')
-            or (t.event = 'isr' and t.leo is not null), false) as leads
+    select {_AS_WRITTEN}, t.leo, t.hw, t.epochs, false as node_start,
+        not list_contains(p.nodes, t.node) as ruling, coalesce(t.role = 'leader' or t.event in
+            ('become_leader', 'ack', 'fetch', 'isr_proposed', 'isr'), false) and not ruling as leads
     from trace t join traced p using (run, partition)
-    where {_RULING} != list_contains(p.nodes, t.node)
+    where ruling = (t.event = 'elect' or (t.event = 'isr' and t.leo is null))
     union all by name
     select {_AS_WRITTEN}, 0 as leo, 0 as hw, cast([] as bigint[][]) as epochs,
         true as node_start, false as ruling, false as leads

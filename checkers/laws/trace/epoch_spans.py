@@ -216,8 +216,8 @@ _RUNS = """
     numbered as (
         select *, count_if(not coalesce(goes_on, false)) over (order by line, pos rows unbounded preceding)
             as number
-        from (select *, appends and lag(appends) over replica and lag(hi) over replica = lo
-                and lag(epoch) over replica is not distinct from epoch as goes_on
+        from (select *, lag(hi) over replica = lo and lag(epoch) over replica is not distinct from epoch
+                as goes_on
             from log_changes window replica as (partition by run, partition, node order by line, pos))),
     runs as (
         select any_value(run) as run, any_value(partition) as partition, any_value(node) as node,

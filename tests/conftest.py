@@ -10,6 +10,8 @@ from hypothesis import settings
 
 os.environ.setdefault("FLOODMARK_NO_CLASS_ARCHIVE", "1")  # no test leaves a process that works on behind it
 
+pytest.register_assert_rewrite("golden_text")  # a difference is shown
+
 # How long one example takes is decided by what else the machine does: no example fails by the clock.
 settings.register_profile("floodmark", deadline=None)
 settings.load_profile("floodmark")

@@ -497,6 +497,8 @@ def ask_cluster(folder: Path | None, do: str, **besides: Any) -> Mapping[str, An
 
 def bring_up(spec: RunSpec, *, first_port: int | None) -> int:
     """Runs a cluster until Ctrl-C. Links are proxied by default, so that they can be cut."""
+    if spec.cluster == catalog.SIMULATED:
+        raise UsageError("a simulated cluster has no sockets, and lives in a run only: --cluster local")
     if spec.out is not None:
         refuse_nonempty(spec.out)
     with contextlib.nullcontext(spec.out) if spec.out else temporary_folder("floodmark-") as folder:

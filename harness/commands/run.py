@@ -129,8 +129,10 @@ def planned(spec: RunSpec, schedule: Schedule | None = None, *, ask_broker: bool
     """The plan for the spec, with the given schedule or its own; UsageError for impossible options, and,
     unless ask_broker is False, for a config that no broker would start with."""
     spec = with_seed(spec)
-    if spec.cluster == catalog.SIMULATED and spec.rate is None:  # else time stands nearly still
-        spec = replace(spec, rate=SIMULATED_RATE)
+    if spec.cluster == catalog.SIMULATED:
+        if spec.kafka is not None:  # said before it is fetched
+            raise UsageError("Apache Kafka cannot be simulated: --cluster local")
+        spec = replace(spec, rate=spec.rate or SIMULATED_RATE)  # else time stands nearly still
     if spec.settings == DRAWN:
         spec = with_drawn_settings(spec)
     specs = spec.assignment or spread(spec.node_names, TOPIC, spec.partitions, spec.factor)

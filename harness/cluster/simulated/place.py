@@ -39,7 +39,7 @@ from floodmark.harness.cluster.simulated.scheduler import (
     ProcessLoop,
     Scheduler,
 )
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.event_loop import wait_until
 from floodmark.harness.forked_child import result_of_child
 from floodmark.harness.schedule.views import FailpointHit
@@ -196,8 +196,6 @@ class SimulatedPlace:
     def __init__(self, folder: Path, system: System, *, links: str, first_port: int | None = None,
                  trace: bool = True) -> None:
         del links  # all can be cut
-        if system.software is not None:
-            raise UsageError("Apache Kafka cannot be simulated: --cluster local")
         self.layout = NOT_STARTED
         self.deaths: list[Death] = []
         self.lost: str | None = None

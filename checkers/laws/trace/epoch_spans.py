@@ -139,7 +139,8 @@ class Log:
                 self.cut(-_HIGHEST - 1, event)
                 found = [*(event.epochs or ()), (None, event.lo)]
                 for (epoch, first), (_, end) in pairwise(found):
-                    self.put(None if epoch == -1 else epoch, first, end, event, full=event.time)
+                    known = None if epoch == -1 else epoch
+                    self.put(known, first, min(end, event.lo), event, full=event.time)
             case "commit":
                 self.cover(event)
 

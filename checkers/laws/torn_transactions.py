@@ -33,7 +33,7 @@ def fates(unit: Unit) -> None:
 # nothing permits that it has another fate than its siblings.
 _UNDONE = f"""
     with mine as materialized (
-        select v.run, v.partition, v.value, invoked_at as "at", invoked, done, leader_at, live_at, read_low,
+        select v.run, v.partition, v.value, sent_at as "at", invoked, done, leader_at, live_at, read_low,
             decided, stable_to, losses_judged and log_start = 0 as shows_absence,
             case when gone and (weak_acks or cause in ({UNCLEAN}, {BUDGET})) then {INTERNAL}
                 else coalesce({BY_INTERNAL_TOPICS}, 0) end as permit

@@ -76,7 +76,7 @@ def rows_of(unit: Unit, table: str, schema: pa.Schema, where: str = "true") -> p
     return unit.rows(f"select {columns} from {table} where {where}").cast(schema)
 
 
-_WRITER = "if(v.type = 'fail', null, coalesce(invoked_at, line))"
+_WRITER = "if(v.type = 'fail', null, sent_at)"
 # Where values are known to be: from the few places of each value, not from each read of it.
 _RECORDS = f"""with known as (
         select v.*, {_WRITER} as writer from value_rows v join runs using (run)

@@ -5,8 +5,9 @@ read, or that a replica's log has. Lists are sorted, without doubles, and empty 
 of this partition.
 
     repeated        the run sent it more than once: nobody knows which send wrote which record
-    invoked, invoked_at, invoked_time   index, `at` and time of its first invocation; null: nobody sent it to
-                    this partition. sender: its process; of a repeated value the lowest
+    sent_at         `at` of its first line; null: nobody sent it to this partition. sender: its process; of a
+                    repeated value the lowest
+    invoked, invoked_time   index and time of its first invocation; null: there was none
     type, done, line, process, pos  the first completion: ok, fail or info; its index, the `at` of its line,
                     its process, and its place in the line's list; null: there was none
     ack             the offset of an ok completion, where it is known
@@ -19,8 +20,8 @@ of this partition.
     others          how many entries of other replicas have it
     vanished_at     where it was read, at or above log_start, and the leader's log does not have it
                     (where losses are judged by that log); vanished: there is such a place
-    unread          it is lost according to the reads, where there is no leader's log
-    begun_above     it is lost because the log, which keeps everything, now begins above it
+    unread          why it is lost: the reads say so, where there is no leader's log
+    begun_above     why it is lost: the log, which keeps everything, now begins above it
     lost            an ok send, not repeated, whose record is not where it was acked
     gone            the same; or one that may have been written, by a send that did not fail or a repeated
                     one, is nowhere, or not where it was read or acked
@@ -107,7 +108,7 @@ _TOLD_EXTENTS = """
 _SEEN = """
     sent as materialized (
         select run, partition, value, count(*) filter (not is_invoke) as completions,
-            min(index) filter (is_invoke) as invoked, min("at") filter (is_invoke) as invoked_at,
+            min(index) filter (is_invoke) as invoked, min("at") as sent_at,
             min(time) filter (is_invoke) as invoked_time, min(process) as sender,
             any_value(type) filter (not is_invoke) as type, min(index) filter (not is_invoke) as done,
             min("at") filter (not is_invoke) as line, min(process) filter (not is_invoke) as process,
@@ -164,40 +165,34 @@ _SEEN = """
 
 def _in_leader_log(offset: str) -> str:
     """Whether the leader's final log has the value there."""
-    return f"""(coalesce({offset} in (leader_low, leader_high), false)
-        or coalesce(list_contains(leader_at, {offset}), false))"""
+    return f"coalesce({offset} = leader_low or list_contains(leader_at, {offset}), false)"
 
 
 # Without the leader's log: a record acked at an offset which the final reads passed without returning it; or,
-# in an imported history, one that some read passed and none ever returned. What is left of that log may still
-# show that it is there. (Only an ok send has an ack.)
-_NOT_WHERE_ACKED = f"""not repeated and not {_in_leader_log("ack")}"""
-_UNREAD = f"""coalesce({_NOT_WHERE_ACKED}
-    and (by_final_reads and not final and (
+# in an imported history, one that some read passed and none ever returned.
+_UNREAD = """coalesce(by_final_reads and not final and (
             final_low <= ack and final_high > ack and ack >= coalesce(begins, 0)
             or ack < told_to and ack >= greatest(begins, claims_from)
                 and (begins is not null or log_start is not null or keeps_all))
-        or by_any_read and read_low is null and highest > ack), false)"""
+        or by_any_read and read_low is null and highest > ack, false)"""
 # No node knows the topic: all that was acked is lost, as far as no log nor final read shows that it is there.
-_DENIED = """coalesce(denied_by > 0 and not repeated and type = 'ok' and others = 0 and final_low is null,
-    false)"""
+_DENIED = "denied_by > 0 and others = 0 and final_low is null"
 # An acked record below the beginning of a log that keeps everything.
-_BEGUN_ABOVE = f"coalesce(keeps_all and {_NOT_WHERE_ACKED} and ack < coalesce(log_start, begins), false)"
-# An acked record that is not at its offset in the leader's log. A send without an offset may have been below
-# log_start, if that has moved.
-_NOWHERE = "(leader_low is null and log_start = 0)"
-_LOST = f"""coalesce(losses_judged and not repeated and type = 'ok'
-    and ({_NOWHERE} or ack >= log_start and not {_in_leader_log("ack")}), false)"""
+_BEGUN_ABOVE = "coalesce(keeps_all and ack < coalesce(log_start, begins), false)"
+# An acked record that is not at its offset in the leader's log, or in what is left of that. A send without an
+# offset may have been below log_start, if that has moved.
+_NOWHERE = "leader_low is null and log_start = 0"
+_LOST = f"""coalesce(not repeated and type = 'ok' and ({_DENIED} or not {_in_leader_log("ack")}
+    and (unread or begun_above or losses_judged and ({_NOWHERE} or ack >= log_start))), false)"""
 # It was sent, also if its invocation is a line that cannot be read, and may have been written. Of a value
 # that was sent more than once nobody knows which send wrote which record, nor which came first.
-_MAY_BE_WRITTEN = "(invoked is not null or type is not null) and (repeated or type is distinct from 'fail')"
+_WRITTEN = "sender is not null and (repeated or type is distinct from 'fail')"
 # Of any other one that was acked and read, the record that was read may be lost and the one acked there.
-_SOME_RECORD_LOST = f"""coalesce(losses_judged and {_MAY_BE_WRITTEN} and ({_NOWHERE} or vanished
+_SOME_RECORD_LOST = f"""coalesce(losses_judged and written and ({_NOWHERE} or vanished
     or len(list_filter(acks, lambda o: o >= log_start and not {_in_leader_log("o")})) > 0), false)"""
 # Nobody can see whether it is lost.
-_BLIND = f"""{_MAY_BE_WRITTEN}
-    and (not coalesce(losses_judged, false) or log_start > 0 and (leader_low is null
-        or coalesce(ack < log_start, false) or coalesce(list_min(acks) < log_start, false)))"""
+_BLIND = """written and (not coalesce(losses_judged, false) or leader_low is null
+    or coalesce(ack < log_start, false) or coalesce(list_min(acks) < log_start, false))"""
 
 _JUDGED = f"""
     bounded as (
@@ -208,9 +203,8 @@ _JUDGED = f"""
         left join told_extents using (run, partition)),
     judged as (
         select *, coalesce(len(vanished_at) > 0, false) as vanished,
-            {_BEGUN_ABOVE} as begun_above, {_UNREAD} as unread,
-            unread or begun_above or {_DENIED} or {_LOST} as lost, lost or {_SOME_RECORD_LOST} as gone,
-            {_BLIND} as blind
+            {_BEGUN_ABOVE} as begun_above, {_UNREAD} as unread, {_WRITTEN} as written,
+            {_LOST} as lost, lost or {_SOME_RECORD_LOST} as gone, {_BLIND} as blind
         from bounded)"""
 
 # A send whose invocation is missing may have been invoked at any time. Where the leader's log is not known, a
@@ -228,7 +222,7 @@ _CAUSES = f"""
     permitted as (
         select *, case when gone then covered_by when blind then {PERHAPS_COVERED_BY} end as cause
         from covered)
-    select run, partition, value, repeated, invoked, invoked_at, invoked_time, sender, type, done, line,
+    select run, partition, value, repeated, sent_at, invoked, invoked_time, sender, type, done, line,
         process, pos, ack, acks, read_at, read_low, read_high, read_by, final, leader_at, leader_low,
         leader_high, live, live_at, others, vanished, vanished_at, unread, begun_above, lost, gone,
         covered_by, cause,

@@ -55,7 +55,7 @@ def unseen(world: World) -> Iterator[Found]:
         home = send.home
         if home.usable and home.key in world.read_to_the_end:
             there = any(entry.value == send.value and not entry.aborted
-                        and entry.offset < (home.decided_end if committed else home.hw)
+                        and home.log_start <= entry.offset < (home.decided_end if committed else home.hw)
                         and send.offset in (None, entry.offset) for entry in home.leader_log)
             if there and send.ident not in world.returned:
                 yield home.key, None

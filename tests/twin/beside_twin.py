@@ -162,9 +162,10 @@ def fewer(asked: Asked, mine: Spoken) -> bool:
     """Whether this is all that differs, and rule 5 allows it."""
     wanted: Any = asked.wanted
     theirs, ours = (Counter({tuple(what): count for *what, count in found}) for found in (wanted[1], mine[1]))
-    clocks_err = json.loads((asked.path / RUN).read_bytes()).get("clock_error_ns")
-    return bool(clocks_err) and wanted[2:] == mine[2:] and not ours - theirs and {
-        name for name, *_ in theirs - ours} <= {"candidate-incomplete", "ack-rule"}
+    missed = {name for name, *_ in theirs - ours}
+    if ours - theirs or wanted[2:] != mine[2:] or not set() < missed <= {"candidate-incomplete", "ack-rule"}:
+        return False
+    return bool(json.loads((asked.path / RUN).read_bytes()).get("clock_error_ns"))
 
 
 def bugs(verdict: Spoken) -> set[str]:

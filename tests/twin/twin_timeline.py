@@ -205,6 +205,9 @@ def holdings(events: list[Row], begins: dict[int, int]) -> list[Row]:
         for offset in range(end, event.leo if event.event != "truncate" else 0):
             its_own = leads(event) and offset >= begins.get(event.epoch, offset + 1)
             put(event, offset, event.epoch if its_own else None)
+        if event.event == "start" and event.epochs is not None:
+            for offset in [offset for offset, held in log.items() if held.epoch is None]:
+                put(event, offset, epoch_of(event, offset, begins))
         end, unknown = event.leo, False
     return ever
 

@@ -5,8 +5,8 @@ read, or that a replica's log has. Lists are sorted, without doubles, and empty 
 of this partition.
 
     repeated        the run sent it more than once: nobody knows which send wrote which record
-    sent_at         `at` of its first line; null: nobody sent it to this partition. sender: its process; of a
-                    repeated value the lowest
+    sent_at         `at` of the line that invoked it first or, without one, of its first completion; null:
+                    nobody sent it to this partition. sender: its process; of a repeated value the lowest
     invoked, invoked_time   index and time of its first invocation; null: there was none
     type, done, line, process, pos  the first completion: ok, fail or info; its index, the `at` of its line,
                     its process, and its place in the line's list; null: there was none
@@ -108,7 +108,8 @@ _TOLD_EXTENTS = """
 _SEEN = """
     sent as materialized (
         select run, partition, value, count(*) filter (not is_invoke) as completions,
-            min(index) filter (is_invoke) as invoked, min("at") as sent_at,
+            min(index) filter (is_invoke) as invoked,
+            coalesce(min("at") filter (is_invoke), min("at")) as sent_at,
             min(time) filter (is_invoke) as invoked_time, min(process) as sender,
             any_value(type) filter (not is_invoke) as type, min(index) filter (not is_invoke) as done,
             min("at") filter (not is_invoke) as line, min(process) filter (not is_invoke) as process,

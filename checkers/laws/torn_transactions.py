@@ -43,7 +43,7 @@ _UNDONE = f"""
     of_txns as (
         select run, partition, value, min("offset") filter (type <> 'invoke') as told
         from sends semi join mine using (run, partition, value)
-        group by all having bool_or(f = 'txn' and type = 'invoke'))
+        group by all having bool_or(f = 'txn'))
     select * from mine join of_txns using (run, partition, value)"""
 
 # Those that nobody read and ok polls passed over. reach: the highest offset that was read right after one

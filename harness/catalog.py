@@ -154,18 +154,32 @@ def cluster(name: str, folder: Path, nodes: int, *, links: str, first_port: int 
     """Make this cluster; it is not started. first_port: the first broker's port for clients; None: free
     ports. trace: whether its processes write traces. kafka, settings: see `system`."""
     place: dict[str, Any] = {"links": links, "first_port": first_port, "trace": trace}
+    refuse_name(CLUSTER, name)
+    refuse_kafka(name, kafka)
     if takes_system(name):
         from floodmark.harness.cluster.broker_cluster import BrokerCluster
 
         runs = system(nodes, kafka=kafka, **settings)
         return BrokerCluster(runs, own(CLUSTER)[name].load()(folder, runs, **place))
-    refuse_name(CLUSTER, name)
-    if kafka is not None:
-        raise UsageError(f"the {name} cluster does not run Apache Kafka; local and containers do: "
-                         "--cluster local")
     settings.pop("topics", None)
     settings["config"] = with_topic_keys(settings["config"], settings.pop("topic_config", None))
     return _made(CLUSTER, name, Cluster, folder, nodes, **settings, **place)
+
+
+def refuse_kafka(cluster: str, kafka: str | None) -> None:
+    """Raise UsageError where this cluster cannot run it. Nothing is fetched."""
+    if kafka is None:
+        return
+    if cluster == SIMULATED:
+        raise UsageError("Apache Kafka cannot be simulated: --cluster local")
+    if not takes_system(cluster):
+        raise UsageError(f"the {cluster} cluster does not run Apache Kafka; local and containers do: "
+                         "--cluster local")
+    from floodmark.harness.cluster.kafka.distribution import is_image, version_of
+
+    if cluster == "local" and is_image(kafka):
+        raise UsageError(f"{kafka} is an image, which runs only in containers: --cluster containers, or "
+                         f"--kafka {version_of(kafka)}")
 
 
 def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str], kafka: str | None,
@@ -197,11 +211,11 @@ def import_simulated() -> None:
         import_module(f"floodmark.{module}")
 
 
-def unsupported_nemeses(kafka: str | None, rules: str) -> Mapping[str, str]:
-    """The nemeses that this system does not support, and why."""
+def unsupported_nemeses(kafka: str | None, **settings: Any) -> Mapping[str, str]:
+    """The nemeses that this system does not support, and why; kafka, settings: see `system`."""
     if kafka is None:
         return {}
-    lacks: Mapping[Any, str] = system(1, rules=rules, bugs=(), config={}, kafka=kafka).lacks
+    lacks: Mapping[Any, str] = system(1, kafka=kafka, **settings).lacks
     needs = {name: needed_for(suffers[0].split()[0]) for name, suffers in faults.NEMESES.items()}
     return {name: lacks[kind] for name, kind in needs.items() if kind in lacks}
 

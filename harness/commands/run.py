@@ -129,9 +129,8 @@ def planned(spec: RunSpec, schedule: Schedule | None = None, *, ask_broker: bool
     """The plan for the spec, with the given schedule or its own; UsageError for impossible options, and,
     unless ask_broker is False, for a config that no broker would start with."""
     spec = with_seed(spec)
+    catalog.refuse_kafka(spec.cluster, spec.kafka)
     if spec.cluster == catalog.SIMULATED:
-        if spec.kafka is not None:  # said before it is fetched
-            raise UsageError("Apache Kafka cannot be simulated: --cluster local")
         spec = replace(spec, rate=spec.rate or SIMULATED_RATE)  # else time stands nearly still
     if spec.settings == DRAWN:
         spec = with_drawn_settings(spec)
@@ -211,7 +210,9 @@ def schedule_of(spec: RunSpec) -> PlannedSchedule:
         nodes=spec.node_names,
         leaders=spec.node_names[:spec.partitions],  # as spread() places them
         min_insync_replicas=whole_number(LEAST_ISR, keys[LEAST_ISR]),
-        unsupported=catalog.unsupported_nemeses(spec.kafka, spec.rules),
+        unsupported=catalog.unsupported_nemeses(
+            spec.kafka, rules=spec.rules, bugs=spec.bugs, config=spec.broker_config,
+            topic_config=pairs(spec.topic_config, "-t")),
         # At recovery Kafka does not flush what a killed broker had only written: a power cut may lose it.
         flush_every=spec.kafka is None and keys.get(FLUSH) == "1",
         session_s=whole_number(SESSION, config.get(SESSION, str(round(1000 * SESSION_S)))) / 1000,

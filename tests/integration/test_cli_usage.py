@@ -61,8 +61,9 @@ FILES = {
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with runs (judged, or not to be had again), campaigns (one is over, others are
-    none), plans, scenarios, a history, a link and a pipe."""
+    none), plans, scenarios, a history, a link and a pipe; and an empty cache."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     written(tmp_path / "night", night((CRASH, "valid", ())), Ledger(), plan="for = '1h'")
     written(tmp_path / "empty-night", night(), Ledger(), plan="")
     for name, text in FILES.items():

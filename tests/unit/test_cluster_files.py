@@ -386,10 +386,10 @@ def test_faults_that_kraft_does_not_support_are_listed_with_the_reason(found: No
 
     assert "no session that can be ended" in runs.lacks[Expires]
     assert "no failpoints" in runs.lacks[Failpoints]
-    unsupported = catalog.unsupported_nemeses("4.3.1", "kip-320")
+    unsupported = catalog.unsupported_nemeses("4.3.1", rules="kip-320", bugs=(), config={})
     assert {"expire", "moments"} <= set(unsupported)
     assert not {"crash", "pause", "elect"} & set(unsupported)
-    assert catalog.unsupported_nemeses(None, "kip-320") == {}
+    assert catalog.unsupported_nemeses(None) == {}
 
 
 # -- features ----------------------------------------------------------------------------------------------
@@ -499,7 +499,7 @@ def test_an_image_brings_what_it_cannot_suffer(tmp_path: Path, found: None) -> N
     there = cluster("containers", tmp_path, kafka=IMAGE)
     assert there.system["image"] == IMAGE
     assert "libfaketime" in there.lacks[Clocks]
-    assert "clock" in catalog.unsupported_nemeses(IMAGE, "kip-320")
+    assert "clock" in catalog.unsupported_nemeses(IMAGE, rules="kip-320", bugs=(), config={})
     assert ability(there, Clocks) is None
     assert (system_of(IMAGE), system_of("apache/kafka:2.8.2")) == (system_of("4.3.1"), system_of("2.8.2"))
 

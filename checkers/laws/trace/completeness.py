@@ -181,9 +181,8 @@ _MISSING = f"""
         select * replace (coalesce(written, -1) as written)
         from committed semi join suspected using (run, partition)),
     reached as (
-        select run, partition, written, time, max(hi) over (
-            partition by run, partition, written order by time) as reached
-        from commits),
+        select run, partition, written, time, min(lo) over earlier as lowest, max(hi) over earlier as reached
+        from commits window earlier as (partition by run, partition, written order by time)),
     first_above as (
         select run, partition, written, -hi as above, min(struct_pack(time := time, node := node, seq := seq))
             over (partition by run, partition, written order by hi desc) as first
@@ -195,18 +194,17 @@ _MISSING = f"""
             and (c.time < s.time - s.clock_error or (c.node = s.node and c.seq < s.seq))
         group by all),
     members as (
-        select b.*, r.reached as hi
-        from (select m.*, e.written, greatest(m.leo, e.lo) as lo
-            from short_members m join epochs e using (run, partition)) b
+        select b.*, greatest(b.leo, r.lowest) as lo, r.reached as hi
+        from (select m.*, e.written from short_members m join epochs e using (run, partition)) b
         asof join (select * exclude (time), time as surely from reached) r
-            using (run, partition, written, surely) where r.reached > b.lo),
-    overlapping as (
-        select s.* replace (greatest(s.lo, e.lo) as lo), e.written, s.surely as time
-        from candidate_spans s join epochs e using (run, partition) where e.written not in (s.epoch, -1)),
+            using (run, partition, written, surely) where r.reached > b.leo),
     replacing as (
-        select o.*, least(o.hi, r.reached) as upto, -1 - o.lo as above
-        from overlapping o asof join reached r using (run, partition, written, time)
-        where least(o.hi, r.reached) > o.lo),
+        select o.* replace (greatest(o.lo, r.lowest) as lo), least(o.hi, r.reached) as upto,
+            -1 - greatest(o.lo, r.lowest) as above
+        from (select s.*, e.written, s.surely as time from candidate_spans s join epochs e
+            using (run, partition) where e.written not in (s.epoch, -1)) o
+        asof join reached r using (run, partition, written, time)
+        where upto > greatest(o.lo, r.lowest)),
     spans as (
         select r.run, r.partition, r.node as who, r.written, r.epoch as seen, r.lo, r.upto, unnest(greatest(
             f.first, struct_pack(time := r.born_time, node := r.node, seq := r.born_seq)))

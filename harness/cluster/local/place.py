@@ -47,9 +47,6 @@ class LocalPlace:
                  trace: bool = True) -> None:
         if links not in CAN_BE_CUT:
             raise UsageError(f"links are direct or proxied, not {links!r}")
-        if system.software is not None and system.software.image is not None:
-            raise UsageError(f"{system.software.image} is an image, which runs only in containers: --cluster "
-                             f"containers, or --kafka {system.software.version}")
         self.cannot = only_in_containers(self.name)
         if links == "direct":
             self.cannot[Cuts] = "direct links cannot be cut: use --links proxied"

@@ -12,6 +12,7 @@ from real_kafka import skip_without
 from floodmark.harness.cli import main
 from floodmark.harness.cluster.kafka.distribution import archive_options, distribution, versions_tested
 from floodmark.harness.cluster.kafka.settings import JVM
+from floodmark.harness.user_cache import NO_CLASS_ARCHIVE
 
 SETTINGS = """<settings>
   <localRepository>{repository}</localRepository>
@@ -65,9 +66,10 @@ def test_a_version_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.kafka
 @needs_maven
 @pytest.mark.parametrize("version", versions_tested())
-def test_the_versions_tested(version: str) -> None:
+def test_the_versions_tested(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fetched once into the user's own cache; then nothing is fetched, without Maven."""
     skip_without(version)
+    monkeypatch.delenv(NO_CLASS_ARCHIVE)
     again = get(version)
     assert again.exit_code == 0, again.output
     assert "nothing had to be fetched" in again.stderr

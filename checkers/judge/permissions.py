@@ -125,8 +125,8 @@ _STEPS: Mapping[str, str] = {
     # Every election of a leader from an ISR whose members, and the leader itself, were all struck. A node
     # that is added to the ISR while it is down, because that was proposed before, has no copy again by that;
     # one that was started since has. `generous`: events of unknown order are taken in the order that permits
-    # a loss; otherwise in the other: a fault comes before a decision, or a start, if the times differ by more
-    # than `slack`, or by `start_slack`.
+    # a loss; otherwise in the other: a fault comes before an election if the times differ by more than
+    # `slack`; a start after a fault, and an addition after a start, by more than `start_slack`.
     "overspent": """
     with orders as (
         select run, true as generous, -clock_error::hugeint - 1 as slack, clock_error::hugeint as start_slack
@@ -140,14 +140,12 @@ _STEPS: Mapping[str, str] = {
         select run, partition, step, time,
             unnest(list_filter(isr, lambda one: not list_contains(former_isr, one))) as node
         from decisions where not elects),
-    rejoined as (
-        select d.run, d.partition, d.step, d.time, d.node, generous, slack, start_slack,
-            arg_max(h.time, (h.began, h.index)) as struck
-        from added d join orders using (run) join hits h using (run, partition, node)
-        where d.time - h.began > slack group by all),
     copied as (
-        from rejoined r semi join broker_starts t on r.run = t.run and r.node = t.node
-            and t.time - r.struck > start_slack and r.time - t.time > start_slack),
+        select h.run, h.partition, h.node, h.index, generous, step
+        from hits h join orders o using (run)
+        asof join broker_starts t on h.run = t.run and h.node = t.node and h.time + start_slack < t.time
+        asof join added a on h.run = a.run and h.partition = a.partition and h.node = a.node
+            and t.time + start_slack < a.time),
     chosen as (
         select run, partition, step, time, epoch, list_distinct(list_append(isr, leader)) as nodes,
             unnest(nodes) as node
@@ -157,7 +155,7 @@ _STEPS: Mapping[str, str] = {
             max(h.until) as until, max(h.until_time) as until_time
         from chosen c join orders o using (run) join hits h using (run, partition, node)
         anti join copied k on k.run = c.run and k.partition = c.partition and k.node = c.node
-            and k.generous = o.generous and k.step < c.step and k.time - h.began > o.slack
+            and k.index = h.index and k.generous = o.generous and k.step < c.step
         where c.time - h.began > o.slack group by all),
     spent as (
         select run, partition, generous, min(until) as index, min(until_time) as struck, epoch, time

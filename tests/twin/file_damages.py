@@ -239,9 +239,10 @@ def a_field_goes(data: Line, random: Random) -> str:
 
 @damage(of_objects)
 def a_field_comes_twice(data: Line, random: Random) -> str:
-    """A field a second time at the front or the end, with the same value or another."""
+    """A field a second time at the front or the end, with the same value or another. (Of the value that does
+    not count readers differ in whether half a surrogate makes the line unreadable.)"""
     key = random.choice(sorted(data))
-    value = json.dumps(data[key]) if random.random() < 0.3 else random.choice(ODD)
+    value = json.dumps(data[key]) if random.random() < 0.3 else random.choice(ODD).replace("\\ud800", "odd")
     text, again = json.dumps(data), f"{json.dumps(key)}:{value}"
     return "{" + again + "," + text[1:] if random.random() < 0.5 else text[:-1] + "," + again + "}"
 

@@ -146,8 +146,9 @@ def excuse(trace: Trace, home: Row, record: Record, at: Row | None) -> Cause | N
     born = min((held.since.time for held in trace.held[home.key] if may_be(held, record)),
                default=-FOREVER)
     elected = max((min(was_allowed(world, event), was_before(trace, event, at))
-                   for event in unclean_elections(world, home.key) if event.time > born - error
-                   or (record[1] is not None and event.epoch > record[1])), default=0)
+                   for event in unclean_elections(world, home.key) if (
+                       event.time > born - error if record[1] is None else event.epoch > record[1])),
+                  default=0)
     if elected or untold_election(world):
         return Cause(UNCLEAN, sure=elected == 1)
     if chosen_since(trace, home, born - error, at):

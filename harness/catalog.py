@@ -154,13 +154,13 @@ def cluster(name: str, folder: Path, nodes: int, *, links: str, first_port: int 
     """Make this cluster; it is not started. first_port: the first broker's port for clients; None: free
     ports. trace: whether its processes write traces. kafka, settings: see `system`."""
     place: dict[str, Any] = {"links": links, "first_port": first_port, "trace": trace}
-    refuse_name(CLUSTER, name)
     refuse_kafka(name, kafka)
     if takes_system(name):
         from floodmark.harness.cluster.broker_cluster import BrokerCluster
 
         runs = system(nodes, kafka=kafka, **settings)
         return BrokerCluster(runs, own(CLUSTER)[name].load()(folder, runs, **place))
+    refuse_name(CLUSTER, name)
     settings.pop("topics", None)
     settings["config"] = with_topic_keys(settings["config"], settings.pop("topic_config", None))
     return _made(CLUSTER, name, Cluster, folder, nodes, **settings, **place)
@@ -173,6 +173,7 @@ def refuse_kafka(cluster: str, kafka: str | None) -> None:
     if cluster == SIMULATED:
         raise UsageError("Apache Kafka cannot be simulated: --cluster local")
     if not takes_system(cluster):
+        refuse_name(CLUSTER, cluster)
         raise UsageError(f"the {cluster} cluster does not run Apache Kafka; local and containers do: "
                          "--cluster local")
     from floodmark.harness.cluster.kafka.distribution import is_image, version_of

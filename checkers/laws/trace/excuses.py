@@ -107,7 +107,7 @@ _TABLES: Mapping[str, str] = {
         from limits left join born using (number, permit)),
     excuse as (
         select number, max(uncovered) as uncovered, bool_or(ever >= first_from) as is_old,
-            list({maybe("permit")}) as kinds, min(case when surely >= surely_from then permit
+            min(case when surely >= surely_from then permit
                 when perhaps >= perhaps_from then {maybe("permit")} end) as granted
         from since group by number),
     lost as (
@@ -117,8 +117,8 @@ _TABLES: Mapping[str, str] = {
         select run, partition, lo, list(epoch) as epochs
         from (select *, "offset" as lo from placed) semi join missing using (run, partition, lo)
         where leads group by all)
-    select number, granted, uncovered, case when list_contains(epochs, written)
-        or (list_contains(kinds, {maybe("cause")}) and not is_old) then null else cause end as cause
+    select number, granted, uncovered,
+        case when list_contains(epochs, written) or not is_old then null else cause end as cause
     from missing left join excuse using (number)
     left join lost using (run, partition, lo) left join there using (run, partition, lo)""",
 }

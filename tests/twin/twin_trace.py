@@ -145,10 +145,9 @@ def excuse(trace: Trace, home: Row, record: Record, at: Row | None) -> Cause | N
     world, error = trace.world, trace.world.clock_error
     born = min((held.since.time for held in trace.held[home.key] if may_be(held, record)),
                default=-FOREVER)
-    elected = max((min(was_allowed(world, event), was_before(trace, event, at))
-                   for event in unclean_elections(world, home.key) if (
-                       event.time > born - error if record[1] is None else event.epoch > record[1])),
-                  default=0)
+    elected = max([0, *(min(was_allowed(world, event), was_before(trace, event, at))
+                        for event in unclean_elections(world, home.key)
+                        if (event.time > born - error if record[1] is None else event.epoch > record[1]))])
     if elected or untold_election(world):
         return Cause(UNCLEAN, sure=elected == 1)
     if chosen_since(trace, home, born - error, at):

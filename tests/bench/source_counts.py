@@ -31,4 +31,6 @@ count(names[-1], small)
 for name in names:
     began_s = time.perf_counter()
     count(name, folder)
-    print(name, time.perf_counter() - began_s, flush=True)
+    took_s = time.perf_counter() - began_s
+    print(name, took_s, flush=True)
+    print(f"    {name}: {took_s:.1f} s", file=sys.stderr)

@@ -152,9 +152,11 @@ def wrong(asked: Asked, verdict: Verdict | str) -> Iterator[str]:
         yield f"false alarm: {', '.join(sorted(bugs(mine)))} in a legal run"
     if isinstance(asked.wanted, str) and asked.before is None:
         yield asked.wanted
+    elif asked.wanted == mine or (not isinstance(asked.wanted, str) and fewer(asked, mine)):
+        return
     elif asked.loosely:
         yield from harsher_or_blinder(asked, mine)
-    elif asked.wanted != mine and not fewer(asked, mine):
+    else:
         yield f"difference:\n    twin  {asked.wanted}\n    judge {mine}"
 
 

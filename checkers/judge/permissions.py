@@ -141,7 +141,7 @@ _STEPS: Mapping[str, str] = {
             unnest(list_filter(isr, lambda one: not list_contains(former_isr, one))) as node
         from decisions where not elects),
     copied as (
-        select h.run, h.partition, h.node, h.index, generous, step
+        select h.run, h.partition, h.node, h.time, generous, step
         from hits h join orders o using (run)
         asof join broker_starts t on h.run = t.run and h.node = t.node and h.time + start_slack < t.time
         asof join added a on h.run = a.run and h.partition = a.partition and h.node = a.node
@@ -155,7 +155,7 @@ _STEPS: Mapping[str, str] = {
             max(h.until) as until, max(h.until_time) as until_time
         from chosen c join orders o using (run) join hits h using (run, partition, node)
         anti join copied k on k.run = c.run and k.partition = c.partition and k.node = c.node
-            and k.index = h.index and k.generous = o.generous and k.step < c.step
+            and k.time = h.time and k.generous = o.generous and k.step < c.step
         where c.time - h.began > o.slack group by all),
     spent as (
         select run, partition, generous, min(until) as index, min(until_time) as struck, epoch, time

@@ -203,7 +203,8 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
 def schedule_of(spec: RunSpec) -> PlannedSchedule:
     """The schedule on a cluster of floodmark's own, of the file or by the seed."""
     config = spec.broker_config
-    of_topic = {**pairs(spec.topic_config, "-t"), **spec.topics.get(TOPIC, {})}
+    topic_config = pairs(spec.topic_config, "-t")
+    of_topic = {**topic_config, **spec.topics.get(TOPIC, {})}
     keys = {**broker_keys(config), **broker_keys(of_topic)}  # as the topic has them
     return make_schedule(PlanningContext(
         spec=spec,
@@ -211,8 +212,7 @@ def schedule_of(spec: RunSpec) -> PlannedSchedule:
         leaders=spec.node_names[:spec.partitions],  # as spread() places them
         min_insync_replicas=whole_number(LEAST_ISR, keys[LEAST_ISR]),
         unsupported=catalog.unsupported_nemeses(
-            spec.kafka, rules=spec.rules, bugs=spec.bugs, config=spec.broker_config,
-            topic_config=pairs(spec.topic_config, "-t")),
+            spec.kafka, rules=spec.rules, bugs=spec.bugs, config=config, topic_config=topic_config),
         # At recovery Kafka does not flush what a killed broker had only written: a power cut may lose it.
         flush_every=spec.kafka is None and keys.get(FLUSH) == "1",
         session_s=whole_number(SESSION, config.get(SESSION, str(round(1000 * SESSION_S)))) / 1000,

@@ -458,6 +458,7 @@ def database(
         if room < 0:  # each piece of these few is freed once its rows are in the database
             for name, table in batches(chain((few.pop() for _ in range(len(few))), pieces)):
                 unit.append(name, table)
+        few.clear()  # else their streams stay in memory while the laws run
         yield unit
 
 

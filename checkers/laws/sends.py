@@ -65,7 +65,7 @@ from {sends} semi join (select {key}, highest as {place} from lower) using ({key
 # Indexes are those of lines, and lines have an order. (Where two lines have one index the history breaks its
 # table, and nothing is claimed. A send that was acked without an offset is higher or lower than none.)
 REALTIME_ORDER = f"""
-with acked as (select * from placed_sends where not overlapping),
+with acked as not materialized (from placed_sends where not overlapping),
     -- invoked after a send with an equal or higher offset was ok: none in most partitions
     late as materialized (
         select * from acked window above as (partition by run, partition order by ack desc)

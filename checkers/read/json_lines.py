@@ -46,7 +46,7 @@ class Rows:
     broken: Ints  # places of the broken lines
 
 
-def rows_of(data: bytes, table: Table) -> Rows:
+def rows_of(data: bytes | memoryview, table: Table) -> Rows:
     """Parse every line of the data; the last one may lack its line feed."""
     lines = _lines_of(data)
     usual = pc.match_substring_regex(lines, table.usual)
@@ -77,10 +77,10 @@ def rows_of(data: bytes, table: Table) -> Rows:
     )
 
 
-def _lines_of(data: bytes) -> pa.LargeBinaryArray:
+def _lines_of(data: bytes | memoryview) -> pa.LargeBinaryArray:
     """The lines, each with its line feed; the bytes are not copied."""
     ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == _LF) + 1
-    if data and not data.endswith(b"\n"):
+    if data and data[-1] != _LF:
         ends = np.append(ends, len(data))
     offsets = pa.py_buffer(np.concatenate((np.zeros(1, dtype=np.int64), ends)))
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), [None, offsets, pa.py_buffer(data)])

@@ -37,11 +37,11 @@ _WRONG = f"""
         select *, not invokes and (open <= 0 or open = 1 and follows_invoke and not is_like_last)
             as is_unmatched
         from ({_BESIDE})),
+    unclear as (
+        select run, process, min("at") as since from marked where type = 'info' or is_unmatched group by all),
     told as (
-        select *, invokes and (follows_invoke or coalesce(bool_or(type = 'info' or is_unmatched) over (
-            partition by run, process order by "at" rows between unbounded preceding and 1 preceding), false)
-            ) as is_second
-        from marked),
+        select m.*, invokes and (follows_invoke or coalesce("at" > since, false)) as is_second
+        from marked m left join unclear using (run, process)),
     of_processes as (
         select run, process, min("index") filter (is_unmatched) as unmatched,
             min("index") filter (is_second) as second

@@ -73,26 +73,23 @@ def _row_groups(place: Place) -> int:
         return 1
 
 
-def bytes_of(one: Range) -> bytes:
-    """The lines that start in the range, all complete; b"" if none does."""
+def bytes_of(one: Range) -> memoryview:
+    """The lines that start in the range, all complete; they are not copied. Empty if none does."""
     with one.place.open("rb") as file:
         before = min(1, one.start)  # a line starts where the byte before is a line feed
         file.seek(one.start - before)
-        data = _read(file.read, one.end - one.start + before)
-        if len(data) < one.end - one.start + before:
+        size = one.end - one.start + before
+        data = _read(file.read, size + _PIECE_BYTES)
+        if len(data) < size:
             raise OSError(f"{one.place} is shorter than when its ranges were cut")
-        first = data.find(b"\n") + 1 if before else 0
+        first = data.find(b"\n", 0, size) + 1 if before else 0
         if before and not first:
-            return b""
-        if data.endswith(b"\n"):
-            return data[first:]
-        pieces: list[bytes | memoryview] = [memoryview(data)[first:]]
-        while piece := file.read(_PIECE_BYTES):
-            cut = piece.find(b"\n") + 1
-            pieces.append(piece[:cut] if cut else piece)
-            if cut:
-                break
-    return b"".join(pieces)
+            return memoryview(b"")
+        end = data.find(b"\n", size - 1) + 1
+        while not end and (more := _read(file.read, len(data))):
+            searched, data = len(data), data + more
+            end = data.find(b"\n", searched) + 1
+    return memoryview(data)[first : end or None]
 
 
 def _read(read: Callable[[int], bytes], size: int) -> bytes:

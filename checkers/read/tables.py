@@ -95,7 +95,7 @@ def read_range(one: Range, special: Special = NOBODY_SPECIAL, data: bytes | None
     return _dump(one, rows)
 
 
-def read_bytes(one: Range, data: bytes, special: Special = NOBODY_SPECIAL) -> Parsed:
+def read_bytes(one: Range, data: bytes | memoryview, special: Special = NOBODY_SPECIAL) -> Parsed:
     """Read the range from these lines, all of them complete."""
     if one.kind == "history":
         return _history(one, rows_of(data, HISTORY), special)

@@ -32,7 +32,7 @@ def load_events(database: duckdb.DuckDBPyConnection, folder: Folder) -> None:
     """Make the table `events`, if there is a trace. OSError if the trace cannot be read."""
     if folder.trace is not None:
         ranges = cut(0, "trace", None, folder.trace)
-        lines = b"".join(line for one in ranges for line in lines_of_events(bytes_of(one)))
+        lines = b"".join(line for one in ranges for line in lines_of_events(bytes(bytes_of(one))))
         columns = rows_of(lines, TRACE).columns
         database.register("events", pa.table({name: columns[name] for name in _COLUMNS}))
 

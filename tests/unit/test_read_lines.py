@@ -52,7 +52,7 @@ def test_every_line_is_in_the_range_it_starts_in(tmp_path: Path, data: bytes) ->
     place.write_bytes(data)
     whole = a_range("history", place)
     for step in range(1, len(data) + 2) if len(data) < 100 else (30_000,):
-        pieces = [bytes_of(replace(whole, start=start, end=min(start + step, len(data))))
+        pieces = [bytes(bytes_of(replace(whole, start=start, end=min(start + step, len(data)))))
                   for start in range(0, len(data), step)]
         assert b"".join(pieces) == data
         assert all(piece.endswith(b"\n") or piece == b"" for piece in pieces[:-1] if data.endswith(b"\n"))

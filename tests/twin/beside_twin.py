@@ -180,7 +180,8 @@ def harsher_or_blinder(asked: Asked, mine: Spoken) -> Iterator[str]:
     theirs = bugs(read) if read else set()
     if harsher := bugs(mine) - theirs - (asked.before or set()):
         yield f"false alarm: {', '.join(sorted(harsher))}, says the twin"
-    if missed := theirs - {name for name, *_ in mine[1]} - {*mine[2]}:
+    by_reads = {"lost-write"} if "saw-then-lost" in mine[2] else set()  # they alone tell, without a log
+    if missed := theirs - {name for name, *_ in mine[1]} - {*mine[2]} - by_reads:
         yield f"false valid: {', '.join(sorted(missed))}, says the twin"
     if mine[0] is True and read and read[0] is not True:
         yield f"false valid: {read[0]}, says the twin"

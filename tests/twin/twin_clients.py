@@ -214,9 +214,10 @@ def realtime_order(world: World) -> Iterator[Found]:
 
 
 def follows_all(world: World, b: Row, earlier: list[Row]) -> Cause | None:
-    """Permitted by the first-named of the causes if each of these orders has one; else not at all."""
+    """Permitted if each of these orders is: by the loss of b, or of the highest record before it."""
     causes = [follows(world, [a, b], acks=True) for a in earlier]
-    return None if None in causes else first(causes)
+    highest = max(earlier, key=lambda a: max(a.read_at) if a.offset is None else a.offset)
+    return None if None in causes else follows(world, [highest, b], acks=True)
 
 
 def nonmonotonic_send(world: World) -> Iterator[Found]:
@@ -412,8 +413,8 @@ def writes(world: World, op: Row) -> list[Row]:
 
 def edges_of(world: World, ops: list[Row]) -> dict[str, Edges]:
     """Every edge of every kind, also transitive ones; none from an op to itself. The writer of a value is the
-    op that invoked its send (no other, even if the answer is another's)."""
-    writers = {send.ident: at for asked in (False, True) for at, op in enumerate(ops)
+    op that invoked its send, even if the answer is another's; or else the first that was answered."""
+    writers = {send.ident: at for asked in (False, True) for at, op in reversed([*enumerate(ops)])
                if (op.invoked is not None) == asked for send in writes(world, op)}
     befores = {(one, other) for one, a in enumerate(ops) for other, b in enumerate(ops) if is_before(a, b)}
     made: dict[str, Edges] = {

@@ -52,8 +52,7 @@ def losing_cause(world: World, send: Row) -> Cause | None:
 
 def unclean(world: World, send: Row) -> Cause | None:
     """An unclean election of the partition after the send was invoked, one that was allowed; or the setting
-    is on and there is no trace. If the clocks, or whether it was allowed, leave it open, the cause is unsure.
-    """
+    is on and there is no trace. If clocks, or whether it was allowed, leave it open, the cause is unsure."""
     shown, requests = world.shows_cleanness, asks(world, send.partition)
     elections = unclean_elections(world, send.partition)
     later = max((min(was_allowed(world, event), earlier(world, send.invoked_time, event.time))

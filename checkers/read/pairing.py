@@ -8,8 +8,7 @@ Rules
 1. A completion answers the last line of its process that has the same f and names the same sends, if that is
    an invocation. One that names no sends answers the line before it, if that is an invocation of the same f
    that names none either, and no other op of the process is open. Otherwise it is ambiguous.
-2. A completion is unmatched if its process has no op open; or if it has one, which the line before it
-   invoked, and that has another f or names other sends. With two ops open it is ambiguous.
+2. A completion is unmatched if no op is open in its process that has the same f and names the same sends.
 3. A process overlaps where it invokes an op and its line before is an invocation, or some earlier line is an
    info or unmatched.
 """
@@ -21,26 +20,17 @@ from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.read.facts import AcrossFacts
 from floodmark.checkers.read.json_lines import selected
 
-# Each line beside the one before it of its process; open: ops of the process before it, below 0 if it had
-# too many completions.
-_BESIDE = """
-    select *, type = 'invoke' as invokes,
-           coalesce(lag(type) over process = 'invoke', false) as follows_invoke,
-           coalesce(sum(if(type = 'invoke', 1, -1)) over before, 0) as open,
-           lag(f) over process = f and lag(ident) over process is not distinct from ident as is_like_last
-    from given
-    window process as (partition by run, process order by "at"),
-           before as (process rows between unbounded preceding and 1 preceding)
-"""
-_WRONG = f"""
+_WRONG = """
     with marked as (
-        select *, not invokes and (open <= 0 or open = 1 and follows_invoke and not is_like_last)
-            as is_unmatched
-        from ({_BESIDE})),
+        select *, type = 'invoke' as invokes, not invokes and coalesce(sum(if(type = 'invoke', 1, -1)) over (
+                partition by run, process, f, ident order by "at"
+                rows between unbounded preceding and 1 preceding), 0) <= 0 as is_unmatched,
+            lag(type) over (partition by run, process order by "at") = 'invoke' as follows_invoke
+        from given),
     unclear as (
         select run, process, min("at") as since from marked where type = 'info' or is_unmatched group by all),
     told as (
-        select m.*, invokes and (follows_invoke or coalesce("at" > since, false)) as is_second
+        select m.*, invokes and (follows_invoke or "at" > since) as is_second
         from marked m left join unclear using (run, process)),
     of_processes as (
         select run, process, min("index") filter (is_unmatched) as unmatched,
@@ -51,14 +41,19 @@ _WRONG = f"""
 """
 # Of a line that names sends the counterpart is beside it among those that name the same; of others, beside it
 # among all of its process.
-_ANSWERS = f"""
+_ANSWERS = """
     select run, "at", if(answers, asked, null) as answers, if(answers, asked_index, null) as answers_index,
            if(invokes and ident is not null, coalesce(next <> 'invoke', false), null) as answered
-    from (select *, not invokes and if(ident is null, follows_invoke and is_like_last and open = 1,
+    from (select *, not invokes and if(ident is null, is_like_last and open = 1,
                                        lag(type) over alike = 'invoke') as answers,
                  lag("at") over alike as asked, lag("index") over alike as asked_index,
                  lead(type) over alike as next
-          from (select *, if(ident is null, null, f) as same_f from ({_BESIDE}))
+          from (select *, type = 'invoke' as invokes, if(ident is null, null, f) as same_f,
+                       lag(type) over process = 'invoke' and lag(f) over process = f
+                           and lag(ident) over process is null as is_like_last,
+                       sum(if(type = 'invoke', 1, -1)) over (
+                           process rows between unbounded preceding and 1 preceding) as open
+                from given window process as (partition by run, process order by "at"))
           window alike as (partition by run, process, same_f, ident order by "at"))
 """
 

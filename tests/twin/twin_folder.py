@@ -211,12 +211,13 @@ OF_EVENTS = fields(
 # Of a replica, and of the controller, by the event.
 STATE = fields("partition:offset epoch:int leo:offset hw:int")
 EVENTS = {
-    "append": fields("role:role offset:offset count:count"), "truncate": fields("cause:cause"),
-    "hw": fields("role:role"), "become_leader": fields("isr:names"), "become_follower": {}, "fetch": {},
+    "append": fields("role:role offset:offset count:count"), "hw": fields("role:role"),
+    "truncate": fields("cause:cause from:int to:int"), "become_leader": fields("isr:names start:int"),
     "ack": fields("offset:offset acks:given isr:names"), "isr_proposed": fields("isr:names"),
-    "isr": fields("isr:names"), "crash": {}, "start": {},
+    "isr": fields("isr:names"), "become_follower": {}, "fetch": {}, "crash": {}, "start": {},
 }
-RULINGS = {**dict.fromkeys(("isr", "elect"), fields("partition:offset epoch:int isr:names")),
+RULINGS = {"isr": fields("partition:offset epoch:int isr:names"),
+           "elect": fields("partition:offset epoch:int isr:names clean:flag"),
            **dict.fromkeys(("register", "fence", "unfence"), fields("broker:text"))}
 
 

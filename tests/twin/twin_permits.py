@@ -99,8 +99,7 @@ def untold_election(world: World) -> bool:
 
 
 def fault_budget(world: World, send: Row) -> Cause | None:
-    """Copies were struck and a leader was then elected from struck copies only; without a trace, by
-    counting."""
+    """Copies were struck, then a leader was elected from struck ones only; by counting without a trace."""
     home, struck = send.home, strikes(world, send.home, lambda line: line.position > send.since)
     nodes = {node for _, node in struck}
     if world.shows_elections:

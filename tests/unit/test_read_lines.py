@@ -60,16 +60,12 @@ def test_every_line_is_in_the_range_it_starts_in(tmp_path: Path, data: bytes) ->
 
 # -- what a line must be ------------------------------------------------------------------------------------
 
-MORE = {"truncate": ("from", "to"), "become_leader": ("start",), "elect": ("clean",)}  # than the twin reads
-
-
 def is_event(row: Row) -> bool:
     """Whether a line of the trace has what its event needs (the table of histories/README.md)."""
     if not fits(row, EVENT, OF_EVENTS):
         return False
     needed = fields_of(row, [] if row.event in RULINGS else [row.node])
     return ((needed is None or fits(row, needed, {}))
-            and all(row.get(name) is not None for name in MORE.get(row.event, ()))
             and (row.event != "isr" or (row.leo is None) == (row.hw is None)))
 
 

@@ -100,13 +100,14 @@ _TABLES: Mapping[str, str] = {
         from limits l join earliest_appends b using (lot)
         where not by_epoch and b.lo < l.hi and b.hi > l.lo group by all),
     since as (
-        select number, permit, surely, perhaps, ever, uncovered,
+        select number, permit, by_epoch, surely, perhaps, ever, uncovered,
             coalesce(if(by_epoch, written, last + clock_error + 1), {_LEAST}) as surely_from,
             coalesce(if(by_epoch, written, last - clock_error), {_LEAST}) as perhaps_from,
             coalesce(if(by_epoch, written, first - clock_error), {_LEAST}) as first_from
         from limits left join born using (number, permit)),
     excuse as (
         select number, max(uncovered) as uncovered, bool_or(ever >= first_from) as is_old,
+            bool_or(ever >= first_from) filter (by_epoch) as is_of_before,
             min(case when surely >= surely_from then permit
                 when perhaps >= perhaps_from then {maybe("permit")} end) as granted
         from since group by number),
@@ -118,7 +119,8 @@ _TABLES: Mapping[str, str] = {
         from (select *, "offset" as lo from placed) semi join missing using (run, partition, lo)
         where leads group by all)
     select number, granted, uncovered,
-        case when list_contains(epochs, written) or not is_old then null else cause end as cause
+        case when list_contains(epochs, written) or not if(cause <= {UNCLEAN_MAYBE}, is_of_before, is_old)
+            then null else cause end as cause
     from missing left join excuse using (number)
     left join lost using (run, partition, lo) left join there using (run, partition, lo)""",
 }

@@ -176,7 +176,7 @@ def integers(values: Any) -> list[int]:
 KINDS: dict[str, Kind] = {
     "int": is_int, "offset": is_offset, "text": is_text, "flag": lambda value: isinstance(value, bool),
     "epoch": lambda value: is_int(value) and value >= -1, "count": lambda value: is_int(value) and value > 0,
-    "numbers": list_of(is_offset), "names": list_of(is_text), "given": lambda value: value is not None,
+    "ids": list_of(is_offset), "names": list_of(is_text), "given": lambda value: value is not None,
     "pairs": list_of(lambda value: list_of(is_int)(value) and len(value) == 2),
     "outcome": lambda value: value in ("invoke", "ok", "fail", "info"),
     "role": lambda value: value in ("leader", "follower"),
@@ -187,7 +187,7 @@ KINDS: dict[str, Kind] = {
     "reads": list_of(lambda one: fits(one, fields("partition:offset offset:offset value:int"),
                                       fields("epoch:int"))),
     "ends": list_of(lambda one: fits(one, fields("partition:offset offset:offset"), fields("epoch:int"))),
-    "starts": list_of(lambda one: fits(one, fields("partition:offset offset:offset"), {})),
+    "spots": list_of(lambda one: fits(one, fields("partition:offset offset:offset"), {})),
 }
 
 
@@ -198,7 +198,7 @@ def fields(words: str) -> dict[str, Kind]:
 
 # What a line must have, and what it may have.
 LINE = fields("index:offset time:offset process:epoch f:text type:text")
-OF_LINES = fields("error:text partitions:numbers sends:sends reads:reads offsets:ends starts:starts")
+OF_LINES = fields("error:text partitions:ids sends:sends reads:reads offsets:ends starts:spots corrupt:spots")
 NEEDED = {"assign": "partitions", "subscribe": "partitions", "poll": "reads", "list_offsets": "offsets"}
 REPLICA = fields("node:text epoch:int partition:offset log_start:offset leo:offset hw:offset isr:names")
 OF_REPLICAS = fields("leader:text epochs:pairs running:flag epochs_unreadable:flag lso:int")

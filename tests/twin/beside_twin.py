@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,6 +32,7 @@ import random_runs
 import twin
 from file_damages import DAMAGES, HISTORY, RUN, Files
 from twin_compare import as_dict, spoken
+from twin_folder import EVENT, OF_EVENTS, fits, object_of
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.parquet_dump import write_parquet
@@ -109,8 +111,16 @@ def damaged(base: Files, random: Random, names: Sequence[str]) -> tuple[Files, s
         name, files = random.choice(names), dict(base)
         with suppress(random_runs.Unfit):
             touched = DAMAGES[name](files, random)
-            if files != base:
+            if files != base and untimely(files) <= untimely(base):
                 return files, name, touched
+
+
+def untimely(files: Files) -> bool:
+    """Whether in the trace a node's time falls while its seq rises: nobody knows which of them is wrong."""
+    events = map(object_of, (files.get("trace.jsonl") or b"").split(b"\n"))
+    in_order = sorted((event for event in events if event and fits(event, EVENT, OF_EVENTS)),
+                      key=lambda event: (event.node, event.seq))
+    return any(one.node == other.node and other.time < one.time for one, other in pairwise(in_order))
 
 
 def by_twin(path: Path) -> Spoken | str:

@@ -75,11 +75,11 @@ def ack_rule(trace: Trace, key: int, home: Row) -> Causes:
 
 
 def lags(trace: Trace, key: int, ack: Row, member: str) -> bool:
-    """Whether this ISR member surely appended the record, cut later or not, only after the ack or never."""
+    """Whether this ISR member surely appended the record, which is of the ack's epoch, after it or never."""
     mine = [held.epoch for held in trace.held[key] if (held.node, held.offset) == (ack.node, ack.offset)
             and held.since.seq <= ack.seq and (held.until is None or ack.seq < held.until.seq)]
     record: Record = (ack.offset, mine[-1] if mine else None)
-    return bool(trace.of(key, member)) and not any(
+    return record[1] in (None, ack.epoch) and bool(trace.of(key, member)) and not any(
         held.node == member and may_be(held, record) and not trace.before(ack, held.since)
         for held in trace.held[key])
 

@@ -214,10 +214,10 @@ def realtime_order(world: World) -> Iterator[Found]:
 
 
 def follows_all(world: World, b: Row, earlier: list[Row]) -> Cause | None:
-    """Permitted if each of these orders is: by the loss of b, or of the highest record before it."""
-    causes = [follows(world, [a, b], acks=True) for a in earlier]
-    highest = max(earlier, key=lambda a: max(a.read_at) if a.offset is None else a.offset)
-    return None if None in causes else follows(world, [highest, b], acks=True)
+    """Permitted by the loss of b; or of the highest record before it, if the losses of all those are."""
+    of_all = all(follows(world, [a], acks=True) for a in earlier)
+    highest = max(earlier, key=lambda a: (max(a.read_at) if a.offset is None else a.offset, -a.completed))
+    return follows(world, [highest, b] if of_all else [b], acks=True)
 
 
 def nonmonotonic_send(world: World) -> Iterator[Found]:

@@ -197,12 +197,11 @@ def holdings(events: list[Row], begins: dict[int, int]) -> list[Row]:
             for offset in range(event.offset, event.offset + event.count):
                 put(event, offset, epoch_of(event, offset, begins))
             end = max(end, event.offset + event.count)
-        if event.event == "truncate":
-            # else it starts again where the leader's log starts
-            end = event.leo if event.leo <= end else 0
+        again = event.event == "truncate" and event.to > event["from"]  # where the leader's log starts
+        end = 0 if again else end
         for offset in [offset for offset in log if offset >= min(end, event.leo)]:
             log.pop(offset)["until"] = event
-        for offset in range(end, event.leo if event.event != "truncate" else 0):
+        for offset in range(end, 0 if again else event.leo):
             its_own = leads(event) and offset >= begins.get(event.epoch, offset + 1)
             put(event, offset, event.epoch if its_own else None)
         if event.event == "start" and event.epochs is not None:

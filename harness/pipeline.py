@@ -199,7 +199,7 @@ async def _play(play: Play, screen: Screen | None, *, alone: bool) -> Played:
             break
         again = f"{why.splitlines()[0]}, as before" if why == previous else why
         if screen is not None:
-            say(f"{play.title}: failed, trying again: {again}")
+            say(f"{play.title}: failed, trying again:\n  {again}")
         previous = why
     return played
 

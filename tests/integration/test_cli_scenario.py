@@ -100,7 +100,7 @@ def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) ->
                        "simulated", "--out", tmp_path / "out")
     assert answer.code == 4
     assert len(list((tmp_path / "out").iterdir())) == TRIES + 1
-    assert answer.err.count("trying again: missed: own.toml line 8") == TRIES - 1
+    assert answer.err.count("trying again:\n  missed: own.toml line 8") == TRIES - 1
     for words in ("line 8: wait leader == n2 within 0.5s  # it does not come",
                   "waited for  leader == n2 (0.5 s)", "n1: down, its session not ended",
                   "likely      n1 is down and still leads partition 0"):

@@ -296,7 +296,7 @@ class Held:
                 with suppress(psutil.NoSuchProcess):
                     python = process.name().startswith("python")
                     now["Python's, MB" if python else "JVMs', MB"] += memory_of(process) / 1e6
-        for path in self.cluster.local.rglob("*"):
+        for path in (Path(at, name) for at, _, names in os.walk(self.cluster.local) for name in names):
             with suppress(FileNotFoundError):
                 spilled = "floodmark-unit-" in str(path)
                 now["tables on disk, MB" if spilled else "shuffled, MB"] += path.stat().st_blocks * 512 / 1e6

@@ -192,7 +192,7 @@ def holdings(events: list[Row], begins: dict[int, int]) -> list[Row]:
             log, end, unknown = {}, 0, True
             continue
         if event.event == "append":
-            for offset in range(0 if unknown else end, event.offset):
+            for offset in range(0 if unknown else end, min(event.offset, event.leo)):
                 put(event, offset, None)
             for offset in range(event.offset, event.offset + event.count):
                 put(event, offset, epoch_of(event, offset, begins))
